@@ -1,1 +1,1 @@
-"""`esestd`, the estimator: it learns from jobs that ended how long others will run, and tells the controller (E-40)."""
+"""`esestd`, the estimator: it learns from ended jobs and sends runtime forecasts to the controller (E-40)."""

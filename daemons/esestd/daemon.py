@@ -1,8 +1,8 @@
-"""The estimator's shell: it follows the controller, drives an estimator, and sends what it says.
+"""The estimator daemon: it follows the controller, drives an estimator, and sends its forecasts.
 
-No other process waits for this one: without it plans count on time limits. Everything but lessons happens on
-one event loop, in slices; lessons have a thread of their own, and models are written on another. It may be killed at any
-moment: what it knew it is told anew, what it learnt lies in its models.
+No other process waits for this one: without it plans use time limits. Everything but lessons happens on one event loop, in
+slices; lessons have a thread of their own, and models are written on another. It may be killed at any moment: the
+controller reports all jobs again, and models are on disk.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EstimatorDaemon:
     def __init__(self, options: EstimatorOptions, factory: Callable[[], Estimator] | None = None) -> None:
         """`factory` stands for the registered estimator of the options' name.
 
-        Raises ValueError when there is none, or when it cannot use the settings or the model to begin with.
+        Raises ValueError when there is none, or when it cannot use the settings or the initial model.
         """
         self._options = options
         self._factory = factory or (lambda: make(options.estimator, options.settings))
@@ -102,7 +102,7 @@ class EstimatorDaemon:
 
     @property
     def is_learning(self) -> bool:
-        """True while a lesson is under way: its thread would hold up an exit in good order."""
+        """True while a lesson is under way: its thread would delay a clean exit."""
         return self._forecaster.is_learning
 
     async def run(self, ready: asyncio.Future[str]) -> None:
@@ -151,7 +151,7 @@ class EstimatorDaemon:
             await self._do(self._forecaster.tick())
 
     async def _do(self, slices: Iterator[None]) -> None:
-        """One piece of work after the other, but signals and answers are heard in between."""
+        """One step of work after the other; signals and answers are handled in between."""
         async with self._at_work:
             for _ in slices:
                 await asyncio.sleep(0)
@@ -161,8 +161,8 @@ class EstimatorDaemon:
     def _make(self) -> Estimator:
         """A new estimator with the newest model that it can use.
 
-        One that was learnt with other settings is better than none, and soon followed by another: after the story the
-        estimator has what it learns from.
+        A model with other settings is better than none, and soon replaced: the replay of jobs gives the estimator its
+        input.
         """
         estimator = self._factory()
         for kept in self._files.newest_first():

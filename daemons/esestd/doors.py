@@ -1,6 +1,7 @@
-"""The way to the leading controller: a client that blocks, in a thread of its own, and the token that it shows.
+"""Calls to the leading controller, wherever it is.
 
-Invariant: the event loop waits for no call; closing ends the call under way.
+Invariant: a call goes to the API endpoint that answered last; when that is silent, the others are asked for a leader
+before the next call, each for `probe_s` at most.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class TokenFile:
         self._token = ""  # nosec B105 # none yet
 
     def read(self) -> str:
-        """The token. Raises `DoorUnreachable` when there is none that can be used."""
+        """The token. Raises `DoorUnreachable` when there is no usable one."""
         try:
             status = os.stat(self._path)
             seen = status.st_ino, status.st_mtime_ns
@@ -51,7 +52,7 @@ class TokenFile:
 
 
 class Away(Exception):
-    """No controller answers now. The text says what each door said."""
+    """No controller answers now. The text has each endpoint's answer."""
 
 
 class LeaderDoor:
@@ -63,7 +64,7 @@ class LeaderDoor:
         self._thread = ThreadPoolExecutor(1, "door")
 
     async def call(self, method: Method[RequestT, ReplyT], request: RequestT, timeout_s: float) -> ReplyT:
-        """Make one call at the leader; one that no controller answers is not repeated."""
+        """Make one call at the leader; a lost one is not repeated."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, self._client.call, method, request, timeout_s)
@@ -75,7 +76,7 @@ class LeaderDoor:
             raise Away(error.text) from None
 
     async def close(self) -> None:
-        """End the call under way, and the thread."""
+        """Close all endpoints."""
         self._client.abort()
         await asyncio.to_thread(self._thread.shutdown)
         self._client.close()

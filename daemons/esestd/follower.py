@@ -1,8 +1,8 @@
-"""The follower of the controller's feed: what happens to jobs, in order, from the beginning whenever that is needed.
+"""The follower of the controller's job events: all changes of jobs, in order, from the beginning whenever needed.
 
-Invariant: what it hands out is either the continuation of what came before it without a gap, or says that the story begins
-anew: with the last jobs that ended and all that live, in parts. After a failover, a restart of the controller, or a silence
-that was too long, the controller says so itself. No more than one part is held at a time.
+Invariant: its output either continues without a gap, or says that the replay begins anew: with the last ended jobs and all
+live ones, in parts. After a failover, a restart of the controller, or too long a silence, the controller says so itself.
+No more than one part is held at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_RIGHT = (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
 
 
 class News(NamedTuple):
-    """Events. `anew`: they begin from nothing, what was known before is void; `more`: they are not up to date yet."""
+    """Events. `anew`: a replay begins, and earlier events are void; `more`: they are not up to date yet."""
 
     anew: bool
     events: Sequence[Any]
@@ -38,7 +38,7 @@ class News(NamedTuple):
 
 
 class Follower:
-    """Follows the feed of the leading controller."""
+    """Follows the job events of the leading controller."""
 
     def __init__(self, door: LeaderDoor, poll_s: float = POLL_S, events_max: int = EVENTS_MAX) -> None:
         self._door = door
@@ -53,15 +53,15 @@ class Follower:
 
     @property
     def trouble(self) -> str:
-        """Why the feed is not answered; empty while it is, and before the first try."""
+        """The reason why the events are not answered; empty while they are, and before the first try."""
         return self._told
 
     def begin_anew(self) -> None:
-        """The next news are the story from its beginning, once the question under way is answered."""
+        """Start the replay from its beginning with the next call, once the current one is answered."""
         self._is_new_wanted = True
 
     async def next(self) -> News:
-        """Wait for news; after a while of silence there are none. Never raises but when it is cancelled."""
+        """Wait for events; after a while of silence there are none. Raises nothing but cancellation."""
         reply = await self._ask(0.0 if self._in_story else self._poll_s)
         if reply.from_start:
             self._in_story = True
@@ -70,7 +70,7 @@ class Follower:
         return News(reply.from_start, reply.events, self._in_story)
 
     async def _ask(self, wait_s: float) -> Any:
-        """One answer of the feed; waits until a controller gives it."""
+        """One answer of the controller; waits until one gives it."""
         while True:
             if self._is_new_wanted:
                 self._cursor, self._is_new_wanted = 0, False
@@ -100,7 +100,7 @@ class Follower:
                 return reply
 
     def _tell(self, form: str, text: str) -> None:
-        """Once for each new reason."""
+        """Log each new reason once."""
         self.linked = False
         if text != self._told:
             self._told = text

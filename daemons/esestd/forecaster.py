@@ -1,8 +1,8 @@
-"""The forecaster tells the estimator what happens to jobs, asks it about them, and sends forecasts that have changed.
+"""The forecaster reports job events to the estimator, asks it for forecasts, and sends the changed ones.
 
-All questions of one part of the feed are answered together. Invariant: an error of the estimator, wherever it is raised,
-costs its forecasts and nothing else: it is put aside, the process goes on, and after a while another one is made and told
-the story anew. Errors are logged by their kind and place: what they say may hold users' words, and is for debugging only.
+All questions of one part of the events are answered together. Invariant: an error of the estimator, wherever it is raised,
+costs its forecasts and nothing else: it is discarded, the process goes on, and after a while a new one gets a full replay.
+Errors are logged by their kind and place: their texts may hold users' words, and are for debugging only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Kind = pb.JobEvent.Kind
 class Forecaster:
     """Drives one estimator after another. Everything is called on the event loop.
 
-    `make` gives an estimator that knows what earlier ones learnt; `keep` puts a fresh model away; `wall_s` is the time.
+    `make` gives an estimator with the models of earlier ones; `keep` stores a fresh model; `wall_s` is the time.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Forecaster:
 
     @property
     def is_answering(self) -> bool:
-        """True when an estimator knows all that happened and gives forecasts."""
+        """True when an estimator has all events and gives forecasts."""
         return self._session is not None
 
     @property
@@ -90,7 +90,7 @@ class Forecaster:
         return self._trainer.busy
 
     def take(self, news: News) -> Iterator[None]:
-        """News of the feed, a slice at a time."""
+        """Process events, a slice at a time."""
         if news.anew:
             self._begin()
         if self._novice is not None:
@@ -102,7 +102,7 @@ class Forecaster:
             self._metrics.feed_lag_s.set(max(0.0, self._wall_s() - news.events[-1].at_us / 1e6))
 
     def tick(self) -> Iterator[None]:
-        """Time has passed: upkeep, lessons, and forecasts that have grown old; a slice at a time."""
+        """Do what is due: upkeep, lessons, and old forecasts; a slice at a time."""
         self._look_at_clock()
         session = self._session
         if session is None:
@@ -122,7 +122,7 @@ class Forecaster:
         yield from self._ask_all(session, due)
 
     def _look_at_clock(self) -> None:
-        """Begin anew when the pause after a failure is over, or when the clock was set back."""
+        """Begin anew after the pause that follows a failure, or when the clock was set back."""
         before_s, self._ticked_s = self._ticked_s, self._wall_s()
         was_set_back = self._ticked_s < before_s - CLOCK_BACK_S
         if was_set_back:
@@ -134,14 +134,14 @@ class Forecaster:
     # ---- the story ----
 
     def _begin(self) -> None:
-        """Make a new estimator, which hears everything before it is asked."""
+        """Make a new estimator, which gets a full replay before questions."""
         self._put_aside()
         self._broken_until_s = None
         with self._surviving():
             self._novice = self._make()
 
     def _tell_story(self, novice: Estimator, news: News) -> Iterator[None]:
-        """Without a session's upkeep in between: nothing is asked of what is over."""
+        """Report ended jobs without a session's upkeep in between: they raise no questions."""
         for at in range(0, len(news.events), SLICE):
             with self._surviving():
                 for event in news.events[at : at + SLICE]:
@@ -154,7 +154,7 @@ class Forecaster:
             yield from self._begin_session(novice)
 
     def _begin_session(self, estimator: Estimator) -> Iterator[None]:
-        """It is asked about all that live."""
+        """Ask about all live jobs."""
         log.info("%d jobs live", len(self._live_jobs))
         session: Session[LiveJob] = Session(estimator, self._deliver, teach=self._teach)
         self._session = session
@@ -180,7 +180,7 @@ class Forecaster:
             session.flush()
 
     def _tell(self, pupil: Estimator | Session[LiveJob], event: Any) -> LiveJob | None:
-        """Tell of one event; returns the job when it is worth asking about now. What makes no sense is passed over."""
+        """Report one event; returns the job when it is worth asking about now. Nonsense is skipped."""
         at_s = self._told_s = max(self._told_s, event.at_us // 1_000_000)
         known = self._live_jobs.find(event.job_id)
         if event.kind == Kind.CHANGED and known is not None and known.runs_since_s is not None:
@@ -248,7 +248,7 @@ class Forecaster:
             self._metrics.under.set(scores["under"])
 
     def _now_s(self) -> int:
-        """The time, never before what was told: the controller's clock may be ahead of this one."""
+        """The time, never before the last event: the controller's clock may be ahead of this one."""
         self._told_s = max(self._told_s, int(self._wall_s()))
         return self._told_s
 
@@ -301,7 +301,7 @@ class Forecaster:
     # ---- errors ----
 
     def _put_aside(self) -> None:
-        """No estimator, and nothing known of jobs."""
+        """Discard the estimator and all knowledge of jobs."""
         self._session = self._novice = None
         self._lesson = self._next_lesson = None
         self._live_jobs, self._told_s = LiveJobs(), 0
@@ -329,7 +329,7 @@ def _tell_limit(pupil: Estimator | Session[LiveJob], job_id: int, at_s: int, lim
 
 
 def described(event: Any, at_s: int) -> Submitted:
-    """The job of an event as estimators are told of it."""
+    """The job of an event in the estimator port's form."""
     job = event.job
     return Submitted(
         event.job_id,
@@ -348,7 +348,7 @@ def described(event: Any, at_s: int) -> Submitted:
 
 
 def bounded(forecast: Forecast) -> Forecast:
-    """A forecast that the controller takes: one number that it refuses costs all forecasts of the message."""
+    """A forecast within the controller's bounds: one bad number costs all forecasts of the message."""
     if max(forecast.p90_s, forecast.estimate_s) <= LONGEST_S:
         return forecast
     spans = (forecast.p10_s, forecast.p50_s, forecast.p90_s, forecast.estimate_s)

@@ -1,8 +1,8 @@
-"""Live jobs: the forecast of each, and which is asked about again.
+"""Live jobs: the forecast of each, and the next ones to ask about.
 
 Invariant: a job is held from its submission to its end only (an estimator keeps what it needs of ended jobs), waiting jobs
-in the order in which they were asked about, each running job with the one instant at which it outlives its estimate;
-everything else is bounded by the number of live jobs.
+in the order of their last question, each running job with the one instant at which it outlives its estimate; everything
+else is bounded by the number of live jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ YOUNG_RUNS: Final = 512
 
 
 class LiveJob:
-    """A job that lives. `runs_since_s` and `ran_s` are None before its start and before its end."""
+    """A live job. `runs_since_s` and `ran_s` are None before its start and before its end."""
 
     __slots__ = ("asked_s", "due_s", "first_s", "job", "ran_s", "runs_since_s", "sent")
 
@@ -45,13 +45,13 @@ class LiveJob:
 
 
 class Scores:
-    """How good first estimates were, over the last jobs that ended after they ran."""
+    """Accuracy of first estimates, over the last jobs that ended after they ran."""
 
     def __init__(self) -> None:
         self._last: deque[tuple[float, bool]] = deque(maxlen=SCORED_MAX)
 
     def add(self, estimate_s: int, ran_s: int) -> None:
-        """One more job has ended. Both above 0."""
+        """Add an ended job. Both above 0."""
         self._last.append((accuracy(estimate_s, ran_s), estimate_s < ran_s))
 
     def as_dict(self) -> dict[str, float]:
@@ -84,11 +84,11 @@ class LiveJobs:
         return iter(list(self._jobs.values()))
 
     def find(self, job_id: int) -> LiveJob | None:
-        """The job, None when it is not known to live."""
+        """The job, None when it is not live."""
         return self._jobs.get(job_id)
 
     def submitted(self, job: Submitted) -> LiveJob:
-        """Add a job, or replace one that was changed: its former forecast still counts as sent."""
+        """Add a job, or replace a changed one: its former forecast still counts as sent."""
         known = LiveJob(job)
         before = self._jobs.get(job.job_id)
         if before is not None:
@@ -137,14 +137,14 @@ class LiveJobs:
         return True
 
     def renew(self, at_s: int) -> None:
-        """Make all forecasts due, as more is known by now."""
+        """Make all forecasts due again."""
         self._all_asked_after_s = at_s
         for known in self._jobs.values():
             known.due_s = at_s
         self._tidy_ends()
 
     def _expect(self, known: LiveJob, due_s: int) -> None:
-        """Make a running job due at this instant, and at no other one that was set before."""
+        """Make a running job due at this instant, and at no earlier set one."""
         known.due_s = due_s
         heapq.heappush(self._ends, (due_s, known.job.job_id))
         if len(self._ends) > 2 * len(self._jobs) + _SPARE_ENDS:

@@ -1,7 +1,7 @@
 """Sends the newest forecast of each job to the controller, in batches.
 
-Invariant: at most one forecast of a job waits, so what waits is bounded by the jobs that live; what could not be sent is
-sent later unless a newer one has taken its place; what the controller calls wrong is dropped and told of.
+Invariant: at most one forecast of a job waits, so the queue is bounded by the live jobs; an unsent forecast is sent later
+unless a newer one has replaced it; one that the controller refuses is dropped and logged.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class Sender:
         self._some = asyncio.Event()
 
     def put(self, job_id: int, forecast: Forecast) -> None:
-        """Send this one of the job, and none that was to be sent before."""
+        """Send this forecast of the job, in place of one not yet sent."""
         self._waiting[job_id] = forecast
         self._metrics.unsent.set(len(self._waiting))
         self._some.set()
 
     def drop(self, job_id: int) -> None:
-        """The job is over."""
+        """Forget the job, which is over."""
         self._waiting.pop(job_id, None)
 
     def clear(self) -> None:
-        """Another controller leads, or all is asked anew."""
+        """Forget everything: another controller leads, or a replay begins."""
         self._waiting.clear()
 
     async def run(self) -> None:
-        """Send what comes, for ever."""
+        """Send forecasts, for ever."""
         while True:
             await self._some.wait()
             batch = dict(islice(self._waiting.items(), FORECASTS_MAX))
@@ -61,7 +61,7 @@ class Sender:
             self._metrics.unsent.set(len(self._waiting))
 
     async def _send(self, batch: dict[int, Forecast]) -> bool:
-        """True when this batch is done with."""
+        """Send a batch; True when it is settled."""
         request = pb.SetForecastsRequest(model=self._model)
         for job_id, one in batch.items():
             forecast = pb.Forecast(

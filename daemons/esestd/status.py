@@ -55,7 +55,7 @@ class EstimatorStatus:
         await self._door.stop()
 
     def health(self) -> Health:
-        """True when it follows, and answers."""
+        """True when it follows the controller and gives forecasts."""
         if not self._follower.linked:
             return Health(False, self._follower.trouble or "has not reached a controller yet")
         if not self._is_answering():

@@ -1,8 +1,8 @@
 """Lessons, one at a time, on a thread beside the event loop.
 
-The thread is a daemon: a process that is told to end does not wait for a lesson. A subprocess would need what the lesson is
-made of sent to it, and a fork is not to be had where gRPC runs. Invariant: whatever a lesson does, its end is told on
-the event loop exactly once, and a lesson that failed is followed by the next one only after a while.
+The thread is a daemon thread: a process that ends does not wait for a lesson. A subprocess would need the lesson's input
+sent to it, and a fork is not possible where gRPC runs. Invariant: whatever a lesson does, its end is reported on the event
+loop exactly once, and the lesson after a failed one waits a while.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NICE = 10
 
 
 class Learnt(NamedTuple):
-    """How a lesson ended: with a model, or why not. `cpu_s` is what it took."""
+    """The end of a lesson: a model, or the reason for none. `cpu_s` is its cost."""
 
     model: Model | None
     error: BaseException | None
@@ -33,7 +33,7 @@ class Learnt(NamedTuple):
 
 
 class Trainer:
-    """Teaches lessons in the order they come. Use it on the loop that made it; `told` is called there."""
+    """Runs lessons in order. Use it on the loop that made it; `told` is called there."""
 
     def __init__(self, told: Callable[[Learnt], None]) -> None:
         self._told = told

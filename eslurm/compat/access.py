@@ -1,7 +1,7 @@
-"""Who is let into a FreePool (C-15): `cores<4 and time<1h or group=G1 or user=alice,bob or time<=2h`.
+"""Conditions of access to a FreePool (C-15): `cores<4 and time<1h or group=G1 or user=alice,bob or time<=2h`.
 
-`or` joins ways in, `and` what one way asks for. Groups are kept as they are written: whoever knows the group names
-turns them into numbers. Invariant: `parse_access(access_text(ways, r), r) == ways`.
+`or` joins alternatives, `and` the terms of one. Groups stay names: the caller turns them into numbers. Invariant:
+`parse_access(access_text(ways, r), r) == ways`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WAY_OUT = "write e.g. 'cores<4 and time<1h or group=physics or user=ada,bob or 
 
 
 def parse_access(text: str, resource: str = "cores", option: str = "access") -> tuple[Access, ...]:
-    """The ways in, in the order given; none for `nobody`. `resource` is the pool's. Raises `OptionError` with the column."""
+    """The alternatives in order; none for `nobody`. `resource` is the pool's. Raises `OptionError` with the column."""
     if text.strip().lower() in _NOBODY:
         return ()
     ways: list[Access] = []
@@ -52,7 +52,7 @@ def parse_access(text: str, resource: str = "cores", option: str = "access") -> 
 
 
 def access_text(ways: tuple[Access, ...], resource: str = "cores") -> str:
-    """As `parse_access` reads it."""
+    """The text that `parse_access` reads."""
     return " or ".join(_way_text(way, resource) for way in ways) or "nobody"
 
 

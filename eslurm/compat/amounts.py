@@ -15,10 +15,10 @@ _WAY_OUT = "write MIN, MAX% or MIN/MAX%, e.g. 640, 45% or 30/45%, or unlimited"
 
 
 def parse_amount(text: str, option: str = "items", resource: str = "") -> Amount:
-    """The items and the share of what is available. Of memory the items are MiB and may carry K, M, G, T.
+    """The items and the share of the available ones. Memory is in MiB and may carry K, M, G, T.
 
-    `unlimited` and `all` mean the same amount: no bound in a limit, everything in a FreePool. Raises `OptionError`
-    with the column.
+    `unlimited` and `all` mean the same amount: no bound in a limit, everything in a FreePool. Raises `OptionError` with
+    the column.
     """
     stripped = text.strip()
     if stripped.lower() in _ALL:
@@ -34,7 +34,7 @@ def parse_amount(text: str, option: str = "items", resource: str = "") -> Amount
 
 
 def amount_text(amount: Amount, resource: str = "") -> str:
-    """As `parse_amount` reads it."""
+    """The text that `parse_amount` reads."""
     if amount.items == UNLIMITED:
         return f"{_number(amount.percent)}%" if amount.percent else "unlimited"
     items = format_memory(amount.items) if resource == MEMORY else str(amount.items)

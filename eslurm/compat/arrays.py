@@ -21,7 +21,7 @@ _WAY_OUT = "use e.g. {option} 0-15, 1,3,7, 0-30:2 or 0-99%10"
 
 
 def parse_array(text: str, option: str = "--array") -> tuple[TaskRanges, int]:
-    """(ranges, how many may run at once; 0: all). A task named twice counts once. Raises OptionError."""
+    """(ranges, tasks that may run at once; 0: all). A task named twice counts once. Raises OptionError."""
     body, percent, limit_text = text.partition("%")
     limit = whole_number(limit_text, 9) if percent else 0
     if percent and limit <= 0:
@@ -92,12 +92,12 @@ def fold_tasks(tasks: Sequence[int]) -> TaskRanges:
 
 
 def task_count(ranges: Iterable[tuple[int, int, int]]) -> int:
-    """How many tasks the ranges mean."""
+    """Number of tasks in the ranges."""
     return sum((high - low) // step + 1 for low, high, step in ranges)
 
 
 def format_array(ranges: Iterable[tuple[int, int, int]], limit: int = 0) -> str:
-    """`0-14:2,20%4`: what `parse_array` reads."""
+    """`0-14:2,20%4`: the text that `parse_array` reads."""
     parts = []
     for low, high, step in ranges:
         if low == high:

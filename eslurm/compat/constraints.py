@@ -1,4 +1,4 @@
-"""Expressions over node features as `-C` writes them: `a100&(ib|!old)`. What they mean is `core.resources.features`."""
+"""Expressions over node features as `-C` writes them: `a100&(ib|!old)`. `core.resources.features` evaluates them."""
 
 from __future__ import annotations
 

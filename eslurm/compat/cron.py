@@ -35,10 +35,10 @@ _FIELDS = (
 
 
 class Cron(msgspec.Struct, frozen=True):
-    """A cron string that was read. `text` is its normal form, in which any cron library reads it.
+    """A parsed cron string. `text` is its normal form, which any cron library reads.
 
-    `weekdays` (0 is Monday) say on which days it matches when `is_weekly`: then neither month nor day of the month is
-    restricted and one week is the pattern of all.
+    `weekdays` (0 is Monday) are its days when it `is_weekly`: then neither month nor day of the month is restricted and
+    one week is the pattern of all.
     """
 
     text: str
@@ -49,12 +49,12 @@ class Cron(msgspec.Struct, frozen=True):
 
     @property
     def day_text(self) -> str:
-        """The string that matches once on each day on which this one does: at midnight."""
+        """The cron string that matches at midnight of each day of this one."""
         return "0 0 " + self.text.split(" ", 2)[2]
 
 
 def parse_cron(text: str, option: str = "validity", *, whole: str = "", at: int = 0) -> Cron:
-    """Reads `text`, which begins at index `at` of `whole`. Raises `OptionError` with the column in `whole`."""
+    """Read `text`, which begins at index `at` of `whole`. Raises `OptionError` with the column in `whole`."""
     whole = whole or text
     words = _words(text)
     if len(words) != len(_FIELDS):
@@ -74,7 +74,7 @@ def parse_cron(text: str, option: str = "validity", *, whole: str = "", at: int 
 
 
 def _has_a_day(days: tuple[int, ...], months: tuple[int, ...], normal: list[str]) -> bool:
-    """Check whether any year has a day that matches. Whoever looks for the next one goes through half a century else."""
+    """Check whether any year has a matching day, because a search without one would scan half a century."""
     if not normal[2].startswith("*") and not normal[4].startswith("*"):
         return True
     nth = [int(which) for part in normal[4].split(",") for _, _, which in [part.partition("#")] if which]

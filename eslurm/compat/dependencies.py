@@ -1,4 +1,4 @@
-"""What a job waits for: `afterok:12:13,after:10+5,singleton`. All conditions must hold."""
+"""Dependencies of a job: `afterok:12:13,after:10+5,singleton`. All conditions must hold."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _target(kind: str, target: str, text: str, option: str) -> tuple[int, int]:
 
 
 def format_dependencies(conditions: tuple[tuple[str, int, int], ...]) -> str:
-    """`afterok:12,after:10+5,singleton`: what `parse_dependencies` reads."""
+    """`afterok:12,after:10+5,singleton`: the text that `parse_dependencies` reads."""
     parts = []
     for kind, job_id, delay_s in conditions:
         if kind == "singleton":

@@ -1,6 +1,6 @@
-"""Slurm's lengths of time: `min`, `min:s`, `h:m:s`, `d-h`, `d-h:m`, `d-h:m:s`, `UNLIMITED`.
+"""Slurm's durations: `min`, `min:s`, `h:m:s`, `d-h`, `d-h:m`, `d-h:m:s`, `UNLIMITED`.
 
-Owns both directions: what `--time` reads and what the TIME columns show.
+Owns both directions: the values of `--time` and the TIME columns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _seconds(text: str) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """As squeue shows it: `0:07`, `12:00`, `1:30:00`, `2-12:00:00`. Negative lengths show as `0:00`."""
+    """Seconds in squeue's form: `0:07`, `12:00`, `1:30:00`, `2-12:00:00`. Negative ones show as `0:00`."""
     seconds = max(0, seconds)
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
@@ -63,7 +63,7 @@ def format_duration(seconds: int) -> str:
 
 
 def format_elapsed(seconds: int) -> str:
-    """As sacct shows it, always with hours: `00:00:07`, `2-12:00:00`."""
+    """Seconds in sacct's form, always with hours: `00:00:07`, `2-12:00:00`."""
     minutes, second = divmod(max(0, seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -72,5 +72,5 @@ def format_elapsed(seconds: int) -> str:
 
 
 def format_time_limit(seconds: int) -> str:
-    """A time limit as squeue shows it; 0 is `UNLIMITED`."""
+    """A time limit in squeue's form; 0 is `UNLIMITED`."""
     return "UNLIMITED" if seconds == UNLIMITED_S else format_duration(seconds)

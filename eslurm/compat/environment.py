@@ -1,7 +1,7 @@
-"""The SLURM_* variables that programs look for, each with an ESLURM_* twin, and the environment blob's form.
+"""The SLURM_* variables for programs, each with an ESLURM_* twin, and the environment blob's form.
 
-Invariant: what the job's own variables say is never what an outer job's variables said: a job submitted from
-inside another gets none of the other's.
+Invariant: a job's own variables never come from an outer job: a job submitted from inside another gets none of the
+other's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def decode_environment(blob: bytes) -> dict[str, str]:
 def batch_environment(
     launch: JobLaunch, names: Sequence[str], submitted: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The whole environment of the batch script: what was submitted, then the job's variables over it.
+    """The whole environment of the batch script: the submitted one, then the job's variables over it.
 
     `names` are the job's nodes in order; the script runs on the first one.
     """
@@ -72,9 +72,9 @@ def batch_environment(
 class StepEnvironment:
     """The variables of one step's tasks. `names` are the nodes of its job in order.
 
-    `shared` is the whole environment that all tasks have in common: what was submitted with the job's and
-    the step's variables over it. `of_task` gives what only one task has. Each task may build it anew: what it takes grows
-    with the groups of the job's nodes, not with the nodes, where the step is on all of them.
+    `shared` is the whole environment that all tasks have in common: the submitted one with the job's and the step's
+    variables over it. `of_task` gives the rest for one task. Each task may build it anew: its cost grows with the groups
+    of the job's nodes, not with the nodes, where the step is on all of them.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class StepEnvironment:
         return fold([by_number[number] for number in _numbers(self._step.groups)])
 
     def is_of(self, launch: JobLaunch, step: LaunchStep) -> bool:
-        """Check whether it was built for just these."""
+        """Check whether it was built for exactly these."""
         return (launch, step) == (self._launch, self._step)
 
     def of_task(self, node_number: int, local: int) -> dict[str, str]:
@@ -149,7 +149,7 @@ def _task_values(name: str, index: int, group: NodeGroup, first_task: int, local
 
 
 def _job_values(launch: JobLaunch) -> dict[str, str]:
-    """Name without prefix -> value, of all that is the same everywhere in the job."""
+    """Name without prefix -> value, for all values that are the same everywhere in the job."""
     spec = launch.spec
     nodes = str(sum(map(_size, launch.groups)))
     tasks = str(sum(group.tasks * _size(group) for group in launch.groups))
@@ -200,7 +200,7 @@ def _numbers(groups: Iterable[NodeGroup]) -> list[int]:
 
 
 def _merged(groups: Iterable[NodeGroup]) -> list[tuple[int, int]]:
-    """The runs of node numbers, whatever their groups hold: (first, end), as long as can be."""
+    """The runs of node numbers over all groups: (first, end), of maximal length."""
     runs: list[tuple[int, int]] = []
     for group in groups:
         for first, length in group.runs:
@@ -210,7 +210,7 @@ def _merged(groups: Iterable[NodeGroup]) -> list[tuple[int, int]]:
 
 
 def _find(groups: Iterable[NodeGroup], number: int) -> tuple[int, int, NodeGroup] | None:
-    """(place among the nodes, rank of its first task, group) of a node; None where it is none of them."""
+    """(index among the nodes, rank of its first task, group) of a node; None when it is not among them."""
     index = first_task = 0
     for group in groups:
         for first, length in group.runs:
@@ -241,9 +241,9 @@ def _put_submit_dir(environment: dict[str, str], launch: JobLaunch) -> None:
 
 
 def _put_devices(environment: dict[str, str], launch: JobLaunch, node_number: int, scope: str) -> None:
-    """The devices of the job on this node, by the names that libraries look for; `scope` is JOB or STEP.
+    """Set the variables of the job's devices on this node, as libraries expect them; `scope` is JOB or STEP.
 
-    Of what the job holds elsewhere alone there is none here, whatever the variables say that came with it.
+    Resources that the job holds only elsewhere are empty here, whatever the submitted variables say.
     """
     here = {resource: held for number, resource, held in launch.devices if number == node_number}
     for resource in sorted({resource for _, resource, _ in launch.devices}):
@@ -262,7 +262,7 @@ def _variable(resource: str) -> str:
 
 
 def _without_outer_job(submitted: Mapping[str, str]) -> dict[str, str]:
-    """What was submitted, less what describes another job; the submitter's own notes (SUBMIT_*) stay."""
+    """The submitted variables without those of another job; the submitter's own (SUBMIT_*) stay."""
     return {
         name: value
         for name, value in submitted.items()
@@ -272,7 +272,7 @@ def _without_outer_job(submitted: Mapping[str, str]) -> dict[str, str]:
 
 
 def describes_a_job(name: str) -> bool:
-    """Check whether a variable tells a process which job it is in, so that it must not leak into another one."""
+    """Check whether a variable identifies the job of a process, so that it must not leak into another one."""
     if name in _KEPT_NAMES:
         return False
     prefix, underscore, rest = name.partition("_")
@@ -282,7 +282,7 @@ def describes_a_job(name: str) -> bool:
 
 
 def repeated(counts: Iterable[tuple[int, int]]) -> str:
-    """Slurm's run-length form of (count, how often): `2(x3),1`."""
+    """Slurm's run-length form of (count, repetitions): `2(x3),1`."""
     parts: list[str] = []
     last, length = -1, 0
     for count, times in (*counts, (-1, 0)):

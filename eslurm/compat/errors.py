@@ -1,4 +1,4 @@
-"""The one way in which a text written by a person is found wrong.
+"""The one error of all parsers of user-written text.
 
 Invariant: every parser of this package raises `OptionError` and nothing else, whatever the text.
 """
@@ -17,9 +17,8 @@ __all__ = ["OptionError", "escaped", "nearest", "quoted", "whole_number"]
 class OptionError(ValueError):
     """An option's value cannot be understood or is impossible.
 
-    `option` names it as the person wrote it (`--time`), `value` is what was given, `why` completes
-    "'value' ...", `way_out` is what to write instead. With the value None, for what was not given at all, `why`
-    completes the option. `str()` is always one line.
+    `option` is its name as the user wrote it (`--time`), `value` the given value, `why` completes "'value' ...", `way_out`
+    is the correct form. With the value None, for a missing one, `why` completes the option. `str()` is always one line.
     """
 
     def __init__(self, option: str, value: str | None, why: str, way_out: str = "") -> None:
@@ -36,7 +35,7 @@ class OptionError(ValueError):
         return escaped(f"{head}: {self.way_out}" if self.way_out else head)
 
     def renamed(self, option: str) -> OptionError:
-        """The same error told under another name: that of a script line, say."""
+        """The same error under another name: that of a script line, say."""
         return OptionError(option, self.value, self.why, self.way_out)
 
 
@@ -60,7 +59,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _edits(left: str, right: str) -> int:
-    """How many letters are to be inserted, dropped, replaced or swapped with their neighbour."""
+    """Number of letters to insert, drop, replace or swap with their neighbour."""
     before: list[int] = []
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):

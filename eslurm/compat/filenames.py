@@ -16,7 +16,7 @@ _PAD_MAX = 10
 
 
 class FileNameFields:
-    """What the letters stand for. `array_task` is -1 outside arrays; `node` and `task` count from 0."""
+    """Values of the letters. `array_task` is -1 outside arrays; `node` and `task` count from 0."""
 
     __slots__ = (
         "array_job_id",
@@ -55,7 +55,7 @@ class FileNameFields:
 
 
 def default_output(is_array: bool) -> str:
-    """Where output goes when nobody said: the name users of Slurm look for."""
+    """Slurm's default name of the output file."""
     return DEFAULT_ARRAY_OUTPUT if is_array else DEFAULT_OUTPUT
 
 
@@ -79,7 +79,7 @@ def expand_pattern(pattern: str, fields: FileNameFields) -> str:
 
 
 def _expand_one(pattern: str, percent: int, values: Mapping[str, str], parts: list[str]) -> int:
-    """Append what the `%...` at `percent` stands for; return where the rest begins."""
+    """Append the value of the `%...` at `percent`; return the index of the rest."""
     letter_at = percent + 1
     while letter_at < len(pattern) and "0" <= pattern[letter_at] <= "9":
         letter_at += 1

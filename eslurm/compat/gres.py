@@ -11,7 +11,7 @@ _WAY_OUT = "write NAME[:TYPE][:N], e.g. gpu:2 or gpu:a100:2"
 
 
 def parse_gres(text: str, option: str = "--gres") -> tuple[tuple[str, str, int], ...]:
-    """(name, type or "", how many) for each resource of the list. Raises OptionError with the column."""
+    """(name, type or "", number) for each resource of the list. Raises OptionError with the column."""
     found: list[tuple[str, str, int]] = []
     column = 1
     for entry in text.split(","):
@@ -28,7 +28,7 @@ def parse_gres(text: str, option: str = "--gres") -> tuple[tuple[str, str, int],
 
 
 def parse_gpus(text: str, option: str = "--gpus") -> tuple[str, int]:
-    """(type or "", how many) of `2` or `a100:2`. Raises OptionError."""
+    """(type or "", number) of `2` or `a100:2`. Raises OptionError."""
     kind, colon, number = text.rpartition(":")
     count = whole_number(number, 10)
     if not 0 < count <= limits.COUNT_MAX or (colon and not _is_name(kind)):
@@ -39,7 +39,7 @@ def parse_gpus(text: str, option: str = "--gpus") -> tuple[str, int]:
 
 
 def typed(name: str, kind: str) -> str:
-    """The feature that nodes have whose resource is of that type; "" when none is asked for."""
+    """The feature of nodes whose resource is of that type; "" for any type."""
     return f"{name}:{kind}" if kind else ""
 
 

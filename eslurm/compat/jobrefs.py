@@ -1,4 +1,4 @@
-"""Jobs as people name them: `17`, a task `17_4`, several tasks `17_[4-6,9]`."""
+"""Jobs as users name them: `17`, a task `17_4`, several tasks `17_[4-6,9]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lengths of time as administrators write them: `4d3h`, `90m`, `500h`, and Slurm's `1-12:00:00`.
+"""Durations as administrators write them: `4d3h`, `90m`, `500h`, and Slurm's `1-12:00:00`.
 
 Invariant: `parse_length(length_text(seconds)) == seconds`.
 """

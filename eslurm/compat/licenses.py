@@ -1,4 +1,4 @@
-"""Licences as `--licenses` writes them: `matlab`, `matlab:2,ansys`. They belong to the cluster, not to its nodes."""
+"""Licences as `--licenses` writes them: `matlab`, `matlab:2,ansys`. They are cluster-wide."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from eslurm.core.model import request_limits as limits
 
 
 def parse_licenses(text: str, option: str = "--licenses") -> tuple[tuple[str, int], ...]:
-    """(name, how many) for each licence of the list. Raises OptionError with the column."""
+    """(name, number) for each licence of the list. Raises OptionError with the column."""
     found: dict[str, int] = {}
     column = 1
     for entry in text.split(","):

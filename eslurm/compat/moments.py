@@ -1,7 +1,7 @@
-"""Points in time as people write them: `now+1hour`, `16:00`, `tomorrow`, `2026-03-01T08:00`.
+"""Points in time as users write them: `now+1hour`, `16:00`, `tomorrow`, `2026-03-01T08:00`.
 
-Pure: the present and the site's zone come in as arguments. `offset_s` gives the zone's offset from UTC,
-in seconds, at a UTC time in seconds, so that summer time is the caller's knowledge and the arithmetic ours.
+Pure: the present and the site's zone come in as arguments. `offset_s` gives the zone's offset from UTC, in seconds, at a
+UTC time in seconds, so that summer time is the caller's knowledge.
 """
 
 from __future__ import annotations

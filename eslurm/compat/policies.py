@@ -1,8 +1,8 @@
-"""Policies as administrators write them: changes are read by the keys of their kind, and policies shown by them.
+"""Policies as administrators write them: reading of changes by the keys of their kind, and output of policies.
 
-`esctl limit add aug user=ada resource=cores items=640 validity=2017-08-01..2017-08-31` comes here as (key, text) pairs
-and leaves as a typed change; `shown` is the way back. Invariant: what `shown` gives, read again, is the same policy (a
-reservation's nodes are its names then). Group names stand in the texts, their numbers in the records.
+`esctl limit add aug user=ada resource=cores items=640 validity=2017-08-01..2017-08-31` comes here as (key, text) pairs and
+leaves as a typed change; `shown` is the way back. Invariant: the output of `shown`, read again, is the same policy (a
+reservation's nodes are its names then). Texts hold group names, records their numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_change(
     site: Site,
     present: Policy | None = None,
 ) -> PolicyChange:
-    """One change. `present` is the policy as it is now, if it is there. Raises `OptionError` naming policy and key."""
+    """One change. `present` is the current policy, if any. Raises `OptionError` naming policy and key."""
     where = f"{kind} {name}"
     if kind not in KEYS:
         raise OptionError(kind, name, "is no kind of policy", f"use one of {', '.join(KEYS)}")
@@ -90,7 +90,9 @@ def read_change(
 
 
 def _read_settings(draft: Draft, kind: str, settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Fields that are joined (+) or taken away (-) instead of replaced. The resource is read first: amounts hang on it."""
+    """Fields that are added to (+) or removed from (-) instead of replaced. The resource is read first: amounts depend on
+    it.
+    """
     keys = KEYS[kind]
     how: dict[str, str] = {}
     seen: set[str] = set()
@@ -123,14 +125,14 @@ def _read_settings(draft: Draft, kind: str, settings: Iterable[tuple[str, str]])
 
 
 def _drop_unsaid(draft: Draft) -> None:
-    """`time=` takes a default back; where there was none, nothing is left of it."""
+    """Remove a default with `time=`; without a default, nothing is left of it."""
     for field in ("values", "forced"):
         if field in draft.values:
             draft.values[field] = tuple((option, value) for option, value in draft.values[field] if value)
 
 
 def _check_whole(draft: Draft, kind: str, action: str) -> None:
-    """What a policy cannot be without."""
+    """Check that the mandatory settings are present."""
     values = draft.values
     if action == "modify":
         if not values and not draft.chooses and draft.time is None:
@@ -158,7 +160,7 @@ def _check_whole(draft: Draft, kind: str, action: str) -> None:
 
 
 def shown(policy: Policy, site: Site) -> dict[str, str]:
-    """The settings of a policy as they are written, in the table's order; consumers under the key of their kind."""
+    """The settings of a policy in their written form, in the table's order; consumers under the key of their kind."""
     found: dict[str, str] = {}
     kind = kind_of(policy)
     if isinstance(policy, Limit | Defaults) and policy.kind != "system":

@@ -1,7 +1,7 @@
-"""The keys of policies: under which word each field is written, how its text is read, and how it is shown.
+"""The keys of policies: the word of each field, its reader, and its output.
 
-One table for every kind. Invariant: what a key shows, its reader takes for the same value (a reservation's nodes are its
-names then). Group names stand in the texts, their numbers in the records.
+One table for every kind. Invariant: a key's output, read again, is the same value (a reservation's nodes are its names
+then). Texts hold group names, records their numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FACTOR_MAX = 1e6
 
 
 class Site(msgspec.Struct, frozen=True):
-    """What texts are read by: the present, the zone, and the names of groups."""
+    """The context of reading texts: the present, the zone, and the names of groups."""
 
     now_us: int
     offset_s: Callable[[int], int]
@@ -68,7 +68,7 @@ class Draft:
 
     @property
     def resource(self) -> str:
-        """The resource that amounts are of."""
+        """The resource of its amounts."""
         return str(self.values.get("resource", getattr(self.policy, "resource", "")))
 
 
@@ -77,7 +77,7 @@ Show: TypeAlias = Callable[[Any, Site], str]
 
 
 class Key:
-    """How one key is read into a field and shown again. Without a `field` the reader keeps the value by itself."""
+    """Reader and output of one key. Without a `field` the reader stores the value itself."""
 
     __slots__ = ("field", "is_list", "read", "show")
 
@@ -204,7 +204,7 @@ def _folded(draft: Draft, text: str, key: str) -> str:
 
 
 def _nodes(draft: Draft, text: str, key: str) -> tuple[str, ...]:
-    """Names, or how many: then the field is left to whoever chooses."""
+    """Names, or a number of nodes: then the controller chooses them."""
     count = 0 if text.lower() == "all" else whole_number(text, 7)
     if count < 0:
         return expand(text, key)

@@ -1,6 +1,6 @@
-"""The values of default and force settings (C-29): as people write them, and as they are kept.
+"""The values of default and force settings (C-29): in the administrators' form, and in the stored one.
 
-Kept are plain numbers where an option means one: `time` in seconds, `mem-per-cpu` in MiB. Invariant:
+Stored are plain numbers where an option means one: `time` in seconds, `mem-per-cpu` in MiB. Invariant:
 `read_default(option, show_default(option, kept))` is `kept`.
 """
 
@@ -16,7 +16,7 @@ _YES = {"yes": "yes", "true": "yes", "1": "yes", "no": "no", "false": "no", "0":
 
 
 def read_default(option: str, text: str, key: str) -> str:
-    """The value as it is kept. Raises `OptionError`."""
+    """The stored form of a value. Raises `OptionError`."""
     if option == "time":
         return str(parse_length(text, key))
     if option == "mem-per-cpu":
@@ -38,7 +38,7 @@ def read_default(option: str, text: str, key: str) -> str:
 
 
 def show_default(option: str, kept: str) -> str:
-    """A kept value as people write it."""
+    """The written form of a stored value."""
     if option == "time":
         return length_text(int(kept))
     if option == "mem-per-cpu":

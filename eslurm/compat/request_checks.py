@@ -1,4 +1,4 @@
-"""Checks of what users give as text: one for commands and doors, which then refuse with the same words.
+"""Checks of users' texts: one set for commands and API, which so refuse with the same words.
 
 Invariant: a check raises `OptionError` that names the option, the value and the way out, or returns its value unchanged.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def checked_line(option: str, text: str, chars_max: int = limits.NAME_CHARS_MAX) -> str:
-    """A short text on one line, without control characters: it is shown in tables and logs."""
+    """Check a short text on one line, without control characters: it is shown in tables and logs."""
     why = ""
     if len(text) > chars_max:
         why = f"is longer than {chars_max} characters"
@@ -27,7 +27,7 @@ def checked_line(option: str, text: str, chars_max: int = limits.NAME_CHARS_MAX)
 
 
 def checked_path(option: str, name: str) -> str:
-    """A file name, or a pattern of one."""
+    """Check a file name, or a pattern of one."""
     if len(name) > limits.PATH_CHARS_MAX:
         way_out = "use a shorter name"
         raise OptionError(option, name, f"is longer than {limits.PATH_CHARS_MAX} characters", way_out)
@@ -39,7 +39,7 @@ def checked_path(option: str, name: str) -> str:
 
 
 def checked_arguments(arguments: Sequence[str]) -> Sequence[str]:
-    """The arguments of a script or of a step's command."""
+    """Check the arguments of a script or of a step's command."""
     if len(arguments) > limits.ARGUMENTS_MAX:
         raise OptionError(
             "arguments",
@@ -70,7 +70,7 @@ def checked_arguments(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def checked_nodes(option: str, names: Sequence[str]) -> Sequence[str]:
-    """Nodes that are asked for, or excluded, by name."""
+    """Check the names of requested or excluded nodes."""
     if len(names) > limits.NODES_NAMED_MAX:
         why = f"and the rest are {len(names)} nodes, more than {limits.NODES_NAMED_MAX}"
         raise OptionError(option, names[0], why, "describe them by --constraint")

@@ -46,7 +46,7 @@ class ParsedChunk:
 
 
 class ParsedRset:
-    """The whole text. `constraint` are the words of the whole job that the cluster has to make sense of."""
+    """The whole text. `constraint` are the words of the whole job that the cluster interprets."""
 
     __slots__ = ("chunks", "constraint", "exclusive", "place")
 
@@ -58,7 +58,7 @@ class ParsedRset:
 
 
 def parse_rset(text: str, option: str = "--rset") -> ParsedRset:
-    """Raises OptionError that names the column."""
+    """Read the text. Raises OptionError that names the column."""
     return _Reader(text, option).read()
 
 
@@ -67,7 +67,7 @@ def settle(
 ) -> tuple[tuple[tuple[str, int], ...], str]:
     """(amounts, the rest): the words of a constraint whose names are configured resources, as amounts.
 
-    A constraint that is more than words joined by `&` is left as it is. Raises OptionError for what is no amount.
+    A constraint that is more than words joined by `&` is left as it is. Raises OptionError for an invalid amount.
     """
     if not constraint or any(char in constraint for char in "|!(), "):
         return (), constraint

@@ -1,8 +1,7 @@
-"""Batch scripts: what makes one acceptable, and the options its `#SBATCH` and `#ESLURM` lines give.
+"""Batch scripts: acceptance, and the options of their `#SBATCH` and `#ESLURM` lines.
 
-sbatch's rules: option lines stand before the first command; a `#` at the start of a word begins a comment;
-quotes and backslashes work as in a shell. Where both kinds of line name an option, `#ESLURM` wins, so one
-script can serve two sites.
+sbatch's rules: option lines stand before the first command; a `#` at the start of a word begins a comment; quotes and
+backslashes work as in a shell. Where both kinds of line name an option, `#ESLURM` wins, so one script can serve two sites.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def split_words(text: str, option: str) -> tuple[str, ...]:
 
 
 def _escapes(quote: str, following: str) -> bool:
-    """Check whether a backslash inside `quote` takes away the meaning of the character after it."""
+    """Check whether a backslash inside `quote` escapes the character after it."""
     if not following or quote == "'":
         return False
     return not quote or following in ('"', "\\")

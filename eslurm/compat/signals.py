@@ -1,4 +1,4 @@
-"""Signals as people write them: `USR1`, `SIGUSR1`, `10`; and sbatch's `--signal=[B:]SIG[@SECONDS]`.
+"""Signals as users write them: `USR1`, `SIGUSR1`, `10`; and sbatch's `--signal=[B:]SIG[@SECONDS]`.
 
 Pure text work: a signal's number is what travels, and it is Linux's.
 """

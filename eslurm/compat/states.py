@@ -1,4 +1,4 @@
-"""The states of jobs and nodes, and the reasons for waiting, as Slurm's users know them."""
+"""The states of jobs and nodes, and waiting reasons, in Slurm's words."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _REASON_NAMES: Mapping[str, str] = {
 
 
 def short_code(state: str) -> str:
-    """`PD` for PENDING; a state this version does not know is shown as it is."""
+    """`PD` for PENDING; an unknown state is shown as it is."""
     return SHORT_CODES.get(state, state)
 
 

@@ -1,4 +1,4 @@
-"""W3C Trace Context: the trace that somebody's `TRACEPARENT` says they belong to."""
+"""W3C Trace Context: the trace id of a `TRACEPARENT`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTHS = (2, 2 * TRACE_BYTES, 16, 2)
 
 
 def trace_of(traceparent: str) -> bytes:
-    """The trace id; empty for what is no valid traceparent, which is to be ignored, not complained of."""
+    """The trace id; empty for an invalid traceparent, which is ignored by the standard."""
     if not traceparent or len(traceparent) > CHARS_MAX:
         return b""
     parts = traceparent.split("-")

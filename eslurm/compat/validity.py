@@ -1,9 +1,9 @@
-"""When a policy is in force, as administrators write it (C-09).
+"""Validity of a policy in the administrators' form (C-09).
 
 `always`; dates, each day counted whole, either end may be left open: `2017-08-01..2017-08-31`, `..2026-12-31`,
-`2026-03-01T08:00..2026-03-01T18:00`; `cron(* 7-10 * * mon,fri)`, each minute that matches; `cron(0 8 * */2 mon#1)+10h`,
-an interval from each match; dates and cron together with a blank between. Times are the site's, by `offset_s`.
-Invariant: `parse_validity(validity_text(v)) == v` for whole seconds.
+`2026-03-01T08:00..2026-03-01T18:00`; `cron(* 7-10 * * mon,fri)`, each minute that matches; `cron(0 8 * */2 mon#1)+10h`, an
+interval from each match; dates and cron together with a blank between. Times are the site's, by `offset_s`. Invariant:
+`parse_validity(validity_text(v)) == v` for whole seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def utc(utc_s: int) -> int:
 
 
 def parse_validity(text: str, option: str = "validity", offset_s: Offset = utc) -> Validity:
-    """Reads it in the zone that `offset_s` stands for (see `moments`). Raises `OptionError` with the column."""
+    """Read it in the zone of `offset_s` (see `moments`). Raises `OptionError` with the column."""
     if text.strip().lower() == "always":
         return Validity()
     dates: tuple[int, int] | None = None
@@ -64,7 +64,7 @@ def parse_validity(text: str, option: str = "validity", offset_s: Offset = utc) 
 
 
 def validity_text(validity: Validity, offset_s: Offset = utc) -> str:
-    """As `parse_validity` reads it; the days of the week are numbers then (0 is Sunday)."""
+    """The text that `parse_validity` reads; the days of the week are numbers then (0 is Sunday)."""
     words = []
     if validity.from_us or validity.until_us:
         first = _moment_text(validity.from_us, offset_s, 0) if validity.from_us else ""

@@ -1,1 +1,1 @@
-"""The configuration file: its sections, and their translation into what the core knows."""
+"""The configuration file: its sections, and their translation for the core."""

@@ -60,14 +60,14 @@ GROUPINGS = ("balanced", "positional")
 
 
 class ConfigError(Exception):
-    """The file cannot be used. The text names the file, the key, the value and the way out, in one line."""
+    """The file is unusable. The text names the file, the key, the value and the way out, in one line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(escaped(text))
 
 
 class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
-    """What the cluster is called and who may administer it."""
+    """Name and administrators of the cluster."""
 
     name: Name
     """Identity of the cluster; daemons of another cluster are refused on every link."""
@@ -82,7 +82,7 @@ class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Where `esctld` listens and what it keeps."""
+    """Endpoints and retention of `esctld`."""
 
     listen: str = "127.0.0.1:7400"
     """Address for satellites and for remote clients (gRPC)."""
@@ -119,7 +119,7 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PrivacySection(msgspec.Struct, forbid_unknown_fields=True):
-    """What users see of each other. Operators see everything, coordinators what is their accounts'."""
+    """Visibility of other users' data. Operators see everything, coordinators the data of their accounts."""
 
     private: list[str] = msgspec.field(default_factory=list)
     """What a user sees nothing of but what is the user's own: jobs, usage, users, reservations, configuration."""
@@ -140,9 +140,10 @@ class AuditSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TlsSection(msgspec.Struct, forbid_unknown_fields=True):
-    """TLS on all links and at the remote door: for `esctld` and `esestd`, which may be told others by their --tls-*
-    options; satellites and agents have only those. All daemons of a cluster have it or none. Files are relative to the
-    state directory, and read anew when they change."""
+    """TLS on all links and at the remote API: for `esctld` and `esestd`, whose --tls-* options override it; satellites and
+    agents have options only. Either all daemons of a cluster use it or none. Files are relative to the state directory,
+    and read anew when they change.
+    """
 
     certificate: str = ""
     """This host's certificate (PEM), followed by those between it and the authority; empty: no TLS."""
@@ -166,7 +167,7 @@ class SatelliteSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose jobs run on nodes. A node refuses by its own word, too: `esnoded --min-uid`, `--allow-root-jobs`."""
+    """Users whose jobs run on nodes. A node also refuses by its own options: `esnoded --min-uid`, `--allow-root-jobs`."""
 
     min_uid: Whole = 1000
     """Jobs of users below this are refused: those are accounts of services."""
@@ -175,7 +176,7 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
-    """A named set of nodes that jobs are submitted to."""
+    """A named set of nodes for submissions."""
 
     name: Name
     """What users write after --partition."""
@@ -200,7 +201,7 @@ class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
-    """The numbers the core decides by."""
+    """Parameters of scheduling and of failure handling."""
 
     scheduler: str = "easy"
     """fcfs (strictly in order), easy (backfill that never delays the first), conservative or planned (every job has a
@@ -259,7 +260,7 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):
-    """How the order of waiting jobs is computed: factors within 0..1, each times its weight. All 0: as submitted."""
+    """Weights of the multifactor priority: factors within 0..1, each times its weight. All 0: order of submission."""
 
     age: Whole = 0
     """Weight of the time since submission."""
@@ -284,7 +285,7 @@ class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Where predictions of failing nodes come from. They change a node's place in a tree, never its state."""
+    """Sources of predicted node failures. They change a node's place in a tree, never its state."""
 
     predictors: list[str] = msgspec.field(default_factory=lambda: ["history", "health", "alerts"])
     """Names of predictors; the union counts. Sites add their own by the entry point eslurm.failure_predictors."""
@@ -303,7 +304,7 @@ class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EstimatorSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Estimates of how long jobs will run, made by `esestd` from those that ended. They never end a job."""
+    """Estimates of run times, made by `esestd` from ended jobs. They never end a job."""
 
     name: Name = "history"
     """Which estimator: history, or one that `eslurm estimate evaluate --help` lists, or a site's own by the entry point
@@ -351,9 +352,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_config(path: Path, *, is_obeyed: bool = False) -> Config:
-    """The file's contents, checked. Raises `ConfigError`.
+    """Read and check the file. Raises `ConfigError`.
 
-    With `is_obeyed` a file that another user could change is refused: daemons do what it says.
+    With `is_obeyed` a file that another user could change is refused: daemons act on it.
     """
     try:
         raw = read_trusted(path, FILE_BYTES_MAX) if is_obeyed else path.read_bytes()
@@ -380,7 +381,7 @@ def parse_config(raw: bytes, origin: str) -> Config:
 
 
 def cluster_config(config: Config, origin: str = "configuration", own_uid: int = 0) -> ClusterConfig:
-    """What the core decides by. Raises `ConfigError` when the sections contradict each other.
+    """The core's part of the configuration. Raises `ConfigError` when the sections contradict each other.
 
     `own_uid` is the controller's own: an administrator unless the configuration names them.
     """
@@ -433,7 +434,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
 
 
 def estimator_settings(section: EstimatorSection) -> dict[str, str | int | float | bool]:
-    """What the estimator is told: the section's own keys where they are given, and its table."""
+    """The estimator's settings: the section's own keys where they are given, and its table."""
     given = {name: getattr(section, name) for name in ("target_under", "window_jobs", "retrain_every_s")}
     return {name: value for name, value in given.items() if value} | section.settings
 
@@ -455,7 +456,7 @@ def _check_billing(config: ClusterConfig, origin: str) -> None:
 
 
 def _check_silence(config: ClusterConfig, origin: str) -> None:
-    """A node has to end its orphaned jobs before the controller gives the node up, whatever their clocks do."""
+    """Check that a node ends its orphaned jobs before the controller gives the node up, whatever their clocks do."""
     dead_s = config.orphan_timeout_s + config.kill_grace_s
     if loss_slack_s(config) <= 0:
         raise ConfigError(
@@ -522,7 +523,7 @@ def _check_relay(config: Config, nodes: set[str], origin: str) -> None:
 def _partitions(
     config: Config, known: dict[str, str], login: tuple[str, ...], origin: str
 ) -> tuple[Partition, ...]:
-    """With the nodes' own strings for names: of twenty thousand nodes a second set of them is a megabyte."""
+    """The partitions. They share the nodes' own name strings: copies for twenty thousand nodes take a megabyte."""
     found: list[Partition] = []
     for section in config.partition:
         names = expand(section.nodes, "partition.nodes") if section.nodes else tuple(known)

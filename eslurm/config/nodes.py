@@ -1,6 +1,6 @@
-"""The sections about nodes, resources, switches and rules, and what the core decides by.
+"""The sections about nodes, resources, switches and rules, and their translation for the core.
 
-Raises `OptionError` for sections that contradict themselves or each other; `eslurm.config.file` says in which file.
+Raises `OptionError` for sections that contradict themselves or each other; `eslurm.config.file` adds the file's name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LoginSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Login hosts: where users give commands though no controller is there (`esnoded --login`). No job runs on them."""
+    """Login hosts: hosts for commands without a controller (`esnoded --login`). No job runs on them."""
 
     nodes: str = ""
     """Their names, folded: login[1-2]. None of them is in [[nodes]]."""
@@ -63,7 +63,7 @@ class ResourceSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SwitchSection(msgspec.Struct, forbid_unknown_fields=True):
-    """A network switch and what hangs on it. Jobs that fit under one switch are placed under one."""
+    """A network switch and its children. Jobs that fit under one switch are placed under one."""
 
     name: Name
     """What the switch is called."""
@@ -74,7 +74,7 @@ class SwitchSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NodeRuleSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Who may use some nodes: jobs that meet at least one of the conditions given."""
+    """Restricts nodes to jobs that meet at least one of the conditions given."""
 
     nodes: str
     """Folded list of the nodes."""
@@ -89,7 +89,7 @@ class NodeRuleSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def resources_of(sections: Sequence[ResourceSection], nodes: Sequence[NodesSection]) -> tuple[Resource, ...]:
-    """Those of nodes first, then those that belong to none. GPUs need no section of their own."""
+    """The resources, those of nodes first, then the cluster-wide ones. GPUs need no section."""
     found: dict[str, Resource] = {}
     for section in sections:
         if section.name in RESERVED:
@@ -122,7 +122,7 @@ def resources_of(sections: Sequence[ResourceSection], nodes: Sequence[NodesSecti
 
 
 def nodes_of(sections: Sequence[NodesSection], resources: Sequence[Resource]) -> tuple[NodeConfig, ...]:
-    """Each node with what it has, in the order of the sections."""
+    """Each node with its resources, in the order of the sections."""
     found: dict[str, NodeConfig] = {}
     names = [resource.name for resource in resources if not resource.wide_total]
     for section in sections:
@@ -170,7 +170,7 @@ def login_of(section: LoginSection, nodes: Iterable[str]) -> tuple[str, ...]:
 
 
 def switches_of(sections: Sequence[SwitchSection], nodes: Iterable[str]) -> tuple[Switch, ...]:
-    """The switch tree: every node and every switch hangs on one switch at most, and nothing on itself."""
+    """The switch tree: every node and every switch has one parent at most, and there is no cycle."""
     known = set(nodes)
     parents: dict[str, str] = {}
     names = {section.name for section in sections}
@@ -202,7 +202,7 @@ def switches_of(sections: Sequence[SwitchSection], nodes: Iterable[str]) -> tupl
 def rules_of(
     sections: Sequence[NodeRuleSection], nodes: Iterable[str], resources: Sequence[Resource]
 ) -> tuple[NodeRule, ...]:
-    """Who may be mapped to which nodes (C-45)."""
+    """The restrictions of nodes (C-45)."""
     known = set(nodes)
     names = [resource.name for resource in resources if not resource.wide_total]
     found: list[NodeRule] = []

@@ -15,11 +15,11 @@ ENTRY_POINT_GROUP = "eslurm.policies"
 
 
 class PolicyError(ValueError):
-    """No policy has that name, or what the package offers is none. The text names the value and the way out."""
+    """The policy is unknown, or the package's object is none. The text names the value and the way out."""
 
 
 def policy_names() -> tuple[str, ...]:
-    """Every policy that may be configured: the built-in ones, then those installed."""
+    """Every available policy: the built-in ones, then those installed."""
     return (*policies.BUILT_IN, *sorted({point.name for point in _installed()} - policies.BUILT_IN.keys()))
 
 

@@ -1,4 +1,4 @@
-"""What the configuration says of tokens: the sections, and what the core decides by."""
+"""Configuration of tokens: the sections, and their translation for the core."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ JWT_SCOPES = tuple(scope for scope in SCOPES if scope != "estimator")
 
 
 class JwtSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Tokens (JWT) of the site's own issuer are taken at the remote door besides those of the cluster. The user is looked
-    up on the controller's host; root is refused. Applies at a restart; the keys are read anew when their file changes."""
+    """Tokens (JWT) of the site's own issuer, accepted at the remote API besides those of the cluster. The user is looked
+    up on the controller's host; root is refused. Applies at a restart; the keys are read anew when their file changes.
+    """
 
     issuer: str = ""
     """What the claim iss has to be; empty: no such tokens are taken."""
@@ -42,7 +43,7 @@ class JwtSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TokensSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Bounds of the tokens that remote callers show (`esctl token`), when they are made and whenever they are shown."""
+    """Bounds of the tokens of remote callers (`esctl token`), checked at creation and at each use."""
 
     life_user_max_s: Count = 604_800
     """Longest life in seconds of a token that users make for themselves."""
@@ -57,7 +58,7 @@ class TokensSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def token_rules(section: TokensSection) -> TokenRules:
-    """What the core decides by."""
+    """The core's part of the section."""
     return TokenRules(section.life_user_max_s, section.life_max_s, section.user_max, section.total_max)
 
 

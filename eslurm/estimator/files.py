@@ -36,11 +36,11 @@ _FRESH: Final = ".new"
 
 
 class ModelError(ValueError):
-    """A file is no model that can be used. The text names the file and says why."""
+    """A file is no usable model. The text names the file and the reason."""
 
 
 class Kept(NamedTuple):
-    """A model that was read. `settings` are what its estimator was given; None: it does not say."""
+    """A model read from a file. `settings` are those of its estimator; None: the file has none."""
 
     path: Path
     model: Model
@@ -68,15 +68,15 @@ class ModelFiles:
         self._name = re.compile(rf"{re.escape(estimator)}-(\d{{1,18}})\.npz")
 
     def tidy(self) -> None:
-        """Remove what a process that died while it wrote has left behind."""
+        """Remove temporary files of a process that died while writing."""
         for path in self._list():
             if path.name.endswith(_FRESH) and self._name.fullmatch(path.name.removesuffix(_FRESH)):
                 path.unlink(missing_ok=True)
 
     def save(self, model: Model, scores: Mapping[str, float] | None = None) -> Path:
-        """Keep a model for good and forget those beyond the last ones; `scores` say how good the one before it was.
+        """Write a model durably and remove those beyond the last ones; `scores` are those of the one before.
 
-        Raises OSError, and ValueError for facts that JSON has no form for.
+        Raises OSError, and ValueError for facts that JSON cannot hold.
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = self._numbered()
@@ -87,7 +87,7 @@ class ModelFiles:
         return path
 
     def newest_first(self) -> Iterator[Kept]:
-        """The models that can be read, the newest first; damaged ones are told of and left where they are."""
+        """The readable models, the newest first; damaged ones are logged and left in place."""
         for _number, path in self._numbered():
             try:
                 kept = read_kept(path, self._estimator)
@@ -97,7 +97,7 @@ class ModelFiles:
                 yield kept
 
     def _numbered(self) -> list[tuple[int, Path]]:
-        """The newest first."""
+        """(number, path) of the files, the newest first."""
         found = [(int(match[1]), path) for path in self._list() if (match := self._name.fullmatch(path.name))]
         return sorted(found, reverse=True)
 
@@ -109,7 +109,7 @@ class ModelFiles:
 
 
 def other_settings(kept: Kept, own: Mapping[str, Setting]) -> str:
-    """How the settings that a model was learnt with differ from these, in words; empty when they do not."""
+    """The differences between a model's settings and these, in words; empty when there are none."""
     if kept.settings is None:
         return "it does not say which"
     told: list[str] = []
@@ -131,7 +131,7 @@ def write_model(
     scores: Mapping[str, float] | None = None,
     settings: Mapping[str, Setting] | None = None,
 ) -> None:
-    """Put a whole model in this place at once, durably. Raises as `ModelFiles.save`."""
+    """Write a whole model to this path atomically and durably. Raises as `ModelFiles.save`."""
     import numpy as np
 
     told = {

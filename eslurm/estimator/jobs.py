@@ -1,4 +1,4 @@
-"""The jobs that live, as an estimator knows them, and the run time of each that ends.
+"""The live jobs of an estimator, and the run time of each ended one.
 
 Invariant: memory is held for jobs that have not ended.
 """
@@ -16,14 +16,14 @@ DEFAULT_S: Final = 3_600
 
 
 class Ended(NamedTuple):
-    """A job that has run, and for how long: above 0."""
+    """A job that has run, and its run time in seconds, above 0."""
 
     job: Submitted
     runtime_s: int
 
 
 class Jobs:
-    """The jobs that live, and the mean runtime of those that have ended."""
+    """The live jobs, and the mean run time of ended ones."""
 
     def __init__(self) -> None:
         self._live: dict[int, Submitted] = {}

@@ -1,4 +1,4 @@
-"""Estimates beyond what has passed: the corrections of Tsafrir and others for jobs that outlive their estimate.
+"""Estimates above the elapsed time: the corrections of Tsafrir and others for jobs that outlive their estimate.
 
 The estimate is raised step by step, a little at first, more the longer the job runs.
 """
@@ -30,7 +30,7 @@ STEPS_S: Final = (
 
 
 def corrected(estimate_s: int, elapsed_s: int, limit_s: int) -> int:
-    """An estimate that exceeds what has passed; not beyond the limit unless that has passed too. All in seconds."""
+    """An estimate above the elapsed time; not above the limit unless that has passed too. All in seconds."""
     if estimate_s > elapsed_s:
         return estimate_s
     ahead = (estimate_s + step_s for step_s in STEPS_S if estimate_s + step_s > elapsed_s)

@@ -34,19 +34,19 @@ _METHODS: Final = ("submitted", "started", "ended", "ask", "answer", "due", "set
 
 
 class UnknownEstimator(ValueError):
-    """There is no such estimator, it cannot be loaded, or not with these settings: the text says which, and the way out."""
+    """The estimator is unknown, cannot be loaded, or not with these settings: the text has the reason and the way out."""
 
     def __init__(self, text: str) -> None:
         super().__init__(escaped(text))
 
 
 def names() -> tuple[str, ...]:
-    """Every estimator that may be asked for: the built-in ones, then those installed."""
+    """Every available estimator: the built-in ones, then the installed ones."""
     return (*BUILT_IN, *sorted({point.name for point in _installed()} - BUILT_IN.keys()))
 
 
 def make(name: str, settings: Mapping[str, Setting] | None = None) -> Estimator:
-    """A new estimator that knows nothing yet. Raises `UnknownEstimator`."""
+    """A new, untrained estimator. Raises `UnknownEstimator`."""
     factory = _factory(name)
     try:
         made = factory(settings or {})
@@ -78,7 +78,7 @@ def parse(text: str) -> tuple[str, dict[str, Setting]]:
 
 
 def slug(text: str) -> str:
-    """The same as a part of a file name or of a figure's."""
+    """The name and settings as a part of a file name."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in text)
 
 

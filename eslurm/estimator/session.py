@@ -1,8 +1,8 @@
-"""One estimator, driven as its port says: events in, answers out in batches, lessons in between.
+"""One estimator, driven as its port requires: events in, answers out in batches, lessons in between.
 
-`esestd` and the evaluation on logs both drive estimators through a `Session` and therefore agree on when a question is
-answered and when a model changes. Invariant: every question is answered by the model and with the calibration that were in
-place when it was asked: whatever would change them (`settle`, a lesson's model, `adopt`) answers what is open first.
+`esestd` and the evaluation on logs both drive estimators through a `Session` and therefore agree on the time of each
+answer and each change of model. Invariant: the model and the calibration in force when a question is asked answer it:
+every change of them (`settle`, a lesson's model, `adopt`) answers open questions first.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Tag = TypeVar("Tag")
 
 
 class BadAnswer(Exception):
-    """An estimator broke its contract. The text names it and what it answered."""
+    """An estimator broke its contract. The text has its name and its answer."""
 
 
 class Spent:
-    """CPU seconds, and how often. `ask_s` and `answer_s` are together what predictions cost."""
+    """CPU seconds, and numbers of calls. `ask_s` and `answer_s` together are the cost of predictions."""
 
     __slots__ = ("answer_s", "answers", "ask_s", "learn_max_s", "learn_s", "lessons", "settle_s")
 
@@ -53,10 +53,10 @@ class Spent:
 
 
 class Session(Generic[Tag]):
-    """Tells an estimator what happens and collects questions, each under a tag of the driver's choice.
+    """Passes events to an estimator and collects questions, each under a tag of the driver's choice.
 
     `deliver` gets the answers in the order of their questions, in batches: when one is full, when the estimator is due, at
-    `flush`. Lessons are learnt in place, or handed to `teach`: the driver learns elsewhere and comes back with `adopt` or
+    `flush`. Lessons are learnt in place, or handed to `teach`: the driver learns elsewhere and returns with `adopt` or
     `again`, and no other lesson is taken before. `cpu` is a clock of CPU seconds.
     """
 
@@ -90,29 +90,29 @@ class Session(Generic[Tag]):
         return len(self._tags)
 
     def submitted(self, job: Submitted) -> None:
-        """A job has come."""
+        """Report a submitted job."""
         self.tick(job.at_s)
         self.estimator.submitted(job)
 
     def started(self, job_id: int, at_s: int) -> None:
-        """A job runs (again)."""
+        """Report that a job runs (again)."""
         self.tick(at_s)
         self.estimator.started(job_id, at_s)
 
     def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
-        """A job that runs has another time limit; 0: none."""
+        """Report another time limit of a running job; 0: none."""
         self.tick(at_s)
         # What was asked before is answered by the limit that was in force.
         self.flush()
         tell_limit(self.estimator, job_id, at_s, limit_s)
 
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
-        """A job is over; `runtime_s` is 0 when it never ran."""
+        """Report the end of a job; `runtime_s` is 0 when it never ran."""
         self.tick(at_s)
         self.estimator.ended(job_id, at_s, runtime_s)
 
     def ask(self, tag: Tag, job_id: int, at_s: int) -> None:
-        """How long will this job run in all, by what is known now? It must have been told and not have ended."""
+        """Ask for the job's whole run time, as of now. It must be reported and not have ended."""
         self.tick(at_s)
         began = self._cpu()
         question = self.estimator.ask(job_id, at_s)
@@ -123,7 +123,7 @@ class Session(Generic[Tag]):
             self.flush()
 
     def tick(self, at_s: int) -> None:
-        """It is so late now: settles and learns when the estimator wants to. Every event does this first."""
+        """Set the time: settle and learn when the estimator is due. Every event does this first."""
         if not self.estimator.due(at_s):
             return
         self.flush()
@@ -135,7 +135,7 @@ class Session(Generic[Tag]):
             self._learn(lesson)
 
     def flush(self) -> None:
-        """Answers what is open. Raises `BadAnswer`."""
+        """Answer the open questions. Raises `BadAnswer`."""
         if not self._tags:
             return
         tags, questions = self._tags, self._questions
@@ -157,7 +157,7 @@ class Session(Generic[Tag]):
         self._deliver(list(zip(tags, answers, strict=True)))
 
     def adopt(self, model: Model) -> None:
-        """Answers from now on with this model: the lesson that was out, or one from a file.
+        """Answer with this model from now on: the lesson's that was out, or one from a file.
 
         Raises `ValueError`; then nothing has changed, and a lesson that was out still is.
         """
@@ -166,7 +166,7 @@ class Session(Generic[Tag]):
         self._learning = False
 
     def again(self, lesson: Lesson, at_s: int) -> None:
-        """This lesson was out and came to nothing: learns a newer one if the estimator has one by now, else this again."""
+        """The lesson that was out failed: learn a newer one if the estimator has one by now, else this again."""
         self._learning = False
         self.tick(at_s)
         if not self._learning:
@@ -187,7 +187,7 @@ class Session(Generic[Tag]):
 
 
 def tell_limit(estimator: Estimator, job_id: int, at_s: int, limit_s: int) -> None:
-    """Tells an estimator of a running job's new limit, if it wants to know."""
+    """Report a running job's new limit to an estimator that heeds it."""
     if isinstance(estimator, HeedsLimits):
         estimator.limit_changed(job_id, at_s, limit_s)
 

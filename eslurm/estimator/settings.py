@@ -1,4 +1,4 @@
-"""Reading an estimator's settings: a name or a value that cannot be used is a `ValueError` that says so, and what can."""
+"""Reading an estimator's settings: a wrong name or value is a `ValueError` with the reason and the allowed ones."""
 
 from __future__ import annotations
 

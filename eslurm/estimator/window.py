@@ -1,4 +1,4 @@
-"""The interest window of the published methods: the last jobs that ended (E-41), learnt again every some hours (E-42).
+"""The interest window of the published methods: the last ended jobs (E-41), learnt from periodically (E-42).
 
 Invariant: the window holds at most `jobs` entries; a lesson is due at most once a period, and only when jobs have ended
 since the last one.
@@ -33,14 +33,14 @@ class Window(Generic[Item]):
 
     @staticmethod
     def of(reader: SettingsReader) -> Window[Item]:
-        """As `window_jobs` and `retrain_every_s` say."""
+        """The window with the settings `window_jobs` and `retrain_every_s`."""
         return Window(
             reader.integer("window_jobs", WINDOW_JOBS, LEAST_JOBS, 100_000),
             reader.integer("retrain_every_s", RETRAIN_EVERY_S, 1, 365 * 86_400),
         )
 
     def add(self, item: Item) -> None:
-        """Add what an ended job gives."""
+        """Add the item of an ended job."""
         self._items.append(item)
         self._fresh += 1
 

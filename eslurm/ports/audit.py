@@ -1,4 +1,4 @@
-"""What a door needs of an audit log: somewhere to put a line, without waiting."""
+"""The port to an audit log: it takes a line without waiting."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 
 class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One change or refusal. Empty fields are left out.
+    """One change or refusal. Empty fields are left out. Empty fields are left out.
 
-    `identified` is how the caller is known: socket, token, agent, login. `result` is ok, refused, partly (some of the things
-    named), unknown (the caller went away) or repeated (lines left out, `count` of them); `what` is a short summary.
+    `identified` is how the caller is known: socket, token, agent, login. `result` is ok, refused, partly (some of the
+    things named), unknown (the caller went away) or repeated (lines left out, `count` of them); `what` is a short summary.
     """
 
     time: str
@@ -32,7 +32,7 @@ class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class AuditSink(Protocol):
-    """Where lines go."""
+    """Destination of audit lines."""
 
     def write(self, line: AuditLine) -> None:
         """Take a line, or count it as lost. Never waits, never raises."""
@@ -40,7 +40,7 @@ class AuditSink(Protocol):
 
 
 class NoAudit:
-    """Takes lines and keeps none."""
+    """Drops all lines."""
 
     def write(self, line: AuditLine) -> None:
         """See `AuditSink.write`."""

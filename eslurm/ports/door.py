@@ -1,7 +1,7 @@
-"""What a door needs from the inside: who asks, what is answered, and with which status it is refused.
+"""The port between an API endpoint and its service: the caller, the answer, and the status of a refusal.
 
-Commands import this module, so it imports nothing heavy. Invariant: statuses are gRPC's numbers on
-every door, so a caller need not know which door it came through.
+Commands import this module, so it imports nothing heavy. Invariant: statuses are gRPC's numbers on every endpoint, so a
+caller need not know which one served it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Status(enum.IntEnum):
 
 
 def status_of(number: int) -> Status:
-    """The status with this number; UNKNOWN for a number a newer peer may use."""
+    """The status with this number; UNKNOWN for a newer peer's number."""
     try:
         return Status(number)
     except ValueError:
@@ -44,12 +44,12 @@ def status_of(number: int) -> Status:
 
 
 class Caller(NamedTuple):
-    """Who asks, and how. `deadline_us` is what is left at arrival; `via` is socket, agent, login or token.
+    """The caller and its way in. `deadline_us` is the time left at arrival; `via` is socket, agent, login or token.
 
     `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived. `host` is the
-    host whose door took the call, as its daemon says where it listens; empty: the controller's, or a remote client's.
-    `token` is the id of the token that says who it is; empty on other ways in. `peer` is where the call came from, for
-    people: an address, a node; empty: this host.
+    host whose API socket took the call, as its daemon reports it; empty: the controller's, or a remote client's. `token`
+    is the id of the caller's token; empty on other ways in. `peer` is the origin of the call for logs: an address, a node;
+    empty: this host.
     """
 
     principal: Principal
@@ -65,7 +65,7 @@ class Caller(NamedTuple):
 class DoorError(Exception):
     """A call is refused with a status and a sentence that names the thing, the value and the way out.
 
-    `retry_after_s` above 0: nothing of the call has happened, and after so many seconds it is welcome again.
+    `retry_after_s` above 0: the call had no effect and may be repeated after so many seconds.
     """
 
     def __init__(self, status: Status, text: str, retry_after_s: float = 0.0) -> None:
@@ -76,7 +76,7 @@ class DoorError(Exception):
 
 
 class DoorRefused(Exception):
-    """What a client raises when the door answered with a refusal.
+    """A client's error when the API answered with a refusal.
 
     `maybe_done` is true when an earlier try of the call was lost and may have taken effect.
     """
@@ -89,10 +89,10 @@ class DoorRefused(Exception):
 
 
 class DoorUnreachable(Exception):
-    """What a client raises when no door answered. The text names the door and what to do.
+    """A client's error when no API endpoint answered. The text names the endpoint and the way out.
 
-    `maybe_done` is true when a call may have arrived and taken effect although no answer came back; `is_final` when it
-    is of no use to try again as things are. `why` is the text without the time that was spent on it.
+    `maybe_done` is true when a call may have arrived and taken effect although no answer came back; `is_final` when a
+    retry is useless as things are.
     """
 
     def __init__(self, text: str, *, maybe_done: bool = False, is_final: bool = False, why: str = "") -> None:
@@ -103,20 +103,19 @@ class DoorUnreachable(Exception):
 
 
 class DoorService(Protocol):
-    """The one service behind all doors."""
+    """The one service behind all API endpoints."""
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
         """Answer one call. `method` is an entry of the method table, `request` its request message.
 
-        Returns the reply message, or its encoded bytes where the service keeps them encoded. Raises
-        `DoorError`. May be cancelled at any `await` (deadline, lost client): what must not be lost
-        half-way is shielded inside.
+        Returns the reply message, or its encoded bytes where the service keeps them encoded. Raises `DoorError`. May be
+        cancelled at any `await` (deadline, lost client): parts that must not be lost half-way are shielded inside.
         """
         ...
 
 
 class Answered(NamedTuple):
-    """What goes back through a door: the encoded reply when `status` is OK, else why not, and when to come again."""
+    """The reply: encoded when `status` is OK, else the reason and the time of a retry."""
 
     status: Status
     text: str
@@ -125,7 +124,7 @@ class Answered(NamedTuple):
 
 
 class Answerer(Protocol):
-    """What a door hands its calls to: the gate on the controller, a forwarder on a node."""
+    """The server of an API endpoint's calls: the interceptor on the controller, a forwarder on a node."""
 
     async def answer(self, method: Any, payload: bytes, caller: Caller) -> Answered:
         """Answer one call, never raise (except when cancelled). `payload` is the encoded request."""

@@ -1,8 +1,8 @@
 """The port of run time estimators: for `esestd`, for evaluation on logs, and for plug-ins (`eslurm.estimators`).
 
-An estimator is told what happens, in the order of time, and is asked in between. Asking and answering are two steps so that
-many questions cost one pass over a model: a question holds everything that is known when it is asked. Invariant: an answer
-depends on nothing but what was told, adopted and settled before its question, however questions are batched.
+An estimator gets events in the order of time, and questions in between. Asking and answering are two steps so that many
+questions cost one pass over a model: a question holds everything known when it is asked. Invariant: an answer depends on
+nothing but what was reported, adopted and settled before its question, however questions are batched.
 
 A driver keeps to this loop:
 
@@ -40,17 +40,17 @@ Lesson: TypeAlias = Callable[[], Model]
 
 
 class Estimator(Protocol):
-    """Learns from jobs that ended, and says how long others will run.
+    """Learns from ended jobs, and predicts the run times of others.
 
-    Instants never go back. A job is told as submitted once, started at most once per run, and ended once; then its
-    id may be forgotten. `at_s` and `runtime_s` are seconds; a runtime of 0 is that of a job that never ran.
+    Instants never go back. A job is reported as submitted once, started at most once per run, and ended once; then its id
+    may be forgotten. `at_s` and `runtime_s` are seconds; a runtime of 0 is that of a job that never ran.
     """
 
     @property
     def name(self) -> str: ...
 
     def submitted(self, job: Submitted) -> None:
-        """A job has come. It may be asked about from now on."""
+        """A job was submitted. It may be asked about from now on."""
         ...
 
     def started(self, job_id: int, at_s: int) -> None:
@@ -58,13 +58,13 @@ class Estimator(Protocol):
         ...
 
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> None:
-        """It is over and has run for so long. Jobs that are not known are ignored."""
+        """The job ended after this run time. Unknown jobs are ignored."""
         ...
 
     def ask(self, job_id: int, at_s: int) -> Any:
-        """A question about a job that has been submitted and has not ended: cheap, and only good for `answer`.
+        """A question about a submitted job that has not ended: cheap, and only valid for `answer`.
 
-        Before its start it is about the whole run; after it, what has passed already is known: the answer exceeds it.
+        Before its start it is about the whole run; after it, the elapsed time is known, and the answer exceeds it.
         """
         ...
 
@@ -85,7 +85,7 @@ class Estimator(Protocol):
         ...
 
     def adopt(self, model: Model) -> None:
-        """Answer with this model from now on: one just learnt, or one read from a file.
+        """Answer with this model from now on: one just learnt, or one from a file.
 
         Raises `ValueError`, and changes nothing, when the model is of another kind or damaged.
         """
@@ -94,14 +94,14 @@ class Estimator(Protocol):
 
 @runtime_checkable
 class HeedsLimits(Protocol):
-    """An addition to `Estimator`: without it an estimator goes by the limit that a job was submitted with."""
+    """An addition to `Estimator`: without it an estimator uses the limit of the submission."""
 
     def limit_changed(self, job_id: int, at_s: int, limit_s: int) -> None:
-        """A job that runs has another time limit from now on; 0: none. What can be learnt from it is what it asked for."""
+        """A running job has another time limit from now on; 0: none. Lessons use the requested limit."""
         ...
 
 
 class EstimatorFactory(Protocol):
-    """The function that an entry point names. Raises `ValueError` that names a setting it cannot use."""
+    """The function that an entry point names. Raises `ValueError` that names an unusable setting."""
 
     def __call__(self, settings: Mapping[str, Setting]) -> Estimator: ...

@@ -21,7 +21,7 @@ CLOSED_BY_PEER = "closed by the peer: "
 
 
 class PeerInfo(msgspec.Struct, frozen=True):
-    """Who is at the other end, as proven by its Hello and its membership. `process` is new at each start of the peer."""
+    """The peer, as its Hello and its membership prove it. `process` is new at each start of the peer."""
 
     cluster: str
     role: str
@@ -41,13 +41,13 @@ class PeerInfo(msgspec.Struct, frozen=True):
 
 
 class Wanted(NamedTuple):
-    """What a peer has to be a member as: anybody may say that it listens at an endpoint. Empty: whatever it is."""
+    """The required membership of a peer, because any process may claim an endpoint. Empty: not checked."""
 
     role: str = ""
     name: str = ""
 
     def fits(self, peer: PeerInfo) -> bool:
-        """Check whether this is such a peer."""
+        """Check whether the peer matches."""
         return self.role in ("", peer.role) and (not self.name or holds(peer.names, self.name))
 
 
@@ -59,7 +59,7 @@ class LinkError(Exception):
 
 
 class LinkUnreachable(LinkError):
-    """Nobody answered at the endpoint, or the back-off since the last failure is not over yet."""
+    """No process answered at the endpoint, or the back-off since the last failure is not over yet."""
 
     def __init__(self, text: str, *, retry_after_s: float = 0.0) -> None:
         super().__init__(text)
@@ -67,7 +67,7 @@ class LinkUnreachable(LinkError):
 
 
 class LinkBusy(LinkUnreachable):
-    """The peer lives but takes no more links now: worth another try after `retry_after_s`."""
+    """The peer lives but accepts no more links now: retry after `retry_after_s`."""
 
 
 class LinkSilent(LinkUnreachable):
@@ -75,7 +75,7 @@ class LinkSilent(LinkUnreachable):
 
 
 class LinkRefused(LinkError):
-    """The peer answered and refused, or what it proved is not acceptable: retrying soon is useless."""
+    """The peer refused, or its proof is not acceptable: an early retry is useless."""
 
 
 class LinkClosed(LinkError):
@@ -83,7 +83,7 @@ class LinkClosed(LinkError):
 
 
 def is_idle_end(reason: str) -> bool:
-    """Check whether a link that ended with this reason was closed because nobody needed it, by whichever side."""
+    """Check whether this reason of an ended link says that either side closed it as unused."""
     return reason.removeprefix(CLOSED_BY_PEER) == IDLE
 
 
@@ -102,7 +102,7 @@ class Link(Protocol):
 
     @property
     def close_reason(self) -> str:
-        """Why the link ended; empty while it lives."""
+        """The reason why the link ended; empty while it lives."""
         ...
 
     @property
@@ -116,8 +116,8 @@ class Link(Protocol):
         ...
 
     def send(self, item: link_pb2.Item, traceparent: str = "") -> bool:
-        """Queue an item on the control lane. False when the link has ended (or ends now: full queue), and, while the
-        link stays, for an item that is larger than a control frame may be: that belongs on the bulk lane.
+        """Queue an item on the control lane. False when the link has ended (or ends now: full queue), and, while the link
+        stays, for an item larger than a control frame: that belongs on the bulk lane.
 
         The item is encoded at once, so the caller may change or reuse it.
         """
@@ -129,12 +129,12 @@ class Link(Protocol):
         ...
 
     def close(self, reason: str) -> None:
-        """End the link after what is queued has gone out, within a short grace."""
+        """End the link after its queue has gone out, within a short grace."""
         ...
 
 
 class LinkSink(Protocol):
-    """What a process does with its links."""
+    """Callbacks of a process for its links."""
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
         """Items arrived, of either lane, in the order they were sent on their lane."""

@@ -1,7 +1,7 @@
-"""What a step runner accepts: one check of a `StepSpec`, and of the numbers of the other requests.
+"""Checks of a step runner's input: one of a `StepSpec`, and those of the numbers of other requests.
 
-The supervisor checks before it takes a step on, and the process that becomes a task before it acts. Each function returns
-what is wrong, naming the field and the value, or an empty text.
+The supervisor checks before it accepts a step, and the process that becomes a task before it acts. Each function returns
+the problem, naming the field and the value, or an empty text.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _NUMBER_MAX = 2**53
 
 
 def spec_problem(spec: StepSpec) -> str:
-    """Why no runner starts this step."""
+    """The reason why no runner starts this step."""
     return next(filter(None, _spec_problems(spec)), "")
 
 
 def duration_problem(name: str, duration_us: int) -> str:
-    """A duration in microseconds."""
+    """Check a duration in microseconds."""
     if 0 <= duration_us <= DURATION_US_MAX:
         return ""
     return f"{name}: {duration_us} us is not within 0..{DURATION_US_MAX}"
 
 
 def endpoint_problem(endpoint: OutputEndpoint) -> str:
-    """A numeric address of one host, a port to connect to, and a cookie that can be a key."""
+    """Check a numeric address of one host, a port, and a cookie that can be a key."""
     if not 1 <= endpoint.port <= 65_535:
         return f"endpoint: port {endpoint.port} is not within 1..65535"
     if len(endpoint.cookie) != COOKIE_BYTES:
@@ -44,8 +44,8 @@ def endpoint_problem(endpoint: OutputEndpoint) -> str:
 
 
 def parse_address(text: str) -> str:
-    """The address of one host as the kernel writes it. Raises ValueError for names, paths, scopes, and what stands for
-    many hosts.
+    """The address of one host in the kernel's form. Raises ValueError for names, paths, scopes, and addresses of many
+    hosts.
     """
     # Not at the top: most supervisors never see an endpoint, and this is a fiftieth of their memory.
     import ipaddress

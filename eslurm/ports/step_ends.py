@@ -1,4 +1,4 @@
-"""A runner's outcome of a step as records and reports keep it. Apart from the port: supervisors do without records."""
+"""A runner's outcome of a step in the form of records and reports. Apart from the port: supervisors do without records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from eslurm.ports.step_runner import StepOutcome
 
 
 def step_end(outcome: StepOutcome) -> StepEnd:
-    """The outcome without the step's name, which reports give beside it."""
+    """The outcome without the step's name, which reports carry separately."""
     return StepEnd(
         outcome.exit_code,
         outcome.signal,

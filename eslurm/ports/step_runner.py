@@ -1,11 +1,11 @@
-"""The port through which a node agent runs job steps, and the vocabulary of that conversation.
+"""The port through which a node agent runs job steps, and its vocabulary.
 
-A runner owns the processes of a step: it starts them, keeps their time limit and kill grace, and
-remembers how they ended. Invariant: for one `StepKey` at most one set of processes is ever started,
-and a `StepOutcome` is durable before anybody hears of it and kept until it is acknowledged.
+A runner owns the processes of a step: it starts them, keeps their time limit and kill grace, and remembers their ends.
+Invariant: for one `StepKey` at most one set of processes is ever started, and a `StepOutcome` is durable before it is
+delivered and kept until it is acknowledged.
 
-Outcomes are delivered at least once, through the `StepOutcomeSink` an adapter is built with; after a
-reconnect every unacknowledged outcome is delivered again. Consumers recognise repeats by key.
+Outcomes are delivered at least once, through the `StepOutcomeSink` of the adapter; after a reconnect every unacknowledged
+outcome is delivered again. Consumers recognise repeats by key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eslurm.core.model.step_key import StepKey
 
 
 class StepEndCause(StrEnum):
-    """Why a step is over."""
+    """Cause of a step's end."""
 
     EXITED = "exited"
     """All its tasks ran to their own end."""
@@ -36,10 +36,10 @@ class StepEndCause(StrEnum):
 
 
 class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
-    """Where the output of an interactive step is streamed to.
+    """Destination of an interactive step's output.
 
-    `host` is a numeric address, never a name or a path. From `cookie`, 32 bytes that only this step's command and its
-    supervisors know, comes the key that the stream is sealed with (`security.step_stream`).
+    `host` is a numeric address, never a name or a path. The key that seals the stream (`security.step_stream`) is derived
+    from `cookie`, 32 bytes that only this step's command and its supervisors know.
     """
 
     host: str
@@ -48,7 +48,7 @@ class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutputHello(msgspec.Struct, frozen=True, array_like=True):
-    """First frame on an output connection: who speaks. Frames are msgpack, sealed with the cookie."""
+    """First frame on an output connection: its sender. Frames are msgpack, sealed with the cookie."""
 
     key: StepKey
     node_name: str
@@ -56,10 +56,10 @@ class OutputHello(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
-    """Every later frame: bytes of one stream of one task, or what became of it.
+    """Every later frame: bytes of one stream of one task, or its end.
 
-    `task` is the global rank. `stream` is 1 (stdout) or 2 (stderr); on `eof` that stream is complete.
-    `exit_status` is given once per task, with stream 0: the exit code, or the negated signal number.
+    `task` is the global rank. `stream` is 1 (stdout) or 2 (stderr); on `eof` that stream is complete. `exit_status` is
+    given once per task, with stream 0: the exit code, or the negated signal number.
     """
 
     node: int
@@ -71,12 +71,12 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepWarning(msgspec.Struct, frozen=True, array_like=True):
-    """What happens `before_us` before a step's time limit; at once when the limit is no longer than that (C-40).
+    """Actions `before_us` before a step's time limit; at once when the limit is no longer than that (C-40).
 
-    `signum` (0: none) goes to the first task's own process with `to_first_only`, else to everything of the attempt on
-    this node but that process: a shell that does not expect the signal dies of it. `script` (a path, empty: none) runs
-    beside the step, as its user, in its directory, with its environment and ESLURM_SECONDS_LEFT; what it prints goes to
-    the step's error output, and its end means nothing to the step.
+    `signum` (0: none) goes to the first task's own process with `to_first_only`, else to everything of the attempt on this
+    node but that process: a shell that does not expect the signal dies of it. `script` (a path, empty: none) runs beside
+    the step, as its user, in its directory, with its environment and ESLURM_SECONDS_LEFT; its output goes to the step's
+    error output, and its end has no effect on the step.
     """
 
     before_us: int
@@ -86,13 +86,12 @@ class StepWarning(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepSpec(msgspec.Struct, frozen=True, array_like=True):
-    """All a runner needs to start a step, with the environment of one of its tasks.
+    """Everything that a runner needs to start a step, with the environment of one of its tasks.
 
-    `argv[0]` is the program: a path (a batch script is a file that the runner has written) or a
-    name looked up in the environment's PATH. Output paths are already expanded and relative to
-    `cwd`; an empty `stderr` follows `stdout`; `endpoint`, when set, replaces both. `time_limit_us`
-    and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means none; no `warning` is given without a time limit.
-    `first_task` is the global rank of the first task here.
+    `argv[0]` is the program: a path (a batch script is a file that the runner has written) or a name looked up in the
+    environment's PATH. Output paths are already expanded and relative to `cwd`; an empty `stderr` follows `stdout`;
+    `endpoint`, when set, replaces both. `time_limit_us` and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means
+    none; no `warning` is given without a time limit. `first_task` is the global rank of the first task here.
     """
 
     key: StepKey
@@ -118,12 +117,11 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepOrder(msgspec.Struct, frozen=True, array_like=True):
-    """What an agent asks its host to start. Fields are only ever appended.
+    """An agent's order to its host to start a step. Fields are only ever appended.
 
-    `credential` is the controller's sealed command, which says whose processes they are and what they run; `script` and
-    `environment` are those that it names by hash; `door` is the socket at which the job's commands reach the controller.
-    `contact_us` is the node's last contact as of `StepRunner.contact`, 0: there was none; None: from an agent that does not
-    say it.
+    `credential` is the controller's sealed command, which names the user and the processes; `script` and `environment` are
+    those that it names by hash; `door` is the socket at which the job's commands reach the controller. `contact_us` is the
+    node's last contact as of `StepRunner.contact`, 0: there was none; None: from an agent that does not send it.
     """
 
     key: StepKey
@@ -143,12 +141,12 @@ class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class StepOutcome(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """How a step ended: a fact, kept until acknowledged. Fields are only ever appended.
+    """The end of a step: a fact, kept until acknowledged. Fields are only ever appended.
 
-    `exit_code` is the highest of its tasks, `signal` the first that killed one of them (0: none).
-    A step that could not be started has the code a shell would give: 127 (not found), 126 (found,
-    but cannot be run), 1 (anything else). Times are wall microseconds UTC; `max_rss_kib` is the
-    largest single process, and never reads below the supervisor's own size (a property of exec).
+    `exit_code` is the highest of its tasks, `signal` the first that killed one of them (0: none). A step that could not be
+    started has a shell's code: 127 (not found), 126 (found, but cannot be run), 1 (anything else). Times are wall
+    microseconds UTC; `max_rss_kib` is the largest single process, and never reads below the supervisor's own size (a
+    property of exec).
     """
 
     key: StepKey
@@ -172,7 +170,7 @@ class StepRunnerError(Exception):
 
 
 class UserRefused(StepRunnerError):
-    """The runner starts nothing of this user: the site has set it so, and another try changes nothing."""
+    """The site's settings forbid steps of this user: a retry changes nothing."""
 
 
 Order = TypeVar("Order", contravariant=True)
@@ -181,14 +179,14 @@ Order = TypeVar("Order", contravariant=True)
 class StepRunner(Protocol[Order]):
     """Starts, signals and remembers steps. Every method may be repeated without harm.
 
-    An agent orders by credential (`StepOrder`); a simulation, in which nobody has to be proved anything, by `StepSpec`.
+    An agent orders by credential (`StepOrder`); a simulation, which needs no proofs, by `StepSpec`.
     """
 
     async def launch(self, order: Order) -> StepState:
         """Start a step, once per key, and return as soon as its processes run or could not be started.
 
-        A key that is live or whose outcome is unacknowledged is answered with what is known of it.
-        Raises `StepRunnerError` when the runner is full or closed, `UserRefused` when it is not for this user.
+        A key that is live or whose outcome is unacknowledged is answered with its present state. Raises `StepRunnerError`
+        when the runner is full or closed, `UserRefused` when it is not for this user.
         """
         ...
 
@@ -204,16 +202,16 @@ class StepRunner(Protocol[Order]):
         ...
 
     async def suspend(self, key: StepKey, resume: bool = False) -> bool:
-        """Stop all processes of a step where they are, or let them go on; False when it is not live.
+        """Suspend all processes of a step, or resume them; False when it is not live.
 
-        While it stands still it uses none of its time limit. A step that is being ended is not stopped.
+        A suspension does not count towards its time limit. A step that is ending is not suspended.
         """
         ...
 
     async def set_limit(self, key: StepKey, time_limit_us: int, credential: bytes = b"") -> bool:
-        """From now on the step's time limit, counted from its start, is so long; 0: none. False when it is not live.
+        """Set the step's time limit, counted from its start; 0: none. False when it is not live.
 
-        A runner that wants a longer limit to be proved takes the controller's sealed command as `credential`.
+        A runner that requires proof of a longer limit takes the controller's sealed command as `credential`.
 
         Its warning moves with it, and is given again if its time comes again.
         """
@@ -228,7 +226,7 @@ class StepRunner(Protocol[Order]):
         ...
 
     async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
-        """Note that the controller has heard what these nodes (none given: all) said at `at_us`, microseconds of
-        CLOCK_BOOTTIME; None: just now. It never takes a later contact back.
+        """Note that the controller has heard these nodes (empty: all) at `at_us`, microseconds of CLOCK_BOOTTIME; None:
+        just now. It never takes a later contact back.
         """
         ...

@@ -1,12 +1,11 @@
-"""The durable memory of a controller, as everybody else sees it.
+"""The port to a controller's durable store.
 
-Owns the vocabulary (`Batch`, the rows, the errors) and the promise every adapter keeps; one contract suite
-runs over all of them. Invariants: a batch is in the store completely or not at all; the facts of an owner
-have contiguous revisions from 1; only the latest epoch of an owner writes; the current rows are exactly
-what replaying the owner's facts gives.
+Owns the vocabulary (`Batch`, the rows, the errors) and the contract of every adapter; one contract suite runs over all of
+them. Invariants: a batch is in the store completely or not at all; the facts of an owner have contiguous revisions from 1;
+only the latest epoch of an owner writes; the current rows are exactly the result of replaying the owner's facts.
 
-All times are integer microseconds UTC; 0 in `started_us` and `ended_us` means "not yet". Structs of facts
-and rows are array_like: fields are only ever appended. They form no cycles, so the collector leaves them alone.
+All times are integer microseconds UTC; 0 in `started_us` and `ended_us` means "not yet". Structs of facts and rows are
+array_like: fields are only ever appended. They form no cycles, so the garbage collector skips them.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class ForeignStore(StoreFailed):
 
 
 class LogPruned(StoreError):
-    """The facts asked for were removed from the log: start from the current rows instead."""
+    """The requested facts were removed from the log: start from the current rows instead."""
 
 
 class BlobMissing(StoreError):
@@ -101,12 +100,12 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """What identifies the row within its owner."""
+        """The row's key within its owner."""
         return (self.job_id,)
 
 
 class AttemptRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One attempt of a job, as accounting shows it. A job that ended without ever running has attempt 0."""
+    """One attempt of a job, in accounting's form. A job that ended without ever running has attempt 0."""
 
     TABLE: ClassVar[str] = "attempts"
 
@@ -128,7 +127,7 @@ class AttemptRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """What identifies the row within its owner."""
+        """The row's key within its owner."""
         return (self.job_id, self.attempt)
 
 
@@ -150,7 +149,7 @@ class StepRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """What identifies the row within its owner."""
+        """The row's key within its owner."""
         return (self.job_id, self.attempt, self.step)
 
 
@@ -166,7 +165,7 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """What identifies the row within its owner."""
+        """The row's key within its owner."""
         return (self.number,)
 
 
@@ -180,13 +179,13 @@ class SettingRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """What identifies the row within its owner."""
+        """The row's key within its owner."""
         return (self.name,)
 
 
 class RecordRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One of an owner's many small records, found by kind and name: policies, and what was used. `revision` is that of
-    its latest fact.
+    """One of an owner's many small records, found by kind and name: policies, usage, and others. `revision` is that of its
+    latest fact.
     """
 
     TABLE: ClassVar[str] = "records"
@@ -198,7 +197,7 @@ class RecordRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """What identifies the row within its owner."""
+        """The row's key within its owner."""
         return (self.kind, self.name)
 
 
@@ -207,7 +206,7 @@ ROW_TYPES: tuple[type[Row], ...] = (JobRow, AttemptRow, StepRow, NodeRow, Settin
 
 
 class RowDelete(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Removes one current row; deleting what is not there is no error. `key` is the row's `key`."""
+    """Removes one current row; deleting a missing one is no error. `key` is the row's `key`."""
 
     table: str
     key: Key
@@ -231,10 +230,10 @@ class BlobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one transaction writes. `facts[i]` gets revision `revision_first + i`.
+    """The content of one transaction. `facts[i]` gets revision `revision_first + i`.
 
-    `rows` are upserts and deletes by key, later ones winning. A batch without facts (answers of refused
-    calls) still names the next revision and takes none.
+    `rows` are upserts and deletes by key, later ones winning. A batch without facts (answers of refused calls) still names
+    the next revision and takes none.
     """
 
     revision_first: int
@@ -251,7 +250,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
-    """Where an owner's log stands: epoch of its writer, last revision, time of that commit. All 0: no log."""
+    """The end of an owner's log: epoch of its writer, last revision, time of that commit. All 0: no log."""
 
     epoch: int = 0
     revision: int = 0
@@ -259,10 +258,10 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Leader(msgspec.Struct, frozen=True, array_like=True):
-    """Who writes for an owner, as its row says; all empty: nobody ever has.
+    """The writer of an owner, as in its row; all empty: there was none.
 
-    `beat` rises with every `renew`: a row that does not move for the length of a lease is a dead leader's. Nobody
-    compares clocks. `released`: it let go in good order, and `successor` (if any) is to follow it.
+    `beat` rises with every `renew`: a row that does not move for the length of a lease is a dead leader's. No clocks are
+    compared. `released`: the holder released it in good order, and `successor` (if any) follows it.
     """
 
     epoch: int = 0
@@ -276,9 +275,9 @@ class Leader(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A controller's wish to lead. It fails if the row is not as `seen` any more: whoever moved it goes on.
+    """A controller's claim to lead. It fails if the row has changed since `seen`.
 
-    `holder` is the controller's name, `endpoint` where it will take links.
+    `holder` is the controller's name, `endpoint` its future endpoint for links.
     """
 
     holder: str
@@ -290,11 +289,11 @@ SnapshotRow: TypeAlias = Head | Row
 
 
 class AccountingQuery(msgspec.Struct, frozen=True):
-    """Which attempts to list. Empty or 0 means "any"; everything given must hold.
+    """Selection of attempts. Empty or 0 means "any"; all given conditions must hold.
 
-    `job_ids`: these jobs; an array's id stands for the array and all of its tasks.
-    `since_us`: not ended before it. `until_us`: submitted before it. `after` is the `next` of the page
-    before. Raises ValueError beyond PAGE_ROWS_MAX rows or QUERY_VALUES_MAX ids or states.
+    `job_ids`: these jobs; an array's id stands for the array and all of its tasks. `since_us`: not ended before it.
+    `until_us`: submitted before it. `after` is the `next` of the page before. Raises ValueError beyond PAGE_ROWS_MAX rows
+    or QUERY_VALUES_MAX ids or states.
     """
 
     user: str = ""
@@ -316,7 +315,7 @@ class AccountingQuery(msgspec.Struct, frozen=True):
 
 
 class AccountingPage(msgspec.Struct, frozen=True):
-    """Attempts in order of (job id, attempt); their steps if asked for; `next` is None on the last page."""
+    """Attempts in order of (job id, attempt), with their steps on request; `next` is None on the last page."""
 
     attempts: Sequence[AttemptRow]
     steps: Sequence[StepRow] = ()
@@ -324,7 +323,7 @@ class AccountingPage(msgspec.Struct, frozen=True):
 
 
 class Prune(msgspec.Struct, frozen=True):
-    """What may go; 0 keeps everything. At most `rows_max` rows of each kind are looked at in one call.
+    """Limits of retention; 0 keeps everything. One call examines at most `rows_max` rows of each kind.
 
     `blobs_kept` are the hashes still referred to: an old one among them counts as put again at `now_us`.
     """
@@ -338,7 +337,7 @@ class Prune(msgspec.Struct, frozen=True):
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """How many rows a `prune` removed; all 0 when nothing is left to do."""
+    """Number of rows that a `prune` removed; all 0 when nothing is left to do."""
 
     answers: int = 0
     blobs: int = 0
@@ -355,7 +354,7 @@ def content_hash(data: bytes) -> bytes:
 
 
 class StoreReader(Protocol):
-    """What is committed. Needs no `open`, never waits for the writer; may raise StoreUnavailable."""
+    """The committed content. Needs no `open`, never waits for the writer; may raise StoreUnavailable."""
 
     def load_unfinished(
         self, owner: str, chunk_rows: int = CHUNK_ROWS
@@ -389,62 +388,66 @@ class StoreReader(Protocol):
         ...
 
     async def get_blob(self, owner: str, hash_: bytes) -> bytes:
-        """A script or environment; BlobMissing if it is not there."""
+        """A script or environment; BlobMissing if there is none."""
         ...
 
     async def get_blobs(self, owner: str, hashes: Collection[bytes], bytes_max: int) -> dict[bytes, bytes]:
-        """Those of these blobs that are there and have at most so many bytes each, by hash; in one query.
+        """Those of these blobs that exist and have at most `bytes_max` bytes each, by hash; in one query.
 
-        Raises ValueError for more than QUERY_VALUES_MAX hashes."""
+        Raises ValueError for more than QUERY_VALUES_MAX hashes.
+        """
         ...
 
     async def size_bytes(self) -> int:
-        """What the whole store takes, other owners' parts included; of a store in memory 0."""
+        """Size of the whole store, other owners' parts included; of a store in memory 0."""
         ...
 
 
 class StoreWriter(Protocol):
-    """One owner's only door for writing. Batches are committed one at a time, in order.
+    """The only write access of one owner. Batches are committed one at a time, in order.
 
     A cancelled call may still take effect: treat it as ambiguous.
     """
 
     async def open(self, owner: str, claim: Claim | None = None) -> int:
-        """Raises the owner's epoch durably and returns it; a writer under an earlier epoch is fenced off.
+        """Raise the owner's epoch durably and return it; a writer under an earlier epoch is fenced off.
 
-        Creates or migrates the schema first. SchemaTooNew, ForeignStore: the database is not ours to use. Without
-        a `claim` the epoch rises whoever leads. LeadershipTaken: the row is not as the claim has seen it."""
+        Creates or migrates the schema first. SchemaTooNew, ForeignStore: the database cannot be used. Without a `claim`
+        the epoch rises whoever leads. LeadershipTaken: the row has changed since the claim.
+        """
         ...
 
     async def renew(self) -> None:
-        """Moves the leader row's beat: its writer lives. FenceLost: it leads no more."""
+        """Move the leader row's beat as a sign of life. FenceLost: another writer leads."""
         ...
 
     async def release(self, successor: str = "") -> None:
-        """Lets go of the lead, the last thing a writer does: a standby need not wait. FenceLost as `renew`."""
+        """Release the lead, the last action of a writer: a standby need not wait. FenceLost as `renew`."""
         ...
 
     async def commit(self, batch: Batch) -> None:
-        """Writes the batch in one transaction, durable on return.
+        """Write the batch in one transaction, durable on return.
 
-        A batch already committed under this epoch is left as it is and counts as success. FenceLost:
-        another epoch, a revision out of sequence, or other facts there. StoreFailed: time went back."""
+        A batch already committed under this epoch is left as it is and counts as success. FenceLost: another epoch, a
+        revision out of sequence, or other facts there. StoreFailed: time went back.
+        """
         ...
 
     async def committed(self, batch: Batch) -> bool:
         """Check whether a batch whose commit was ambiguous is in the store. Same errors as `commit`.
 
-        A batch without facts leaves no trace to ask for: False, committing it again is harmless."""
+        A batch without facts leaves no trace to find: False, committing it again is harmless.
+        """
         ...
 
     async def prune(self, limits: Prune) -> Pruned:
-        """Removes what the limits allow, a bounded number at a time, under the same fence as a commit."""
+        """Remove rows beyond the limits, a bounded number at a time, under the same fence as a commit."""
         ...
 
     async def close(self) -> None:
-        """Finishes what is under way and lets go of the database. Later calls raise StoreFailed."""
+        """Finish calls under way and release the database. Later calls raise StoreFailed."""
         ...
 
 
 class Store(StoreWriter, StoreReader, Protocol):
-    """Both halves."""
+    """A reader and a writer."""

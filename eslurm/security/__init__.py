@@ -1,4 +1,4 @@
-"""Keys, seals and identities: what proves who said something. A leaf without network, event loop or protobuf.
+"""Keys, seals and identities: proofs of authorship. A leaf without network, event loop or protobuf.
 
 The step supervisor runs as root and imports this room: it stays small enough to be read line by line.
 """

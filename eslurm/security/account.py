@@ -1,4 +1,4 @@
-"""Whose process a daemon is when root starts it (`--user`), and how root is given up.
+"""The user of a daemon that root starts (`--user`), and the drop of root's privileges.
 
 Invariant: a file is handed over by its descriptor, never under a name that its new owner, or an earlier one, could change.
 """
@@ -27,9 +27,9 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def find_account(text: str, *, is_needed: bool = True) -> Account | None:
-    """The account that `--user` names: NAME, UID or UID:GID. None when it is this process's own.
+    """The account named by `--user`: NAME, UID or UID:GID. None when it is this process's own.
 
-    Empty: `eslurm` where root has to be given up (`is_needed`), else this process's own. Raises ValueError with the way out.
+    Empty: `eslurm` where root must be dropped (`is_needed`), else this process's own. Raises ValueError with the way out.
     """
     me = os.geteuid()
     if not text and (me != 0 or not is_needed):
@@ -45,7 +45,7 @@ def find_account(text: str, *, is_needed: bool = True) -> Account | None:
 
 
 def give(path: str, account: Account, *, directory: int | None = None) -> bool:
-    """Check whether there is a plain file of this name, under no other name besides; it is the account's then."""
+    """Give a plain file of this name to the account, if it has no other name; returns whether it did."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _FLAGS, dir_fd=directory)
     except OSError:
@@ -61,7 +61,7 @@ def give(path: str, account: Account, *, directory: int | None = None) -> bool:
 
 
 def drop(account: Account) -> None:
-    """Become the user, for good. Raises OSError."""
+    """Become the user, irrevocably. Raises OSError."""
     os.setgroups([])
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)

@@ -1,6 +1,6 @@
-"""The leader's word on its address book: at this revision the whole of it has this digest.
+"""The leader's statement on its address book: the digest of the whole book at a revision.
 
-Agents pass the book on among themselves; with this statement a copy proves itself, whichever host it came from.
+Agents pass the book on among themselves; the statement proves a copy, whichever host it came from.
 """
 
 from __future__ import annotations

@@ -47,13 +47,13 @@ class Ephemeral:
 
 
 class Transcript:
-    """What both ends have said so far, as one hash; each part with its length."""
+    """The handshake's content so far, as one hash; each part with its length."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256(_DOMAIN)
 
     def add(self, part: bytes) -> None:
-        """The next part."""
+        """Add the next part."""
         self._hash.update(len(part).to_bytes(4, "big") + part)
 
     @property
@@ -62,7 +62,7 @@ class Transcript:
         return self._hash.digest()
 
     def with_claim(self, stage: str, claim: bytes) -> bytes:
-        """What an end signs: all parts so far, and after them what it says now."""
+        """The bytes that an end signs: all parts so far, then its present claim."""
         later = self._hash.copy()
         for part in (stage.encode("ascii"), claim):
             later.update(len(part).to_bytes(4, "big") + part)
@@ -101,7 +101,7 @@ class FrameOpener:
 
 
 class LaneKeys(NamedTuple):
-    """Of one lane as one end uses it."""
+    """The keys of one lane, from one end's view."""
 
     sealer: FrameSealer
     opener: FrameOpener
@@ -111,7 +111,7 @@ class LinkKeys:
     """All keys of one link. `dialled`: for the end that dialled."""
 
     def __init__(self, secret: bytes, transcript: bytes, *, dialled: bool) -> None:
-        """`secret` is what was exchanged, `transcript` the hash of the whole handshake."""
+        """`secret` is the exchanged secret, `transcript` the hash of the whole handshake."""
         drawn = HKDF(SHA256(), 5 * _KEY_BYTES, salt=transcript, info=_DOMAIN).derive(secret)
         keys = [drawn[at : at + _KEY_BYTES] for at in range(0, len(drawn), _KEY_BYTES)]
         self.control = _lane(keys[0], keys[1], dialled=dialled)
@@ -120,7 +120,7 @@ class LinkKeys:
 
     @property
     def bulk_proof(self) -> bytes:
-        """What opens the bulk lane: only the two ends of the link know it."""
+        """The proof that opens the bulk lane: only the two ends of the link know it."""
         return self._bulk_proof
 
     def is_bulk_proof(self, proof: bytes) -> bool:
@@ -129,6 +129,6 @@ class LinkKeys:
 
 
 def _lane(down: bytes, up: bytes, *, dialled: bool) -> LaneKeys:
-    """`down` is the key of what the dialler says."""
+    """The keys of a lane; `down` is for the dialler's frames."""
     ours, theirs = (down, up) if dialled else (up, down)
     return LaneKeys(FrameSealer(ours), FrameOpener(theirs))

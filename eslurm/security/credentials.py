@@ -1,7 +1,7 @@
-"""What one daemon proves itself with and checks others by, and where it keeps both.
+"""A daemon's credentials: its identity, and the keys by which it checks others; read and written here.
 
-`identity.key`, `membership`, `site.pub` and `revoked` lie in the daemon's state directory. Invariant: what is learnt from
-the network (the site's keys, revocations) is kept only after a key known before has vouched for it.
+`identity.key`, `membership`, `site.pub` and `revoked` lie in the daemon's state directory. Invariant: keys and revocations
+from the network are kept only after a key known before has vouched for them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from eslurm.security.site_keys import SITE_PUB, Ring, SiteKeyError, read_ring, w
 
 
 class CannotJoin(Exception):
-    """The files of a daemon do not make it a member; the text names the file, what is wrong and the way out."""
+    """The daemon's files do not make it a member; the text names the file, the problem and the way out."""
 
 
 class Credentials:
-    """`membership` is sealed; empty: the daemon has not joined yet. `directory`: where what is learnt is kept.
+    """`membership` is sealed; empty: the daemon has not joined yet. `directory`: the place of learnt keys.
 
     `on_learnt` is called when the site's keys or revocations have changed.
     """
@@ -54,7 +54,7 @@ class Credentials:
         members.revoked = self.revoked.serials
 
     def learn_ring(self, sealed: bytes) -> bool:
-        """Trust the site's newer keys from now on; False when they are no news. Raises `BadSeal`."""
+        """Trust the site's newer keys from now on; False when they are not newer. Raises `BadSeal`."""
         ring = self.members.ring.successor(sealed)
         if ring is None:
             return False
@@ -63,7 +63,7 @@ class Credentials:
         return True
 
     def learn_revoked(self, sealed: bytes) -> bool:
-        """Refuse more memberships from now on; False when they are no news. Raises `BadSeal`."""
+        """Refuse more memberships from now on; False when the list is not newer. Raises `BadSeal`."""
         revoked = self.revoked.successor(self.members.ring, sealed)
         if revoked is None:
             return False
@@ -73,7 +73,7 @@ class Credentials:
         return True
 
     def renew(self, now_us: int) -> bool:
-        """Use the membership as its file is now; False when that is no news. Raises `UnsafeFile`, `NotAMember`, once."""
+        """Read the membership file again; False when it has not changed. Raises `UnsafeFile`, `NotAMember`, once."""
         if self.renewal is None:
             return False
         sealed = self.renewal.find()
@@ -85,7 +85,7 @@ class Credentials:
         return True
 
     def keep(self) -> None:
-        """Write what was learnt. Raises OSError."""
+        """Write learnt keys and revocations. Raises OSError."""
         if self._directory is not None:
             write_ring(self._directory / SITE_PUB, self.members.ring)
             if self.revoked.sealed:
@@ -93,7 +93,7 @@ class Credentials:
 
 
 class Renewal:
-    """The files in which a daemon's membership may be replaced while it runs, and what it has to be good for."""
+    """The files in which a running daemon's membership may be replaced, and the requirements on it."""
 
     def __init__(self, paths: Iterable[Path], role: Role, names: Iterable[str]) -> None:
         """Make it before the files are read for the first time."""
@@ -102,7 +102,7 @@ class Renewal:
         self._seen = {path: _stamp(path) for path in paths}
 
     def find(self) -> bytes:
-        """What was written since the last look; empty: nothing. Raises `UnsafeFile`."""
+        """The content written since the last look; empty: none. Raises `UnsafeFile`."""
         for path, before in self._seen.items():
             stamp = _stamp(path)
             if stamp not in (before, None):
@@ -120,7 +120,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def check_own(credentials: Credentials, role: Role, names: Iterable[str], now_us: int) -> Membership:
-    """What this daemon's membership says, when it allows what the daemon is started as. Raises `NotAMember`."""
+    """This daemon's membership, when it allows the daemon's role and names. Raises `NotAMember`."""
     membership = credentials.members.check(credentials.membership, now_us)
     if membership.public != credentials.identity.public:
         raise NotAMember("the membership is for another identity key")
@@ -153,7 +153,7 @@ def read_credentials(
 
 
 def _newest_ring(anchor: Path, learnt: Path) -> Ring:
-    """The ring that was given, or the newer one that was learnt since."""
+    """The given ring, or a newer one that was learnt since."""
     ring = read_ring(anchor)
     if learnt == anchor or not learnt.exists():
         return ring

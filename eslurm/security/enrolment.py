@@ -1,6 +1,6 @@
-"""Making a daemon a member where the site's private keys are at hand: on a controller's host.
+"""Enrolment of a daemon on a host with the site's private keys: a controller's host.
 
-Invariant: an identity that is there stays, and a membership that holds is not issued anew.
+Invariant: an existing identity stays, and a valid membership is not issued anew.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def enrol(
     until_us: int = 0,
     ledger: Path | None = None,
 ) -> None:
-    """What a daemon reads at its start, in its directory, which exists. Raises `UnsafeFile`, OSError."""
+    """Write the files that a daemon reads at its start into its directory, which exists. Raises `UnsafeFile`, OSError."""
     identity = find_identity(directory / IDENTITY)
     path = directory / MEMBERSHIP
     sealed = read_trusted(path) if path.exists() else b""

@@ -1,4 +1,4 @@
-"""Files that hold keys: refused when others could read or replace them, or anything on the way to them.
+"""Files with keys: refused when others could read or replace them, or any directory of their path.
 
 Invariant: a secret is never readable by another user, not even for the moment between creation and chmod.
 """
@@ -35,7 +35,7 @@ def write_private(path: Path, data: bytes, *, may_group_read: bool = False) -> N
 
 
 def write_public(path: Path, data: bytes) -> None:
-    """Replace a file by one that everybody may read, at once and durably. Raises OSError."""
+    """Replace a file atomically and durably by one that all users may read. Raises OSError."""
     _write(path, data, 0o644)
 
 

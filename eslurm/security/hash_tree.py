@@ -1,4 +1,4 @@
-"""A hash tree over bodies that are signed together: one root for all, and for each body the path that leads to it.
+"""A hash tree over bodies that are signed together: one root for all, and for each body its path to the root.
 
 Leaves and inner nodes are hashed under different prefixes, and an odd node at the end of a level is carried up as it is.
 Invariant: `climb` reaches the root of a tree only from a leaf of it, at the leaf's own place, with exactly the path that

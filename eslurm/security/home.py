@@ -1,8 +1,7 @@
-"""A directory of its own in a state directory of root's, for a daemon that root starts as another user (`--user`).
+"""A daemon's own directory inside root's state directory, when root starts it as another user (`--user`).
 
-The state directory stays root's: what root puts there, and looks up there, nobody else can have replaced. Invariant: in the
-daemon's directory root follows no name that the daemon's user could have changed; a file gets there as a new one, or by a
-rename.
+The state directory stays root's: no other user can replace root's files there. Invariant: in the daemon's directory root
+follows no name that the daemon's user could have changed; a file gets there as a new one, or by a rename.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ def make_home(
     copied: Iterable[str] = (),
     linked: Iterable[str] = (),
 ) -> Path:
-    """The directory `name` of the account, with what root has put into the state directory for it.
+    """The directory `name` of the account, with root's files for it.
 
-    `moved` are patterns of what was written there when the daemon was root's, `copied` what root writes, `linked` the
-    sockets that others look for there. Raises OSError, and ValueError when a file is in both places.
+    `moved` are patterns of files from the time when the daemon was root's, `copied` files that root writes, `linked` the
+    sockets that clients look for there. Raises OSError, and ValueError when a file is in both places.
     """
     os.chmod(state_dir, _PASSED_THROUGH)
     home = state_dir / name
@@ -64,7 +63,7 @@ def make_home(
 
 
 def read_in_home(state_dir: Path, name: str, file: str, bytes_max: int) -> bytes:
-    """What the user of `name` has written into a plain file there; empty without one. What it says is to be checked.
+    """The content of a plain file that the user of `name` wrote there; empty without one. The caller must check it.
 
     Raises `UnsafeFile`.
     """
@@ -91,7 +90,7 @@ def read_in_home(state_dir: Path, name: str, file: str, bytes_max: int) -> bytes
 
 
 def share(path: Path, account: Account) -> None:
-    """Let the account's group read a file of root's, which lies in a directory of root's; no one else. Raises OSError."""
+    """Let the account's group, and no other user, read a file of root's in a directory of root's. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fchmod(fd, 0o600)
@@ -102,7 +101,7 @@ def share(path: Path, account: Account) -> None:
 
 
 def _give_all(directory: int, account: Account) -> None:
-    """What lies in a directory, then the directory: its former user cannot change it any more while it is given."""
+    """Give a directory's content, then the directory: its former user cannot change it meanwhile."""
     os.fchown(directory, 0, 0)
     os.fchmod(directory, 0o700)
     for name in os.listdir(directory):

@@ -1,7 +1,7 @@
-"""How a host that is no member yet asks to become one: what it proves, and what proves the answer.
+"""The join protocol of a new host: the proofs of its request, and the proofs of the answer.
 
-The host proves that it holds its identity key, and with a join token that it knows the token's secret, which never travels.
-An answer counts when it is proved with that secret, or sealed by the site's key whose fingerprint the host was given. All
+The host proves that it holds its identity key, and with a join token that it knows the token's secret, which never
+travels. An answer is valid when that secret proves it, or when the site's key with the known fingerprint sealed it. All
 proofs cover the whole conversation, with a fresh nonce of each end. Invariant: nothing of an answer is used before.
 """
 
@@ -30,7 +30,7 @@ _DOMAIN = b"eslurm/v2/join"
 
 
 class CannotTrust(Exception):
-    """The answer is not of the site that the host wants to join; the text says why."""
+    """The answer is not from the site that the host wants to join; the text has the reason."""
 
 
 class BadToken(Exception):
@@ -38,7 +38,7 @@ class BadToken(Exception):
 
 
 class JoinSecret(msgspec.Struct, frozen=True):
-    """A join token as its bearer has it."""
+    """A join token in its bearer's form."""
 
     id: bytes
     secret: bytes
@@ -50,7 +50,7 @@ class JoinSecret(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> JoinSecret:
-        """From what an administrator was shown. Raises `BadToken`."""
+        """The token from its text. Raises `BadToken`."""
         prefix, _, packed = text.strip().partition(".")
         try:
             data = base64.b64decode(packed + "=" * (-len(packed) % 4), b"-_", validate=True)
@@ -62,44 +62,44 @@ class JoinSecret(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For people to carry; to be kept secret."""
+        """The text form; a secret."""
         return _PREFIX + base64.urlsafe_b64encode(self.id + self.secret).decode().rstrip("=")
 
     @property
     def hash(self) -> bytes:
-        """What the controllers keep, and the key of both ends' proofs."""
+        """The controllers' copy, and the key of both ends' proofs."""
         return hashlib.sha256(self.secret).digest()
 
 
 def fingerprint(public: bytes) -> str:
-    """A public key as people compare it. It begins with the key's id."""
+    """A public key in the form for comparison. It begins with the key's id."""
     return hashlib.sha256(public).hexdigest()[:FINGERPRINT_DIGITS]
 
 
 class Conversation:
-    """What both ends have said, byte for byte: the host's request, the controller's challenge, and what proves them."""
+    """The exchanged bytes of both ends: the host's request and the controller's challenge; proofs cover them."""
 
     def __init__(self, request: bytes, challenge: bytes) -> None:
         self._digest = _digest(b"asked", request, challenge)
 
     def sign(self, identity: Identity) -> bytes:
-        """Proves that the host holds its identity key."""
+        """The host's signature with its identity key."""
         return identity.sign(_DOMAIN + b"/key/" + self._digest)
 
     def is_signed(self, public: bytes, signature: bytes) -> bool:
-        """Check whether it does."""
+        """Check the host's signature."""
         return verify(public, _DOMAIN + b"/key/" + self._digest, signature)
 
     def prove(self, secret_hash: bytes) -> bytes:
-        """Proves that the host knows the token's secret."""
+        """The host's proof that it knows the token's secret."""
         return hmac.digest(secret_hash, _DOMAIN + b"/ask/" + self._digest, "sha256")
 
     def is_proved(self, secret_hash: bytes, proof: bytes) -> bool:
-        """Check whether it does; takes the same time for every answer."""
+        """Check the token's proof, in constant time."""
         return hmac.compare_digest(self.prove(secret_hash), proof)
 
     def answered(self, proof: bytes, answer: bytes) -> bytes:
-        """What the site's keys and the token's secret prove of an answer. `proof` is the host's last frame."""
+        """The bytes of an answer that the site's keys and the token's secret prove. `proof` is the host's last frame."""
         return _digest(b"answered", self._digest, proof, answer)
 
 
@@ -109,18 +109,18 @@ def prove_answer(secret_hash: bytes, answered: bytes) -> bytes:
 
 
 def seal_answer(keys: SiteKeys, answered: bytes) -> list[bytes]:
-    """The same by each of the site's keys: the host was given the fingerprint of one of them."""
+    """The same by each of the site's keys: the host knows the fingerprint of one of them."""
     return keys.seal_by_each(Purpose.JOIN, answered)
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """Whose answer a host takes: that of a controller which knows its token, or has the site key with this fingerprint."""
+    """The accepted authors of an answer: a controller that knows the token, or the site key with this fingerprint."""
 
     token: JoinSecret | None = None
     site_key: str = ""
 
     def check(self, answered: bytes, ring: bytes, token_proof: bytes, seals: Sequence[bytes]) -> Ring:
-        """The site's keys as the answer gives them. Raises `CannotTrust`."""
+        """The site's keys in the answer. Raises `CannotTrust`."""
         if self.token is None and not self.site_key:
             raise CannotTrust("neither a join token nor the fingerprint of the site's key is known")
         if self.token is not None and not hmac.compare_digest(
@@ -150,7 +150,7 @@ class Trust(msgspec.Struct, frozen=True):
 def check_issued(
     ring: Ring, membership: bytes, identity: Identity, role: Role, names: str, now_us: int
 ) -> Membership:
-    """The membership that the host asked for. Raises `CannotTrust`."""
+    """The requested membership. Raises `CannotTrust`."""
     try:
         found = Members(ring).check(membership, now_us)
     except NotAMember as error:

@@ -1,8 +1,8 @@
-"""The memberships that were issued on a controller's host, and the list of those that are revoked.
+"""The ledger of memberships issued on a controller's host, and the list of revoked ones.
 
-`members` holds one JSON line for each, `revoked` the sealed list; both lie beside the site's keys, and what controllers that
-are not root have written below them. Invariant: a membership
-is in the ledger before anybody has it, so each one that is in use can be revoked by name.
+`members` holds one JSON line for each, `revoked` the sealed list; both lie beside the site's keys, and those of
+controllers that are not root in directories below. Invariant: a membership is in the ledger before a host has it, so each
+one in use can be revoked by name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def append(directory: Path, issued: Issued) -> None:
 
 
 def read(directory: Path) -> list[Issued]:
-    """All of them, in order; a line that a crash has cut short is passed over. Raises `UnsafeFile`."""
+    """All of them, in order; a line cut short by a crash is skipped. Raises `UnsafeFile`."""
     path = directory / LEDGER
     lines = read_trusted(path, BYTES_MAX).splitlines() if path.exists() else []
     lines += read_in_home(directory, CONTROLLER, LEDGER, BYTES_MAX).splitlines()
@@ -67,20 +67,20 @@ def read(directory: Path) -> list[Issued]:
 
 
 def open_for(directory: Path, account: Account) -> None:
-    """Let a controller that is not root read what root has entered and enters. Raises OSError."""
+    """Let a controller that is not root read root's entries. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     os.close(os.open(directory / LEDGER, flags, 0o600))
     share(directory / LEDGER, account)
 
 
 def matching(issued: list[Issued], which: str) -> list[Issued]:
-    """Those of a serial (or its beginning, eight digits at least) or of a host's name."""
+    """The entries with a serial (or its beginning, eight digits at least) or a host's name."""
     by_serial = [one for one in issued if len(which) >= 8 and one.serial.startswith(which.lower())]
     return by_serial or [one for one in issued if holds(one.names, which)]
 
 
 def read_revoked(directory: Path, keys: SiteKeys) -> Revoked:
-    """The list as it is now. Raises `UnsafeFile`, and `BadSeal` when none of the site's keys has sealed it."""
+    """The current list. Raises `UnsafeFile`, and `BadSeal` when none of the site's keys has sealed it."""
     path = directory / REVOKED
     found = Revoked()
     if path.exists():
@@ -97,7 +97,7 @@ def read_revoked(directory: Path, keys: SiteKeys) -> Revoked:
 
 
 def revoke(directory: Path, keys: SiteKeys, serials: frozenset[bytes]) -> Revoked:
-    """Add memberships to the list, and seal it with the key that signs now. Raises `UnsafeFile`, `BadSeal`, OSError."""
+    """Add memberships to the list, and seal it with the signing key. Raises `UnsafeFile`, `BadSeal`, OSError."""
     before = read_revoked(directory, keys)
     sealed = seal_revoked(keys, before.revision + 1, before.serials | serials)
     write_public(directory / REVOKED, sealed)

@@ -1,7 +1,7 @@
 """A host's identity and its membership in the cluster.
 
-Each daemon has an Ed25519 key pair of its own; a membership is the site's statement which roles and names that key may
-speak for. Invariant: a private identity never leaves its host, and a membership is worth nothing without it.
+Each daemon has an Ed25519 key pair of its own; a membership is the site's statement on the roles and names of that key.
+Invariant: a private identity never leaves its host, and a membership is worth nothing without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Role = Literal["controller", "satellite", "agent", "login", "estimator"]
 
 
 class Membership(msgspec.Struct, frozen=True, array_like=True):
-    """The site's statement about one host's key. `names` is a host list: nodes, login hosts, or the daemon's own name.
+    """The site's statement on one host's key. `names` is a host list: nodes, login hosts, or the daemon's own name.
 
     Times are UTC microseconds; `until_us` 0: until it is revoked. `serial` names it for revocation.
     """
@@ -42,7 +42,7 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NotAMember(Exception):
-    """The peer has not proved that it belongs to the cluster; the text says why."""
+    """The peer has not proved its membership; the text has the reason."""
 
 
 class Identity:
@@ -79,7 +79,7 @@ def read_identity(path: Path) -> Identity:
 
 
 def find_identity(path: Path) -> Identity:
-    """The identity in a file, drawn at its first use. Raises `UnsafeFile`, OSError."""
+    """The identity in a file, generated at its first use. Raises `UnsafeFile`, OSError."""
     if not path.exists() and not path.is_symlink():
         Identity.generate().write(path)
     return read_identity(path)
@@ -100,7 +100,7 @@ def issue(keys: SiteKeys, membership: Membership) -> bytes:
 
 
 class Members:
-    """Checks memberships against the ring and what was revoked. Both may be replaced while links live."""
+    """Checks memberships against the ring and the revocations. Both may be replaced while links live."""
 
     def __init__(self, ring: Ring, revoked: frozenset[bytes] = frozenset()) -> None:
         self._ring = ring
@@ -109,7 +109,7 @@ class Members:
 
     @property
     def ring(self) -> Ring:
-        """The keys that are trusted now."""
+        """The trusted keys."""
         return self._ring
 
     @ring.setter
@@ -118,7 +118,7 @@ class Members:
         self._open.cache_clear()
 
     def check(self, sealed: bytes, now_us: int) -> Membership:
-        """What the site says about a key. Raises `NotAMember`."""
+        """The site's statement on a key. Raises `NotAMember`."""
         try:
             membership = self._open(sealed)
         except BadSeal as error:

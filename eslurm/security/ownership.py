@@ -1,7 +1,7 @@
-"""Whose a path is: files and directories that another user could replace are not used.
+"""Ownership of paths: files and directories that another user could replace are refused.
 
-Invariant: a settled path has no link in it, and nobody but root and this user can change what any part of it leads to, so
-what is opened by it afterwards is what was looked at.
+Invariant: a settled path has no symbolic link, and only root and this user can change what any part of it leads to, so a
+later open by it reaches the checked file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeFile(Exception):
-    """The file or directory cannot be used; the text names it, what is wrong and the way out."""
+    """The file or directory is unsafe; the text names it, the problem and the way out."""
 
 
 def settle(path: str | os.PathLike[str]) -> str:
-    """The path without links, each directory on the way looked at; what does not exist yet is looked at up to there.
+    """The path without symbolic links, each directory checked, as far as the path exists.
 
-    A link counts for what its owner and its directory are. Raises `UnsafeFile`, and OSError when a part cannot be read.
+    A link is judged by its owner and its directory. Raises `UnsafeFile`, and OSError when a part cannot be read.
     """
     pending = _parts(os.path.join(os.getcwd(), os.fspath(path)))
     at = "/"
@@ -55,7 +55,7 @@ def settle(path: str | os.PathLike[str]) -> str:
 def check_own_directory(path: str | os.PathLike[str]) -> str:
     """The settled path of a directory that belongs to this user alone, or that is missing.
 
-    Raises `UnsafeFile`, and OSError when it cannot be looked at.
+    Raises `UnsafeFile`, and OSError when it cannot be examined.
     """
     settled = settle(path)
     try:
@@ -75,7 +75,7 @@ def check_own_directory(path: str | os.PathLike[str]) -> str:
 
 
 def make_own_directory(path: str | os.PathLike[str], mode: int) -> str:
-    """The same, made when it is missing. Raises the same."""
+    """The same; creates it when it is missing. Raises the same."""
     settled = check_own_directory(path)
     os.makedirs(settled, mode=mode, exist_ok=True)
     # Again: a umask may have left what was made above it open to others.
@@ -83,16 +83,16 @@ def make_own_directory(path: str | os.PathLike[str], mode: int) -> str:
 
 
 def _parts(path: str) -> list[str]:
-    """What is below the root, the last part first."""
+    """The components below the root, the last one first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
 def _check_passage(path: str, found: os.stat_result) -> None:
-    """Raises `UnsafeFile` for a directory in which others could put something else in the place of what is there."""
+    """Raise `UnsafeFile` for a directory in which other users could replace an entry."""
     if not stat.S_ISDIR(found.st_mode):
         raise UnsafeFile(f"{path} is not a directory: name another one")
     _check_owner(path, found)
-    # In a sticky directory each user can replace only what is his.
+    # In a sticky directory each user can replace only own files.
     if found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX and not _is_private_group(found):
         raise UnsafeFile(
             f"{path}: others may replace what is in it: chmod go-w {path}, or use a place somewhere else"
@@ -108,9 +108,7 @@ def _check_owner(path: str, found: os.stat_result) -> None:
 
 
 def _is_private_group(found: os.stat_result) -> bool:
-    """Check whether only the owner is in the group that may write: the group of the owner's own name, as many systems make
-    it.
-    """
+    """Check whether the group with write permission holds only the owner: the group of the owner's name on many systems."""
     if found.st_mode & stat.S_IWOTH or found.st_uid != os.geteuid():
         return False
     import grp

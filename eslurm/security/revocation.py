@@ -1,4 +1,4 @@
-"""The list of memberships that are no longer valid, as a statement of the site that anybody may pass on.
+"""The list of revoked memberships, a sealed statement of the site that any host may pass on.
 
 Invariant: a host replaces its list only by one of a higher revision that a key of its ring has sealed.
 """
@@ -24,7 +24,7 @@ class RevokedStatement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Revoked:
-    """The list as one host knows it; revision 0: it knows none."""
+    """The list as one host knows it; revision 0: none."""
 
     def __init__(self, statement: RevokedStatement | None = None, sealed: bytes = b"") -> None:
         self.revision = statement.revision if statement is not None else 0

@@ -1,11 +1,11 @@
-"""Sealed statements: a body with an Ed25519 signature under one of the site's keys.
+"""Sealed statements: a body with an Ed25519 signature of one of the site's keys.
 
 A sealed statement is `key id (8 bytes) | signature (64 bytes) | body`. The signature covers the purpose too, so a
 statement made for one purpose never passes for another. Private keys lie on the controllers only; every other host holds
 the public ring and can verify, not sign.
 
-Statements that are made together may share one signature, that of a hash tree's root (`security.hash_tree`):
-`key id | signature | number of statements (2 bytes) | place (2 bytes) | path | body`. Neither form passes for the other.
+Statements that are made together may share one signature, that of a hash tree's root (`security.hash_tree`): `key id |
+signature | number of statements (2 bytes) | place (2 bytes) | path | body`. Neither form passes for the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARED_DOMAIN = b"eslurm/v2/shared/"
 
 
 class Purpose(Enum):
-    """What a statement is for. The value goes under the signature."""
+    """Purpose of a statement. The signature covers the value."""
 
     COMMAND = b"command"
     """A controller's command to nodes, and with it the launch credential (`core.model.protocol.Command`); always shared."""
@@ -74,7 +74,7 @@ class SealingKey:
 
     @property
     def seed(self) -> bytes:
-        """The secret, for the key's file."""
+        """The secret bytes for the key's file."""
         return self._private.private_bytes_raw()
 
     def seal(self, purpose: Purpose, body: bytes) -> bytes:
@@ -101,7 +101,7 @@ class KeyRing:
     """Public keys by id; each of them verifies, so that keys are replaced without a gap."""
 
     def __init__(self, publics: Iterable[bytes]) -> None:
-        """Raises ValueError for a key that is none."""
+        """Raises ValueError for an invalid key."""
         self._keys = {key_id(public): Ed25519PublicKey.from_public_bytes(public) for public in publics}
         # Signatures of roots that were verified: the key's id, the signature, and all that it covers. The oldest first.
         self._roots: dict[tuple[bytes, bytes], None] = {}
@@ -114,7 +114,7 @@ class KeyRing:
 
     @property
     def publics(self) -> tuple[bytes, ...]:
-        """The keys themselves, sorted."""
+        """The public keys, sorted."""
         return tuple(sorted(key.public_bytes_raw() for key in self._keys.values()))
 
     def open(self, purpose: Purpose, sealed: bytes) -> bytes:
@@ -128,7 +128,7 @@ class KeyRing:
     def open_shared(self, purpose: Purpose, sealed: bytes) -> bytes:
         """The body of one of the statements that `seal_together` made. Raises `BadSeal`.
 
-        The signature that they share is verified once, as long as it is among the last `ROOTS_KEPT_MAX`.
+        Their shared signature is verified once, as long as it is among the last `ROOTS_KEPT_MAX`.
         """
         if len(sealed) < SHARED_HEAD_BYTES:
             raise BadSeal("not a sealed statement")
@@ -152,7 +152,7 @@ class KeyRing:
         return body
 
     def _verify(self, head: bytes, signed: bytes) -> None:
-        """Raises `BadSeal` unless the key that the head names has signed this."""
+        """Raise `BadSeal` unless the key in the head has signed this."""
         key = self._keys.get(head[:KEY_ID_BYTES])
         if key is None:
             raise BadSeal(f"unknown key {head[:KEY_ID_BYTES].hex()}")
@@ -163,12 +163,12 @@ class KeyRing:
 
 
 def unverified_body(sealed: bytes) -> bytes:
-    """The body of a statement whose signature is not checked: for showing it to its own holder only."""
+    """The body of a statement without a check of its signature: only for display to its own holder."""
     return sealed[HEAD_BYTES:]
 
 
 def unverified_shared_body(sealed: bytes) -> bytes:
-    """The same of one of the statements that `seal_together` made. Raises ValueError where there can be none."""
+    """The same for one of the statements that `seal_together` made. Raises ValueError for invalid bytes."""
     count = int.from_bytes(sealed[HEAD_BYTES : HEAD_BYTES + 2], "big")
     place = int.from_bytes(sealed[HEAD_BYTES + 2 : SHARED_HEAD_BYTES], "big")
     return sealed[SHARED_HEAD_BYTES + path_bytes(place, count) :]

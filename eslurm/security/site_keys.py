@@ -48,11 +48,11 @@ class _SiteFile(msgspec.Struct, frozen=True):
 
 
 class SiteKeyError(Exception):
-    """The site's keys cannot be read or changed like this; the text says why and what to do."""
+    """The site's keys cannot be read or changed; the text has the reason and the way out."""
 
 
 class Ring:
-    """The keys that a host trusts for one cluster. `sealed` is the statement as other hosts get it."""
+    """The keys that a host trusts for one cluster. `sealed` is the statement for other hosts."""
 
     def __init__(self, statement: RingStatement, sealed: bytes) -> None:
         self.cluster = statement.cluster
@@ -74,7 +74,7 @@ class Ring:
         return ring
 
     def successor(self, sealed: bytes) -> Ring | None:
-        """The ring that replaces this one; None when it is no newer. Raises `BadSeal` when nothing here vouches for it."""
+        """The ring that replaces this one; None when it is no newer. Raises `BadSeal` when no key here vouches for it."""
         if sealed == self.sealed:
             return None
         statement = _decode_ring(self.keys.open(Purpose.RING, sealed))
@@ -89,7 +89,7 @@ class Ring:
 
 
 class SiteKeys:
-    """What a controller signs with. Made by `new_site` or `read_site_keys`; changes return a new value."""
+    """The signing keys of a controller. Made by `new_site` or `read_site_keys`; changes return a new value."""
 
     def __init__(self, cluster: str, revision: int, records: tuple[KeyRecord, ...]) -> None:
         signing = [record for record in records if record.state == "signing"]
@@ -106,19 +106,19 @@ class SiteKeys:
         self.ring = Ring(statement, oldest.seal(Purpose.RING, msgspec.msgpack.encode(statement)))
 
     def seal(self, purpose: Purpose, body: bytes) -> bytes:
-        """A statement under the key that signs."""
+        """A statement under the signing key."""
         return self.signing.seal(purpose, body)
 
     def seal_together(self, purpose: Purpose, bodies: Sequence[bytes]) -> list[bytes]:
-        """Statements that share a signature of the key that signs."""
+        """Statements that share a signature of the signing key."""
         return self.signing.seal_together(purpose, bodies)
 
     def seal_by_each(self, purpose: Purpose, body: bytes) -> list[bytes]:
-        """The same statement under each of the keys: its reader knows one of them, perhaps not the one that signs."""
+        """The same statement under each of the keys: its reader may know another one than the signing key."""
         return [SealingKey(record.seed).seal(purpose, body) for record in self.records]
 
     def with_next(self, now_us: int) -> SiteKeys:
-        """A further key that verifies and does not sign yet. Raises `SiteKeyError` when one waits already."""
+        """Add a key that verifies and does not sign yet. Raises `SiteKeyError` when there is one already."""
         if any(record.state == "next" for record in self.records):
             raise SiteKeyError("a new key waits already: let it sign (eslurm keys rotate --finish) first")
         if len(self.records) >= KEYS_MAX:
@@ -127,7 +127,7 @@ class SiteKeys:
         return SiteKeys(self.cluster, self.revision + 1, (*self.records, record))
 
     def with_next_signing(self) -> SiteKeys:
-        """The key that waits signs from now on. Raises `SiteKeyError` without one."""
+        """Make the next key the signing one. Raises `SiteKeyError` without one."""
         if not any(record.state == "next" for record in self.records):
             raise SiteKeyError("no new key waits: make one first (eslurm keys rotate)")
         moves: dict[KeyState, KeyState] = {"next": "signing", "signing": "old", "old": "old"}
@@ -135,7 +135,7 @@ class SiteKeys:
         return SiteKeys(self.cluster, self.revision + 1, tuple(moved))
 
     def without(self, identifier: bytes) -> SiteKeys:
-        """Without a key that signs no more: what it has signed is valid nowhere. Raises `SiteKeyError`."""
+        """Remove a key that signs no more: its statements become invalid everywhere. Raises `SiteKeyError`."""
         kept = tuple(
             record for record in self.records if key_id(SealingKey(record.seed).public) != identifier
         )
@@ -185,7 +185,7 @@ def read_ring(path: Path) -> Ring:
 
 
 def write_ring(path: Path, ring: Ring) -> None:
-    """Write a ring to a file that everybody may read. Raises OSError."""
+    """Write a ring to a file that all users may read. Raises OSError."""
     ids = " ".join(key_id(public).hex() for public in ring.keys.publics)
     head = f"# public keys of cluster {ring.cluster}, revision {ring.revision}: {ids}\n"
     write_public(path, head.encode("ascii", "replace") + base64.encodebytes(ring.sealed))

@@ -1,10 +1,10 @@
-"""A step's output on its way to the command that waits: frames that only the holders of the step's cookie can write or read.
+"""A step's output on its way to the waiting command: frames that only holders of the step's cookie write or read.
 
 A connection begins with one clear frame: a magic word and a random salt. From cookie and salt both ends derive the key of
 this connection (HKDF-SHA256); every later frame is AES-256-GCM under it, its nonce a counter and its length under the tag.
-So a frame that is changed, repeated, left out or moved is noticed, and the first frame that opens proves the cookie.
-A frame is a 4-byte big-endian length and that many bytes. Output flows one way: what the reader has to say is that it
-closes the connection.
+So a frame that is changed, repeated, left out or moved is noticed, and the first frame that opens proves the cookie. A
+frame is a 4-byte big-endian length and that many bytes. Output flows one way: what the reader has to say is that it closes
+the connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INFO = b"eslurm step stream 1: supervisor to listener"
 
 
 class BadStream(Exception):
-    """Bytes that are no such stream, or not under this cookie; the connection is of no further use."""
+    """The bytes are no such stream, or not under this cookie; the connection is unusable."""
 
 
 class StreamSealer:
@@ -44,7 +44,7 @@ class StreamSealer:
         """The first bytes to send."""
 
     def seal(self, body: bytes) -> bytes:
-        """The next frame. Raises ValueError for a body that no frame holds."""
+        """The next frame. Raises ValueError for a body that is too large."""
         size = len(body) + _TAG_BYTES
         if size > FRAME_BYTES_MAX:
             raise ValueError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}")
@@ -55,7 +55,7 @@ class StreamSealer:
 
 
 class StreamOpener:
-    """The reading end of one connection. Holds at most one frame and what arrived behind it."""
+    """The reading end of one connection. Holds at most one frame and the bytes behind it."""
 
     def __init__(self, cookie: bytes) -> None:
         self._cookie = cookie
@@ -65,11 +65,11 @@ class StreamOpener:
 
     @property
     def is_proven(self) -> bool:
-        """Check whether the peer has shown that it holds the cookie."""
+        """Check whether the peer has proved that it holds the cookie."""
         return self._count > 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The bodies completed by `data`, in order. Raises `BadStream`; nothing that comes later is of any use then."""
+        """The bodies completed by `data`, in order. Raises `BadStream`; the stream is unusable then."""
         buffer = self._buffer
         buffer += data
         bodies: list[bytes] = []

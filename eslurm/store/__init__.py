@@ -1,5 +1,5 @@
-"""Where a controller's facts and current rows are kept.
+"""The store of a controller's facts and current rows.
 
-`sql.SqlStore` keeps the promise of `eslurm.ports.store`, as its twin without a disk in the simulator does. This package
-imports nothing itself: its parts without SQL load no SQL toolkit.
+`sql.SqlStore` is the durable store, `memory.MemoryStore` its twin without a disk; both implement `eslurm.ports.store`.
+This package imports nothing itself: users of the twin alone load no SQL toolkit.
 """

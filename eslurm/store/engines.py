@@ -1,7 +1,7 @@
-"""Which database a URL names, and how it is opened: one engine that writes, one that only reads.
+"""Database engines from a URL: one that writes, one that only reads.
 
-Invariant: nothing that a writing transaction has read of its owner's leader row can change before it commits; a
-reading transaction sees one consistent state and cannot write. No password leaves in an error.
+Invariant: nothing that a writing transaction has read of its owner's leader row can change before it commits; a reading
+transaction sees one consistent state and cannot write. No password leaves in an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DATABASES: dict[str, ModuleType] = {"sqlite": sqlite, "postgresql": postgresql}
 
 
 def writing_engine(url: str) -> Engine:
-    """One connection for the one writer. StoreFailed for a URL that names no database of ours."""
+    """One connection for the one writer. StoreFailed for a URL of an unsupported database."""
     parsed = _parsed(url)
     engine: Engine = _DATABASES[parsed.get_backend_name()].writing_engine(parsed)
     return engine
@@ -33,7 +33,7 @@ def reading_engine(url: str, connections: int) -> Engine:
 
 
 def load_driver(url: str) -> None:
-    """Import what the database needs, without a connection to it. A URL of none is told of at its first use."""
+    """Import the database's driver, without a connection. A bad URL is reported at its first use."""
     with suppress(StoreFailed):
         writing_engine(url).dispose()
 

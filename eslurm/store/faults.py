@@ -1,4 +1,4 @@
-"""What a database error means for the caller: try again, or give up.
+"""Translation of database errors for the caller: try again, or give up.
 
 Invariant: only errors after which the very same batch may succeed become StoreUnavailable.
 """
@@ -56,7 +56,7 @@ _REFUSED_FOR_GOOD = (
 
 
 def database_errors(engine: Engine) -> tuple[type[Exception], ...]:
-    """What an engine's connections raise. The write path uses the driver's cursor, whose errors come as they are."""
+    """The exceptions of an engine's connections. The write path uses the driver's cursor, with the driver's own errors."""
     return SQLAlchemyError, engine.dialect.loaded_dbapi.Error
 
 
@@ -72,7 +72,7 @@ def translate(error: Exception) -> StoreError:
 
 @contextmanager
 def translated(engine: Engine) -> Iterator[None]:
-    """Raises an engine's errors as store errors."""
+    """Raise an engine's errors as store errors."""
     try:
         yield
     except database_errors(engine) as error:

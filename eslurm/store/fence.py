@@ -1,7 +1,7 @@
-"""Whether a batch may be written, given where the log stands.
+"""The fence: whether a batch may be written, given the end of the log.
 
-Pure and shared by every store. Invariant: exactly one of "it is next", "it is already there" and an error
-holds; nothing is ever written in the last two cases.
+Pure and shared by every store. Invariant: exactly one of "it is next", "it is already there" and an error holds; nothing
+is ever written in the last two cases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A few threads with a bounded queue in front, awaited from the event loop.
 
-Invariant: at most `waiting_max` calls are queued or running; one more is refused, never blocked. Nobody waits for ever:
-a database that does not answer is one that is not there.
+Invariant: at most `waiting_max` calls are queued or running; one more is refused, never blocked. No call waits for ever: a
+database that does not answer counts as absent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Lane:
     """Runs blocking calls; with one thread they run one at a time, in the order they came."""
 
     def __init__(self, name: str, threads: int, waiting_max: int, answer_s: float) -> None:
-        """`answer_s` is how long `run` waits for a call."""
+        """`answer_s` bounds the wait of `run` for a call, in seconds."""
         self._name = name
         self._answer_s = answer_s
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"eslurm-{name}")
@@ -34,7 +34,7 @@ class Lane:
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The call's result. StoreUnavailable if the queue is full or the call takes too long, StoreFailed after `close`.
 
-        Cancelling stops the wait, as time does; the call itself goes on if it has started.
+        Cancelling and time-outs end the wait; a started call still goes on.
         """
         try:
             async with asyncio.timeout(self._answer_s) as limit:
@@ -45,7 +45,7 @@ class Lane:
             raise StoreUnavailable(f"the {self._name} has not answered for {self._answer_s:g} s") from None
 
     async def run_to_its_end(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, for a call that may take any time."""
+        """Like `run`, for a call that may take any time."""
         if self._closed:
             raise StoreFailed("the store is closed")
         with self._lock:
@@ -58,11 +58,11 @@ class Lane:
 
     @property
     def waiting(self) -> int:
-        """How many calls are queued or running now."""
+        """Number of calls queued or running now."""
         return self._waiting
 
     def drop(self, call: Callable[[], object]) -> None:
-        """Runs a clean-up that nobody waits for: on a thread, or here and now after `close`."""
+        """Run a clean-up without waiting for it: on a thread, or here and now after `close`."""
         if self._closed:
             call()
         else:

@@ -1,7 +1,7 @@
-"""The leader row: taking it, and moving it.
+"""The leader row: claims and renewals.
 
-Invariant: a claim is one conditional statement on the row as the claimant saw it, so of several claims one wins, and
-a claim that had to wait for a commit loses to it. Every change but a claim is bound to the writer's own epoch.
+Invariant: a claim is one conditional statement on the row as the claimant saw it, so of several claims one wins, and a
+claim that had to wait for a commit loses to it. Every change but a claim is bound to the writer's own epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _END_FROZEN = text(f"""
 
 
 def take_lead(connection: Connection, owner: str, claim: Claim | None) -> int:
-    """Raises the owner's epoch and returns it. LeadershipTaken: the row is not as the claim has seen it."""
+    """Raise the owner's epoch and return it. LeadershipTaken: the row has changed since the claim."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{CLAIM_LOCK_TIMEOUT_S}s'")
     if claim is None or claim.seen == Leader():
@@ -50,10 +50,10 @@ def take_lead(connection: Connection, owner: str, claim: Claim | None) -> int:
 
 
 def end_frozen_writers(connection: Connection) -> int:
-    """Ends the sessions of PostgreSQL that hold a leader row and wait for their client; returns how many there were.
+    """End the sessions of PostgreSQL that hold a leader row and wait for their client; returns their number.
 
-    A writer that is frozen while it sends a statement counts as active for the server: no timeout of the session ends
-    it. What it had under way is rolled back; if it lives after all, it commits that again, if it still leads.
+    A writer that is frozen while it sends a statement counts as active for the server: no timeout of the session ends it.
+    Its transaction is rolled back; if the writer lives after all, it commits that again, if it still leads.
     """
     if connection.dialect.name != "postgresql":
         return 0
@@ -61,14 +61,14 @@ def end_frozen_writers(connection: Connection) -> int:
 
 
 def move_row(connection: Connection, owner: str, epoch: int, **values: Any) -> None:
-    """Changes the row of a writer that still leads; FenceLost if it does not."""
+    """Change the row of a writer that still leads; FenceLost if it does not."""
     still_mine = (LEADER.c.owner == owner, LEADER.c.epoch == epoch)
     if connection.execute(update(LEADER).where(*still_mine).values(**values)).rowcount != 1:
         raise FenceLost(f"{owner}: this writer has epoch {epoch}, the store has another one")
 
 
 def _ensure_row(connection: Connection, owner: str) -> None:
-    """An owner's first row. Waits for another controller that is just making it."""
+    """Create an owner's first row. Waits for another controller that is creating it."""
     try:
         with connection.begin_nested():
             connection.execute(insert(LEADER).values((owner, *astuple(Leader()))))

@@ -1,8 +1,7 @@
-"""How a database of an earlier release becomes one of this release, a version at a time.
+"""Migrations of a database of an earlier release, a version at a time.
 
-Invariant: a step is written down once and for all, as plain SQL that every database takes: it starts from the
-tables as that version left them, not from those of today. `{text}` is the type of a text column,
-`{bytes}` that of a column of bytes.
+Invariant: a step is written once and for all, as plain SQL for every database: it starts from the tables as that version
+left them, not from today's. `{text}` is the type of a text column, `{bytes}` that of a column of bytes.
 """
 
 from __future__ import annotations

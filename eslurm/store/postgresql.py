@@ -1,7 +1,7 @@
-"""How a PostgreSQL database is opened.
+"""Engines for a PostgreSQL database.
 
-Invariant: what a commit has returned from survives the server, whatever its defaults; a writer that stops in the middle
-of a transaction loses its locks within IDLE_IN_TRANSACTION_S; a peer that vanished is noticed within seconds.
+Invariant: a returned commit survives the server, whatever its defaults; a writer that stops in the middle of a transaction
+loses its locks within IDLE_IN_TRANSACTION_S; a peer that vanished is noticed within seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eslurm.ports.store import StoreFailed
 
 CONNECT_TIMEOUT_S = 5
 IDLE_IN_TRANSACTION_S = 2
-# Longer than a stopped writer may keep the leader row: who waits for it gets it.
+# Longer than a stopped writer may keep the leader row: the next one gets it.
 LOCK_TIMEOUT_S = 4
 READ_STATEMENT_S = 60
 # A reader of a stream is idle while its chunk is worked on; one that was forgotten must not keep old rows for ever.

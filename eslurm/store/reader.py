@@ -49,7 +49,9 @@ RowT = TypeVar("RowT", bound=Row | LoggedFact)
 
 
 def read_head(connection: Connection, owner: str, *, lock: bool = False) -> Head:
-    """Where the owner's log stands; with `lock` once no other transaction is about to move it, and until this one ends."""
+    """The end of the owner's log; with `lock` it waits for other transactions on the row, and holds them off until this
+    one ends.
+    """
     found = select(LEADER.c.epoch, LEADER.c.revision, LEADER.c.at_us).where(LEADER.c.owner == owner)
     if lock:
         found = found.with_for_update()
@@ -165,7 +167,7 @@ class Reader:
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         with translated(self._engine), self._engine.connect() as connection, connection.begin():
-            # Whoever claims an older database brings it forward under its readers' eyes.
+            # A claim of an older database migrates it while readers are connected.
             if self._version < SCHEMA_VERSION:
                 self._version = check(connection, self._cluster_id)
             yield connection

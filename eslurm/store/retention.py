@@ -1,6 +1,6 @@
-"""What leaves the database: old answers, unreferenced old blobs, the log's beginning.
+"""Retention: removal of old answers, unreferenced old blobs, and the log's beginning.
 
-Invariant: one call looks at a bounded number of rows, and repeated calls get through all of them.
+Invariant: one call examines a bounded number of rows, and repeated calls cover all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from eslurm.store.schema import BLOBS, FACTS, REQUESTS
 
 
 def prune_owner(connection: Connection, owner: str, revision_last: int, limits: Prune) -> Pruned:
-    """Removes what the limits allow of one owner, inside the caller's transaction."""
+    """Remove one owner's rows beyond the limits, inside the caller's transaction."""
     return Pruned(
         answers=_answers(connection, owner, limits),
         blobs=_blobs(connection, owner, limits),

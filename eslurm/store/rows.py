@@ -1,6 +1,6 @@
-"""A batch of the core as one transaction of the store: its facts, the rows of every record it touched, answers and blobs.
+"""A batch of the core as one transaction of the store: its facts, the rows of every touched record, answers and blobs.
 
-Used by the controller and by the simulator alike, so both write the very same rows.
+The controller and the simulator both use it, so both write the same rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encode_answer = msgspec.msgpack.Encoder().encode
 
 
 def transaction_of(state: State, commit: Commit) -> store.Batch:
-    """What a commit of the pipeline writes: its batch, answers by request id, and the rows and blobs that came along."""
+    """The transaction of a commit: its batch, answers by request id, and extra rows and blobs."""
     answers = [store.AnswerRow(request_id, _encode_answer(answer)) for request_id, answer in commit.answers]
     durable = to_store(state, commit.batch, answers, commit.blobs)
     if commit.rows:
@@ -43,7 +43,7 @@ def to_store(
     answers: Sequence[store.AnswerRow] = (),
     blobs: Sequence[store.BlobRow] = (),
 ) -> store.Batch:
-    """Everything that the batch has to write, in one transaction."""
+    """Everything that the batch writes, in one transaction."""
     touched = batch.touched
     rows: list[store.RowChange] = []
     if touched.settings:
@@ -147,7 +147,7 @@ def _step_row(step: Step) -> store.StepRow:
 
 
 class Restoring:
-    """Rows of one owner as they are read, and then the state that they make."""
+    """Rows of one owner while they are read, then their state."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -180,7 +180,7 @@ class Restoring:
 
 
 async def load(reader: store.StoreReader, owner: str) -> State:
-    """The state as the last commit left it; empty if this owner has never written."""
+    """The state of the last commit; empty if this owner has never written."""
     restoring = Restoring(owner)
     async for chunk in reader.load_unfinished(owner):
         for row in chunk:

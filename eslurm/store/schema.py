@@ -194,9 +194,9 @@ def bring_up_to_date(
     version: int = SCHEMA_VERSION,
     migrations: Mapping[int, Migration] = MIGRATIONS,
 ) -> None:
-    """Creates the tables, or runs the migrations from the database's version forward, in one transaction.
+    """Create the tables, or run the migrations from the database's version on, in one transaction.
 
-    Raises what `check` raises, StoreFailed if a migration is missing.
+    Raises the errors of `check`, StoreFailed if a migration is missing.
     """
     found = check(connection, cluster_id, version)
     if found < version and connection.dialect.name == "postgresql":

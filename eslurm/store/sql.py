@@ -49,7 +49,7 @@ class SqlStore:
         and `?host=/SOCKET/DIRECTORY`. `shared` allows other owners in the same database. Opens nothing yet.
         """
         self._writer = Writer(writing_engine(url), cluster_id, shared=shared)
-        # Each stream keeps a connection between its chunks; the rest is one per thread: nobody waits for one.
+        # Each stream keeps a connection between its chunks; the rest is one per thread, so no call waits for one.
         self._reader = Reader(reading_engine(url, READ_THREADS + STREAMS_MAX), cluster_id)
         self._writes = Lane("store-writer", 1, WRITES_WAITING_MAX, WRITE_ANSWER_S)
         self._reads = Lane("store-reader", READ_THREADS, READS_WAITING_MAX, READ_ANSWER_S)
@@ -136,7 +136,7 @@ class SqlStore:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many calls wait or run now: (writes, reads), each below its bound."""
+        """Number of calls that wait or run now: (writes, reads), each below its bound."""
         return self._writes.waiting, self._reads.waiting
 
     def _check_opened(self) -> None:
@@ -169,6 +169,6 @@ class _Stream(Generic[T]):
             return next(self._chunks, None)
 
     def close(self) -> None:
-        """Gives the generator's connection back."""
+        """Return the generator's connection."""
         with self._lock:
             self._chunks.close()

@@ -1,7 +1,7 @@
-"""How a SQLite file is opened.
+"""Engines for a SQLite file.
 
-Invariant: a transaction of the writing engine holds the file's write lock from its first statement; what a commit has
-returned from is on the disk, in the files that have the store's names; only the file's user may read it.
+Invariant: a transaction of the writing engine holds the file's write lock from its first statement; a returned commit is
+on the disk, in the files that have the store's names; only the file's user may read it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def reading_engine(url: URL, connections: int) -> Engine:
 
 
 def size_of_files(url: URL) -> int:
-    """What the file and its log take, as far as they are there."""
+    """Size of the file and its log in bytes, as far as they exist."""
     found = 0
     for ending in ("", "-wal"):
         with suppress(FileNotFoundError):
@@ -64,10 +64,10 @@ def _path(url: URL) -> Path:
 
 
 class _Files:
-    """Check whether the files in use still are the ones that the next start would find.
+    """Checks that the files in use are still those that the next start would find.
 
-    SQLite does not look: it goes on to use a file that was removed or replaced, and what is acknowledged from then on
-    is gone with the process.
+    SQLite does not check: it goes on to use a file that was removed or replaced, and later commits are lost with the
+    process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,7 +76,7 @@ class _Files:
         self._first: _Identity | None = None
 
     def before_connect(self) -> None:
-        """Makes the file if there is none; once it was in use it has to be there."""
+        """Create the file if there is none; after its first use it must exist."""
         if self._first is not None:
             self._identity(self._main)
             return
@@ -112,8 +112,8 @@ class _Files:
 def _use_a_log(connection: sqlite3.Connection) -> None:
     """Switch the file to WAL mode, which stays with it.
 
-    The first switch needs the file for itself, and while another connection switches it or writes, SQLite refuses at
-    once instead of waiting: controllers that start together on a new file would fail each other.
+    The first switch needs the file exclusively, and while another connection switches it or writes, SQLite refuses at once
+    instead of waiting: controllers that start together on a new file would fail each other.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:

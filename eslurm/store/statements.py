@@ -95,7 +95,7 @@ class ColumnArrays:
 
 
 class Statements:
-    """Everything a commit executes."""
+    """Everything that a commit executes."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._pipelines = dialect.name == "postgresql"
@@ -109,7 +109,7 @@ class Statements:
         self.deletes = {name: _compile(_delete(table), dialect) for name, table in ROW_TABLES.items()}
 
     def sent_together(self, connection: Connection) -> AbstractContextManager[object]:
-        """What is executed inside waits for the server's answers only at the end, and may raise only there."""
+        """Statements inside it wait for the server's answers only at the end, and may raise only there."""
         if not self._pipelines:
             return nullcontext()
         driver: Any = connection.connection.driver_connection

@@ -1,7 +1,7 @@
-"""The process that was stopped while it held a SQLite file's write lock, and how the others get rid of it.
+"""Ends a stopped process that holds a SQLite file's write lock.
 
-The lock is the kernel's: it ends by its owner's hand or with its owner, and one that was stopped (SIGSTOP, Ctrl-Z) does
-neither. Invariant: nobody is ended but a stopped process that has this very file open and holds its write lock.
+The lock is the kernel's: only its owner or the owner's end releases it, and a stopped owner (SIGSTOP, Ctrl-Z) does
+neither. Invariant: the only process to be ended is a stopped one that has this very file open and holds its write lock.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _END_WAIT_MS = 1_000
 
 
 def end_stopped_writer(database: str) -> int:
-    """End the process that holds the write lock of this file and was stopped; its pid, 0 when there is none.
+    """End the stopped process that holds the write lock of this file; its pid, 0 when there is none.
 
-    What it had under way is rolled back, as after any crash. A process that is not ours to signal is left alone, and so
-    are those that this system does not show: its lock then is waited for like any other.
+    Its transaction is rolled back, as after any crash. A process that this user may not signal is left alone, and so are
+    those that this system does not show: their locks are waited for like any other.
     """
     for pid in write_lock_holders(database):
         with _descriptor_of(pid) as pidfd:
@@ -61,10 +61,10 @@ def _descriptor_of(pid: int) -> Iterator[int]:
 
 
 def write_lock_holders(database: str) -> list[int]:
-    """Who writes to this file now: the pids that hold its write lock, none or one.
+    """The pids that hold the write lock of this file now, none or one.
 
-    A lock is `1: POSIX  ADVISORY  WRITE 4711 fe:01:123 120 120`: owner, file, first and last byte. Opening the file to ask
-    for its lock would be simpler, but closing it again would drop every lock that this process itself has there.
+    A lock is `1: POSIX  ADVISORY  WRITE 4711 fe:01:123 120 120`: owner, file, first and last byte. Opening the file to
+    query its lock would be simpler, but closing it again would drop every lock that this process itself has there.
     """
     shared = f"{database}-shm"
     try:
@@ -75,7 +75,7 @@ def write_lock_holders(database: str) -> list[int]:
     found = []
     for line in lines:
         words = line.split()
-        # Those who wait for a lock are shown behind an arrow.
+        # Waiting processes are shown behind an arrow.
         if len(words) != 8 or words[1] != "POSIX" or words[3] != "WRITE":
             continue
         first, last = int(words[6]), _WRITE_LOCK_BYTE if words[7] == "EOF" else int(words[7])

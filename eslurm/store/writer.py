@@ -108,7 +108,7 @@ class Writer:
             return prune_owner(connection, self._owner, head.revision, limits)
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Release the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -144,14 +144,14 @@ class Writer:
             raise translate(error) from error
 
     def _drop_connection(self) -> None:
-        """After an error the connection's state is anybody's guess: the next transaction takes a new one."""
+        """Drop a connection after an error, in which its state is unknown: the next transaction takes a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
             connection.close()
 
     def _advance(self, connection: Connection, batch: Batch) -> bool:
-        """Locks the leader row and moves it past the batch. False: the batch is there already."""
+        """Lock the leader row and move it past the batch. False: the batch is there already."""
         at_us = batch.at_us
         cursor = connection.connection.cursor()
         # Together with the statement that begins the transaction.

@@ -1,10 +1,10 @@
-"""All that a controller says to its nodes, and what their answers mean to the core.
+"""The controller's side of all broadcasts: commands to its nodes, and their answers as messages to the core.
 
-Owns the controller's relay, the effect delivery's sends and the calls of the nodes: each becomes one signed command and one
-broadcast over the satellites (or by the controller itself, E-16), each answer a message for the core's inbox.
-Invariants: nothing is announced before the batch it follows from is committed; the floor sent with heartbeats
-is never above that of the last committed state; broadcast ids are unique for a controller's epoch; broadcasts that
-wait for a satellite go out in the order they came, and none waits for longer than a part of its deadline.
+Owns the controller's relay, the effect delivery's sends and the heartbeats: each becomes one signed command and one
+broadcast over the satellites (or by the controller itself, E-16), each answer a message for the core's inbox. Invariants:
+nothing is announced before the batch it follows from is committed; the floor sent with heartbeats is never above that of
+the last committed state; broadcast ids are unique for a controller's epoch; broadcasts that wait for a satellite go out in
+order of arrival, and none waits for longer than a part of its deadline.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ Seal: TypeAlias = Callable[[Sequence[Command]], Sequence[bytes]]
 
 
 class Cargo(Protocol):
-    """What travels beside the commands of some effects: the shell's business."""
+    """Attachments that travel beside the commands of some effects; the daemon implements it."""
 
     def defers(self, send: Send) -> bool:
-        """Check whether this send waits for its cargo; it is then handed to `Broadcaster.send` later."""
+        """Check whether this send waits for its attachments; the daemon hands it to `Broadcaster.send` later."""
         ...
 
     def on_broadcast(self, broadcast_id: int, kind: str, send: Send | None) -> None:
@@ -96,7 +96,7 @@ Action: TypeAlias = tree.SendBroadcast | tree.SendAck | tree.SendReply | tree.No
 
 
 class Broadcaster:
-    """One per leading controller. Every input returns what the shell has to do."""
+    """One per leading controller. Every input returns actions for the daemon."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class Broadcaster:
         on_bug: Callable[[Exception], None] | None = None,
         asleep_us: Callable[[], int] = int,
     ) -> None:
-        """`on_bug` is told of an exception that failed an effect. `asleep_us`: how long the host has slept, if the time of
-        the inputs does not count that.
+        """`on_bug` gets an exception that failed an effect. `asleep_us`: total sleep of the host, if the inputs' time does
+        not include it.
         """
         self._asleep_us = asleep_us
         self._on_bug = on_bug
@@ -136,11 +136,11 @@ class Broadcaster:
     # ---- what others may know and say ----
 
     def observe(self, observer: Observer) -> None:
-        """Tell this one, too, of every broadcast's outcome."""
+        """Add an observer of every broadcast's outcome."""
         self._observers.append(observer)
 
     def set_predicted(self, nodes: frozenset[int]) -> None:
-        """These nodes are put on leaves from now on (E-24); nothing else changes for them (E-26)."""
+        """Put these nodes on leaves from now on (E-24); nothing else changes for them (E-26)."""
         self._predicted = nodes
 
     def traces(self) -> tuple[Answered, ...]:
@@ -148,31 +148,31 @@ class Broadcaster:
         return self._traces.traces()
 
     def widths(self) -> list[WidthScore]:
-        """What the automatic width has measured; empty while the width is configured."""
+        """Measurements of the automatic width; empty while the width is configured."""
         return self._widths.table()
 
     @property
     def waiting(self) -> int:
-        """Broadcasts that wait for a satellite."""
+        """Number of broadcasts that wait for a satellite."""
         return len(self._waiting)
 
     # ---- inputs ----
 
     def lead(self, now_us: int) -> list[Action]:
-        """The epoch's first batch is committed: owed effects are resumed and the nodes are called."""
+        """The epoch's first batch is committed: resume owed effects and call the nodes."""
         self.courier.resume(now_us)
         self.satellites.begin(now_us)
         self._calls.begin(now_us)
         return self.on_timer(now_us)
 
     def on_renewed(self, began_us: int) -> None:
-        """The lead was renewed by what began then: no other controller had won it before. `began_us` is in the time of the
-        inputs, with what the host had slept by then.
+        """A renewal of the lead that began then succeeded: no other controller had won it before. `began_us` is in the
+        time of the inputs, plus the host's sleep by then.
         """
         self._rounds.on_proved(began_us)
 
     def on_committed(self, messages: Iterable[Message], batch: Batch, now_us: int) -> list[Action]:
-        """A batch of the core is durable: what it owes may be said."""
+        """A batch of the core is durable: its effects may be sent."""
         self.courier.on_effects(batch.effects, now_us)
         for message in messages:
             if isinstance(message, EffectDone):
@@ -191,7 +191,7 @@ class Broadcaster:
         return self._send_due(now_us) + self._send_waiting(now_us)
 
     def call_soon(self, now_us: int) -> list[Action]:
-        """Somebody is there who was not: nodes should hear of us now, not at the next period."""
+        """Call the nodes now instead of at the next period, because a new peer is linked."""
         if not any(flight.call is not None for flight in self._waiting):
             self._calls.call_soon(now_us)
         return self._call_due(now_us)
@@ -204,12 +204,12 @@ class Broadcaster:
         return actions + self._send_waiting(now_us)
 
     def on_satellite_down(self, number: int, why: str, now_us: int) -> list[Action]:
-        """The link to a satellite ended. Say so before `on_link_down`: its shares must not come back to it."""
+        """The link to a satellite ended. Call it before `on_link_down`: its shares must not come back to it."""
         self.satellites.on_unlinked(number, why, now_us)
         return self._send_waiting(now_us)
 
     def send(self, sends: Sequence[Send], now_us: int) -> list[Action]:
-        """Say effects together (deferred ones: they have their cargo). An exception fails its effect and no other one."""
+        """Send effects together (deferred ones: with their attachments). An exception fails its effect and no other one."""
         try:
             sealed = self._seal([self._command(send, now_us) for send in sends])
         except Exception as bug:
@@ -249,7 +249,7 @@ class Broadcaster:
         return actions + self._call_due(now_us) + self._send_due(now_us)
 
     def next_timer_us(self) -> int | None:
-        """When `on_timer` is due next."""
+        """Time of the next `on_timer`."""
         times = (
             self.relay.next_timer_us(),
             self.courier.next_due_us(),
@@ -352,7 +352,7 @@ class Broadcaster:
         return self._launch(flight, now_us)
 
     def _launch(self, flight: Flight, now_us: int) -> list[Action]:
-        """Over satellites, or straight if it is small, or after those that wait already."""
+        """Send over satellites, or directly when small, or queue it behind waiting ones."""
         if len(flight.message.nodes) <= self._state.config.relay_direct_max:
             self.counters.direct += 1
             return self._send_straight(flight, now_us)
@@ -369,7 +369,7 @@ class Broadcaster:
         return not self.satellites.has_running and self.satellites.has_prospects
 
     def _send_waiting(self, now_us: int) -> list[Action]:
-        """Let those go that have waited for long enough, or for which there is a satellite, or none to wait for."""
+        """Send the waiting broadcasts whose time is over, that have a satellite, or that have none to wait for."""
         actions: list[Action] = []
         while self._waiting and (not self._must_wait() or _patience_ends_us(self._waiting[0]) <= now_us):
             flight = self._waiting.popleft()
@@ -397,7 +397,7 @@ class Broadcaster:
         return self._told(self.relay.start(CALLER, message, legs, now_us), now_us)
 
     def _take_over(self, flight: Flight, now_us: int) -> list[Action]:
-        """No satellite can have it: the controller is the root itself (E-16)."""
+        """No satellite is available: the controller itself is the root (E-16)."""
         if self.satellites.satellites:
             flight.takeovers += 1
             self.counters.takeovers += 1
@@ -409,7 +409,7 @@ class Broadcaster:
     # ---- in ----
 
     def _relayed(self, actions: Iterable[tree.Action], now_us: int) -> list[Action]:
-        """What an input made the relay do; then whoever waited for a satellite may go."""
+        """The relay's actions for an input, then those of waiting broadcasts."""
         return self._told(actions, now_us) + self._send_waiting(now_us)
 
     def _told(self, actions: Iterable[tree.Action], now_us: int) -> list[Action]:
@@ -450,7 +450,7 @@ class Broadcaster:
                     flight.suspects[node] = None
 
     def _turned_down(self, broadcast_id: tree.BroadcastId, now_us: int) -> list[Action]:
-        """The own relay took the broadcast not at all (too many are live): nobody was reached."""
+        """The own relay refused the broadcast (too many are live): no node was reached."""
         flight = self._flights.get(broadcast_id)
         for number in flight.satellites if flight is not None else ():
             self.satellites.on_leg_done(number, now_us)
@@ -483,17 +483,17 @@ def _kind(body: Body) -> str:
 
 
 def _deadline_us(body: Body) -> int:
-    """How long the answers to an effect may take."""
+    """Deadline of the answers to an effect, in microseconds."""
     return DEADLINE_US[_kind(body)]
 
 
 def _patience_ends_us(flight: Flight) -> int:
-    """When a broadcast that waits for a satellite does without one."""
+    """Time at which a waiting broadcast goes out without a satellite."""
     return flight.queued_us + min(WAIT_MAX_US, int(flight.message.deadline_us * WAIT_SHARE))
 
 
 def effect_done(send: Send, results: Results) -> EffectDone:
-    """What became of an effect on each of its nodes; of those that the results do not name nothing is known."""
+    """The outcome of an effect on each of its nodes; nodes missing in the results are unknown."""
     outcomes = tuple(
         NodeOutcome(
             tuple(node for run in row.ranges() for node in run),
@@ -517,7 +517,7 @@ def _failed(send: Send, why: str) -> EffectDone:
 
 
 def live_floor(state: State) -> int:
-    """The lowest revision whose effect may still matter: nodes forget what they kept for older ones."""
+    """The lowest revision whose effect may still matter: nodes forget older outcomes."""
     jobs = {job_id for here in state.jobs_on.values() for job_id in here}
     placed = (attempt.placed_revision for job_id in jobs for attempt in attempts_of(state.get_job(job_id)))
     return min(placed, default=state.revision + 1)
@@ -526,7 +526,7 @@ def live_floor(state: State) -> int:
 def addressed(state: State, nodes: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
     """The list as runs of consecutive numbers with one incarnation each, and those incarnations.
 
-    A lost node has none (0): hearing that, its agent offers it anew.
+    A lost node has none (0): its agent then registers anew.
     """
     runs: list[tuple[int, int]] = []
     incarnations: list[int] = []

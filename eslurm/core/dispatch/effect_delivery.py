@@ -1,8 +1,8 @@
-"""Which effects have to be sent to whom, and when again. A pure state machine beside the state.
+"""Delivery of owed effects: what to send to which nodes, and when to retry. A pure state machine.
 
-The state says what is owed; the effect delivery remembers what is under way, who has already accepted, and when
-to try again. It holds nothing that a restart would miss: `resume` derives it all from the state.
-Invariant: a flight is under way, or has a time at which it is looked at again, or is forgotten.
+The state says what is owed; the effect delivery remembers effects under way, acceptances, and times of retries. It holds
+nothing that a restart would miss: `resume` derives it all from the state. Invariant: a flight is under way, or has a time
+of its next retry, or is forgotten.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ END_AGAIN_US = 30 * SECOND_US
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Broadcast this effect to these nodes, in this order; bring the result back as `EffectDone`."""
+    """Broadcast this effect to these nodes, in this order; return the result as `EffectDone`."""
 
     revision: int
     nodes: tuple[int, ...]
@@ -52,12 +52,12 @@ class _Flight:
 
     @property
     def is_signal(self) -> bool:
-        """Check whether it loses its meaning with time: a signal, which the state does not remember."""
+        """Check whether it is a signal, which loses its meaning with time and which the state does not keep."""
         return self.unowed is not None and not isinstance(self.unowed.body, End)
 
 
 class EffectDelivery:
-    """Ask `take_due` after every batch and at `next_due_us`."""
+    """Call `take_due` after every batch and at `next_due_us`."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -77,7 +77,7 @@ class EffectDelivery:
             self._schedule(effect.revision, now_us)
 
     def _forget_same(self, effect: Effect) -> None:
-        """A node that registers again offers the same orphan again: the new `End` takes the place of the one under way."""
+        """Replace the `End` under way when a node registers again with the same orphan."""
         if not isinstance(effect.body, End):
             return
         key = (effect.nodes, effect.body)
@@ -85,11 +85,11 @@ class EffectDelivery:
         self._orphans[key] = effect.revision
 
     def resume(self, now_us: int) -> None:
-        """After a restart: everything the state owes."""
+        """After a restart, resume everything that the state owes."""
         self.on_effects(owed(self._state), now_us)
 
     def on_done(self, message: EffectDone, now_us: int) -> None:
-        """A broadcast came back and what it means has been committed."""
+        """The outcome of a broadcast has been committed."""
         flight = self._flights.get(message.revision)
         if flight is None:
             return
@@ -114,7 +114,7 @@ class EffectDelivery:
             self._schedule(message.revision, now_us)
 
     def on_registered(self, number: int, now_us: int) -> None:
-        """A node is there anew: whatever it accepted before may be forgotten, so all it is owed is sent again."""
+        """A node registered anew: it may have forgotten accepted effects, so all owed ones are sent again."""
         for revision in self._owed_to(number):
             if number not in owed_nodes(self._state, revision):
                 continue
@@ -127,7 +127,7 @@ class EffectDelivery:
             self._schedule(revision, now_us)
 
     def _left(self, revision: int, flight: _Flight) -> frozenset[int]:
-        """The nodes for which it is not settled."""
+        """The nodes on which the effect is not settled."""
         if flight.unowed is not None:
             return frozenset(flight.unowed.nodes).difference(flight.accepted)
         return owed_nodes(self._state, revision)
@@ -144,11 +144,11 @@ class EffectDelivery:
         return found
 
     def next_due_us(self) -> int | None:
-        """When `take_due` has to be asked next."""
+        """Time of the next `take_due`."""
         return self._due[0][0] if self._due else None
 
     def take_due(self, now_us: int) -> list[Send]:
-        """What is to be sent now. Nodes that have not registered under this epoch wait for `on_registered`."""
+        """Effects to send now. Nodes that have not registered under this epoch wait for `on_registered`."""
         sends: list[Send] = []
         while self._due and self._due[0][0] <= now_us:
             due_us, revision = heapq.heappop(self._due)
@@ -178,7 +178,7 @@ class EffectDelivery:
         return tuple(node for node in effect.nodes if self._may_send(node, flight))
 
     def _is_stopped(self, body: Body) -> bool:
-        """Check whether a launch has an `End` behind it: that one alone settles what became of it."""
+        """Check whether an `End` follows the launch and settles it alone."""
         launch: JobLaunch | Start
         if isinstance(body, Prepare):
             launch = body.launch

@@ -1,9 +1,9 @@
-"""When a controller may claim the lead: the rule of the standby, on what it sees of the leader row.
+"""Election: when a standby may claim the lead, from what it sees of the leader row.
 
-Invariant: a lead is claimed against its holder's will only after the row was watched, without a gap, for a whole
-lease and did not move. Nobody compares clocks: the leader moves its row, the standby measures with its own
-monotonic clock how long it did not. A wrong claim costs a switch, never a commit: the claim is a compare-and-swap
-on the row as seen, and the fence is checked in each commit.
+Invariant: a lead is claimed against its holder's will only after the row was watched, without a gap, for a whole lease and
+did not move. No clocks are compared: the leader moves its row, the standby measures with its own monotonic clock for how
+long it did not. A wrong claim costs a switch, never a commit: the claim is a compare-and-swap on the row as seen, and the
+fence is checked in each commit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class LeaderRow(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Of the latest leader; 0: nobody has ever led."""
+        """Epoch of the latest leader; 0: there was none."""
 
     @property
     def revision(self) -> int:
-        """The last committed."""
+        """The last committed revision."""
 
     @property
     def at_us(self) -> int:
@@ -42,15 +42,15 @@ class LeaderRow(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """Where it takes links."""
+        """The latest leader's endpoint for links."""
 
     @property
     def released(self) -> bool:
-        """The holder let go in good order."""
+        """Whether the holder released the lead in good order."""
 
     @property
     def successor(self) -> str:
-        """Who is to follow a holder that let go; empty: anybody."""
+        """Name of the successor after a release; empty: any."""
 
 
 def is_dialled(leader: LeaderRow, name: str) -> bool:
@@ -64,10 +64,10 @@ def is_led_under(leader: LeaderRow, epoch: int) -> bool:
 
 
 class Election:
-    """One standby's watch of one leader row. Ask `look` with every row read, at least every `look_every_us`.
+    """One standby's watch of one leader row. Call `look` with every row read, at least every `look_every_us`.
 
-    `name` and `endpoint` are its own: a row that says both is its former process', which is dead or will be fenced. The
-    name alone is not enough, for two hosts may have been given the same by mistake. `now_us` is monotonic time in
+    `name` and `endpoint` are its own: a row with both belongs to its own former process, which is dead or will be fenced.
+    The name alone is not enough, because two hosts may have the same by mistake. `now_us` is monotonic time in
     microseconds. Make a new one after a lost lead; raises ValueError for a lease that is not positive.
     """
 
@@ -90,7 +90,7 @@ class Election:
         """Check whether to claim the lead now, against exactly this row."""
         self._watch(leader, now_us)
         if not leader.epoch or not leader.holder:
-            # Nobody has ever led, or a release without standbys did: its lead is never shared, the fence ends it.
+            # There was no leader, or one of a release without standbys: its lead is never shared, the fence ends it.
             return True
         if leader.released and leader.successor in ("", self._name):
             return True

@@ -36,5 +36,5 @@ class HeartbeatRule:
         return sorted(number for number, count in self._missed.items() if count < self._missed_max)
 
     def on_registered(self, number: int) -> None:
-        """A registration is an answer, too."""
+        """A registration counts as an answer."""
         self._missed.pop(number, None)

@@ -1,8 +1,8 @@
-"""When nodes are called (heartbeats), which of them, and what their silence means.
+"""Schedule of heartbeats: times, nodes, and the meaning of silence.
 
-All nodes are called once per interval; those that missed a call are called again, by themselves, half an interval
-later, so that a death is noticed within two intervals. Invariants: a call is answered before the next one begins,
-unless somebody asked for one in between; a node's misses are counted at most once per half interval.
+All nodes are called once per interval; those that missed a call are called again, by themselves, half an interval later,
+so that a death is noticed within two intervals. Invariants: a call is answered before the next one begins, unless an extra
+one was requested; a node's misses are counted at most once per half interval.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class NodeCalls:
-    """Ask `take_due` at `next_us`; give it the answers of each call."""
+    """Call `take_due` at `next_us`; pass it the answers of each call."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -56,16 +56,16 @@ class NodeCalls:
         self._called_us = self._counted_us = now_us - self._interval_us
 
     def call_soon(self, now_us: int) -> None:
-        """Nodes should hear of us now, not at the next interval."""
+        """Call the nodes now, not at the next interval."""
         if self._next_us is not None:
             self._next_us = min(self._next_us, max(now_us, self._called_us + SOON_US))
 
     def next_us(self) -> int | None:
-        """When `take_due` has something."""
+        """Time of the next `take_due`."""
         return min((at_us for at_us in (self._next_us, self._again_us) if at_us is not None), default=None)
 
     def take_due(self, now_us: int) -> Call | None:
-        """The call to be made now, if it is time for one and there is somebody to call."""
+        """The call to make now, if one is due and there are nodes to call."""
         if self._next_us is not None and self._next_us <= now_us:
             return self._call_all(now_us)
         if self._again_us is not None and self._again_us <= now_us:
@@ -80,7 +80,7 @@ class NodeCalls:
         state = self._state
         self._next_us = now_us + self._interval_us
         self._again_us = None
-        # Who never registered has no address and will find us by itself.
+        # A node that never registered has no address and finds the controller itself.
         nodes = tuple(sorted(number for number, node in state.nodes.items() if node.endpoint))
         if not nodes:
             return None
@@ -102,11 +102,11 @@ class NodeCalls:
     # ---- what came back ----
 
     def on_registered(self, number: int) -> None:
-        """A registration is an answer, too."""
+        """A registration counts as an answer."""
         self._rule.on_registered(number)
 
     def on_results(self, call: Call, results: Results, now_us: int) -> HeartbeatDone | None:
-        """A call's answers; the differences that they make."""
+        """Process a call's answers; returns the differences that they make."""
         self._renew_rule()
         nodes = self._state.nodes
         reached = results.nodes(Status.OK)
@@ -135,7 +135,7 @@ class NodeCalls:
             self._again_us = at_us
 
     def _doubtful(self) -> tuple[int, ...]:
-        """Nodes that have missed a call and are still taken to be there."""
+        """Nodes that have missed a call and still count as present."""
         nodes = self._state.nodes
         return tuple(
             number

@@ -1,7 +1,7 @@
-"""A broadcast of the controller from its start to its answer, and who wants to hear of it.
+"""A broadcast of the controller from its start to its answer, and its observers.
 
-Owns what the broadcaster remembers of a broadcast under way, and what observers (predictors, scores, automatic width,
-traces) are told at its end. Observers know the broadcaster's word `Answered`; the broadcaster knows none of them.
+Owns the broadcaster's record of a broadcast under way, and the event for observers (predictors, scores, automatic width,
+traces) at its end. Observers know `Answered`; the broadcaster knows none of them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TRACED_EFFECTS_US = 1_000_000
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """One broadcast's outcome is known.
+    """The outcome of one broadcast.
 
-    `nodes` lie in the order that the roots got them, `shares` are the sizes of the consecutive shares that were
-    arranged apart from each other: one per satellite, or one in all when the controller sent it itself. `suspects`
-    did not serve their list when the controller watched them itself; those below satellites are in the `trace`.
-    `took_us` is the broadcast's own time, without the `waited_us` before a satellite was free.
+    `nodes` lie in the order that the roots got them, `shares` are the sizes of the consecutive shares that were arranged
+    apart from each other: one per satellite, or one in all when the controller sent it itself. `suspects` did not serve
+    their list when the controller watched them itself; those below satellites are in the `trace`. `took_us` is the
+    broadcast's own time, without the `waited_us` before a satellite was free.
     """
 
     broadcast_id: int
@@ -55,13 +55,13 @@ class Answered(msgspec.Struct, frozen=True):
 
     @property
     def is_exact(self) -> bool:
-        """Check whether nothing but the tree decided its time: nobody was waited for in vain."""
+        """Check whether the tree alone decided its time, without time-outs of dead nodes."""
         trouble = len(self.suspects) + self.reallocations + self.takeovers
         return not trouble and not self.results.count(Status.UNREACHED)
 
 
 class Observer(Protocol):
-    """Hears of every broadcast's outcome, heartbeats included. Must be quick, and must not raise."""
+    """Gets every broadcast's outcome, heartbeats included. Must be quick, and must not raise."""
 
     def on_answered(self, answered: Answered) -> None:
         """A broadcast's outcome is known."""
@@ -69,7 +69,7 @@ class Observer(Protocol):
 
 
 class Counters:
-    """What happened to broadcasts since this controller began to lead, for metrics."""
+    """Counts of broadcast events since this controller began to lead, for metrics."""
 
     __slots__ = ("broadcasts", "direct", "reallocations", "takeovers", "too_large", "waited", "waiting_full")
 
@@ -154,7 +154,7 @@ class Flight:
 
 
 class TraceBook:
-    """Which broadcasts are traced, and the last of their traces."""
+    """Choice of broadcasts to trace, and the latest traces."""
 
     def __init__(self) -> None:
         self._heartbeats = 0
@@ -183,5 +183,5 @@ class TraceBook:
             spans -= len(oldest.trace.spans)
 
     def traces(self) -> tuple[Answered, ...]:
-        """Those kept, newest first."""
+        """The kept traces, newest first."""
         return tuple(reversed(self._kept))

@@ -18,7 +18,7 @@ QUEUED_MAX = 50_000
 
 
 class Numbered(Protocol):
-    """A report, in whatever form it travels: only its identity matters here."""
+    """A report in any encoding, with its identity."""
 
     @property
     def process(self) -> str: ...
@@ -28,7 +28,7 @@ class Numbered(Protocol):
 
 
 class ForProcess(Protocol):
-    """An acknowledgement, in whatever form it travels."""
+    """An acknowledgement in any encoding, with its addressee."""
 
     @property
     def process(self) -> str: ...
@@ -42,7 +42,7 @@ AckT = TypeVar("AckT", bound=ForProcess)
 
 
 class ReportRouter(Generic[ReportT]):
-    """One per satellite. Ask `take` at `next_due_us` and when the way up comes back."""
+    """One per satellite. Call `take` at `next_due_us` and when the way up comes back."""
 
     def __init__(
         self, *, flush_us: int = FLUSH_US, batch_max: int = BATCH_MAX, queued_max: int = QUEUED_MAX
@@ -61,7 +61,7 @@ class ReportRouter(Generic[ReportT]):
         return len(self._queued)
 
     def on_reports(self, source: Peer, reports: Iterable[ReportT], now_us: int) -> None:
-        """An agent process sent these. What does not fit is dropped: it will be sent again."""
+        """Queue an agent process's reports. A report that does not fit is dropped: the agent sends it again."""
         for report in reports:
             self._routes[report.process] = source
             if len(self._queued) < self._queued_max:
@@ -70,7 +70,7 @@ class ReportRouter(Generic[ReportT]):
             self._due_us = now_us + self._flush_us
 
     def on_acks(self, acks: Iterable[AckT]) -> list[tuple[Peer, AckT]]:
-        """Acknowledgements from the controller, each with the link it goes to; unknown processes' are dropped."""
+        """Acknowledgements from the controller, each with its link; those of unknown processes are dropped."""
         routed = []
         for ack in acks:
             self._settle(ack)
@@ -80,9 +80,9 @@ class ReportRouter(Generic[ReportT]):
         return routed
 
     def on_controller(self, is_up: bool) -> None:
-        """There is a way up, perhaps to another controller, or there is none; what waits goes out with the next `take`.
+        """The link up exists, perhaps to another controller, or is gone; queued reports go out with the next `take`.
 
-        What the one before did not acknowledge goes again: it may never have been committed.
+        Reports that the former controller did not acknowledge go again: they may never have been committed.
         """
         self._is_up = is_up
         if is_up and self._sent:
@@ -93,7 +93,7 @@ class ReportRouter(Generic[ReportT]):
             self._due_us = 0
 
     def on_link_down(self, peer: Peer) -> None:
-        """The link to an agent process ended: it finds another way, and nothing can be said to it here."""
+        """The link to an agent process ended: forget its routes."""
         for process in [process for process, source in self._routes.items() if source == peer]:
             del self._routes[process]
             # It sends again itself, on its new way.
@@ -127,5 +127,5 @@ class ReportRouter(Generic[ReportT]):
             del self._sent[ack.process]
 
     def next_due_us(self) -> int | None:
-        """When `take` has something; None while there is nothing or no way up."""
+        """Time of the next `take`; None while there is nothing or no way up."""
         return self._due_us if self._is_up else None

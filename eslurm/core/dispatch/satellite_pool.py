@@ -1,9 +1,9 @@
-"""The satellites of a controller: who they are, how they are, and which share of a broadcast each gets (E-07 to E-16).
+"""The satellites of a controller: identity, health, and shares of broadcasts (E-07 to E-16).
 
-A satellite is known by its name and addressed by a negative number, so that it never meets a node's number in a
-relay: -1 - place in the configuration, further numbers for those that are not in it. Invariants: shares taken
-together are the list that was given; only RUNNING satellites get any; turns go on from one broadcast to the next;
-every task given is taken back by exactly one `on_leg_done` or `on_leg_failed`.
+A satellite has a name and a negative number, so that it never collides with a node's number in a relay: -1 - index in the
+configuration, further numbers for those that are not in it. Invariants: shares taken together are the list that was given;
+only RUNNING satellites get any; turns go on from one broadcast to the next; every task given is taken back by exactly one
+`on_leg_done` or `on_leg_failed`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ping = Callable[[int, int], None]
 
 
 class SatelliteStatus(msgspec.Struct, frozen=True, gc=False):
-    """What a satellite says of itself when pinged: broadcasts under way, their nodes, and its process."""
+    """A satellite's answer to a ping: broadcasts under way, their nodes, and its process."""
 
     seq: int = 0
     tasks: int = 0
@@ -91,14 +91,14 @@ def satellite_number(index: int) -> int:
 
 
 def legs_wanted(nodes: int, width: int, satellites: int) -> int:
-    """How many satellites share `nodes` nodes (E-07): one up to `width`, then one per `width`, at most all."""
+    """Number of satellites that share `nodes` nodes (E-07): one up to `width`, then one per `width`, at most all."""
     if satellites < 1:
         return 0
     return min(max(1, -(-nodes // width)), satellites)
 
 
 class Roster:
-    """One per leading controller. Implements the relay's `LegKeeper`: who gets a failed share next."""
+    """One per leading controller. Implements the relay's `LegKeeper`: it chooses the next satellite of a failed share."""
 
     def __init__(self, state: State, names: Iterable[str], ping: Ping) -> None:
         self._state = state
@@ -120,7 +120,7 @@ class Roster:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """How they are called."""
+        """The satellites' names."""
         return tuple(self._by_name)
 
     def find(self, name: str) -> Satellite | None:
@@ -138,14 +138,14 @@ class Roster:
 
     @property
     def has_prospects(self) -> bool:
-        """Check whether waiting may help: one has its hands full, or has not been heard of but not missed either."""
+        """Check whether waiting may help: a satellite is busy, or has not answered its first ping yet."""
         return any(
             one.state is SatelliteState.BUSY or (one.state is SatelliteState.UNKNOWN and not one.missed)
             for one in self._by_number.values()
         )
 
     def refusal(self, name: str) -> str:
-        """Why a satellite of that name cannot be one; empty when it can."""
+        """The reason why no satellite may have that name; empty when it may."""
         if name not in self._state.numbers:
             return ""
         return (
@@ -166,7 +166,7 @@ class Roster:
         self._call(now_us)
 
     def on_linked(self, name: str, now_us: int) -> Satellite:
-        """A process of that name is linked. It is nothing but a link until it has answered its first ping."""
+        """A process of that name is linked. It counts as RUNNING only after its first answered ping."""
         satellite = self.admit(name, now_us)
         if satellite.is_linked:
             self._fire(satellite, SatelliteEvent.HB_FAILURE, "started anew", now_us)
@@ -177,13 +177,13 @@ class Roster:
         return satellite
 
     def on_unlinked(self, number: int, why: str, now_us: int) -> None:
-        """Its link broke or was closed: there is nobody (X-11)."""
+        """Its link broke or was closed (X-11)."""
         satellite = self._by_number[number]
         satellite.is_linked = False
         self._fire(satellite, SatelliteEvent.HB_FAILURE, why or NOT_LINKED, now_us)
 
     def on_status(self, number: int, status: SatelliteStatus, now_us: int) -> bool:
-        """It answered a ping, this one or an earlier: slow is not dead. True if it may be given work from now on."""
+        """It answered a ping, this one or an earlier: slow is not dead. True when it may now get work."""
         satellite = self._by_number[number]
         if not satellite.is_linked:
             return False
@@ -199,7 +199,7 @@ class Roster:
         return satellite.state is SatelliteState.RUNNING and was is not SatelliteState.RUNNING
 
     def on_changed(self, fact: facts.SatelliteChanged, now_us: int) -> None:
-        """It was put out of service, or back: committed."""
+        """An administrator's DOWN or resume is committed."""
         satellite = self._by_name.get(fact.name)
         if satellite is None:
             return
@@ -215,7 +215,7 @@ class Roster:
             self._ask(satellite)
 
     def on_timer(self, now_us: int) -> list[str]:
-        """Call the satellites when it is time; the names of those that have been in FAULT for too long (E-12)."""
+        """Ping the satellites when due; returns the names of those that have been in FAULT too long (E-12)."""
         if self._call_us is not None and self._call_us <= now_us:
             self._call(now_us)
         overdue = [one for one in self._by_number.values() if self._is_overdue(one, now_us)]
@@ -224,7 +224,7 @@ class Roster:
         return [satellite.name for satellite in overdue]
 
     def next_timer_us(self) -> int | None:
-        """When `on_timer` is due."""
+        """Time of the next `on_timer`."""
         if self._call_us is None or not self._by_number:
             return None
         down_us = (self._down_us(one) for one in self._by_number.values())
@@ -235,7 +235,7 @@ class Roster:
         return down_us is not None and down_us <= now_us
 
     def _down_us(self, satellite: Satellite) -> int | None:
-        """When this one is given up for good."""
+        """Time at which this satellite becomes DOWN; None: no such time."""
         if satellite.state is not SatelliteState.FAULT or satellite.has_timed_out:
             return None
         return satellite.since_us + int(self._state.config.satellite_down_after_s * SECOND_US)
@@ -249,7 +249,7 @@ class Roster:
             self._ask(satellite)
 
     def _ask(self, satellite: Satellite) -> None:
-        """One that has no link is asked in vain; one that is DOWN is left in peace."""
+        """Ping a satellite; without a link it counts as unanswered, and a DOWN one gets none."""
         satellite.is_asked = satellite.state is not SatelliteState.DOWN
         if satellite.is_asked and satellite.is_linked:
             self._seq += 1
@@ -267,7 +267,7 @@ class Roster:
     def legs(
         self, nodes: Sequence[int], predicted: Collection[int], width: int, now_us: int
     ) -> tuple[Leg, ...]:
-        """One share per satellite whose turn it is, of nearly equal size (E-08, E-09); none when none is RUNNING."""
+        """One share per satellite in turn, of nearly equal size (E-08, E-09); none when none is RUNNING."""
         running = [one for one in self._in_turn() if one.state is SatelliteState.RUNNING]
         wanted = legs_wanted(len(nodes), width, len(running))
         if not wanted:
@@ -288,7 +288,9 @@ class Roster:
             self._fire(satellite, SatelliteEvent.BT_SUCCESS, "", now_us)
 
     def on_leg_failed(self, to_node: int, tries: int, why: str, now_us: int) -> int | None:
-        """A share failed after `tries` reallocations: who gets what is left of it (E-15), None: the controller (E-16)."""
+        """A share failed after `tries` reallocations: the number of the satellite for its rest (E-15), None: the
+        controller (E-16).
+        """
         failed = self._by_number[to_node]
         self._take_back(failed)
         failed.failures += 1
@@ -306,7 +308,7 @@ class Roster:
         self._by_number[to_node].nodes_given += nodes
 
     def _in_turn(self) -> list[Satellite]:
-        """All of them, whose turn it is first."""
+        """All satellites, the next in turn first."""
         there = list(self._by_number.values())
         return there[self._turn :] + there[: self._turn]
 
@@ -333,7 +335,7 @@ class Roster:
         return satellite
 
     def _recall(self, satellite: Satellite) -> None:
-        """What was committed about it is told in the words and with the time of the commit."""
+        """Restore the committed state, with the reason and time of the commit."""
         down = self._state.satellites_down.get(satellite.name)
         if down is not None:
             satellite.state = SatelliteState.DOWN

@@ -1,1 +1,1 @@
-"""Checks of a live cluster: judgements only, on what others have measured."""
+"""Checks of a live cluster: judgements only, on measurements of others."""

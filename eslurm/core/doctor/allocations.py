@@ -1,8 +1,7 @@
-"""Whether what jobs hold, what the ledger says and what nodes have are one and the same; and whether each job's record
-and the indexes over them hold together.
+"""Consistency of the jobs' holdings, the ledger and the nodes' resources, and of each job's record with the indexes.
 
-Invariant: each record is judged by itself, against the state as it is at that instant, so a check that pauses between
-two records never takes a movement for a contradiction.
+Invariant: each record is judged by itself, against the state at that instant, so a check that pauses between two records
+never takes a change for a contradiction.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _BUG = (
 
 
 class Spread:
-    """Which amounts each job holds on each of its nodes, remembered as long as the job's record stays the same."""
+    """Amounts that each job holds on each of its nodes, cached by the job's record."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Job, dict[int, list[Hold]]]] = {}
 
     def of(self, job: Job) -> dict[int, list[Hold]]:
-        """By node number the holds, as the ledger names them."""
+        """The holds by node number, as the ledger names them."""
         known = self._known.get(job.job_id)
         if known is not None and known[0] is job:
             return known[1]

@@ -1,4 +1,4 @@
-"""What the doctor found. Checks are generators of findings, so that a live controller can make them in slices."""
+"""A finding of the doctor. Checks are generators of findings, so that a live controller can run them in slices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ERROR: Severity = "error"
 
 
 class Finding(msgspec.Struct, frozen=True, order=True):
-    """One thing that is wrong. `what` is the thing (job 7, node cn0003), `text` has the numbers, `advice` the way out."""
+    """One problem. `what` is the thing (job 7, node cn0003), `text` has the numbers, `advice` the way out."""
 
     check: str
     severity: Severity

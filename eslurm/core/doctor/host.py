@@ -37,7 +37,7 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class KeyFile(msgspec.Struct, frozen=True):
-    """A file that the controller proves itself or signs with. `problem`: why it is of no use."""
+    """A file with which the controller proves its identity or signs. `problem`: why it is unusable."""
 
     path: str
     is_secret: bool = True
@@ -53,7 +53,7 @@ class KeyFile(msgspec.Struct, frozen=True):
 
 
 class Host(msgspec.Struct, frozen=True):
-    """What was measured on the controller's host. `state_us` is the time of the last commit."""
+    """Measurements of the controller's host. `state_us` is the time of the last commit."""
 
     wall_us: int
     state_us: int
@@ -85,7 +85,7 @@ class LogEnds(msgspec.Struct, frozen=True):
 
 
 def check_host(host: Host) -> Sliced:
-    """Open files, disks, the keys, and the clock against the log's time."""
+    """Check open files, disks, keys, and the clock against the log's time."""
     yield from _files(host)
     for disk in host.disks:
         yield from _disk(disk)
@@ -146,7 +146,7 @@ def _key(key: KeyFile) -> Sliced:
 
 
 def check_log(ends: LogEnds) -> Sliced:
-    """The leader row, the end of the log and the state have to be one."""
+    """Check that the leader row, the end of the log and the state agree."""
     if ends.row_epoch != ends.epoch or (ends.row_holder and ends.row_holder != ends.name):
         text = (
             f"the store is led by {ends.row_holder or 'somebody'} under epoch {ends.row_epoch}, "

@@ -1,8 +1,7 @@
-"""Attempts that run unknown to the controller, and attempts that it believes to run where nothing runs.
+"""Attempts that run unknown to the controller, and attempts in its state that run nowhere.
 
-`Watch` remembers what nodes said they hold when they registered, for the state keeps only what follows from it. It is
-told of every committed batch. Invariant: what it remembers is bounded: one inventory for each node, `ORPHANS_MAX`
-orphans.
+`Watch` remembers the inventories of registrations, because the state keeps only what follows from them. It gets every
+committed batch. Invariant: its memory is bounded: one inventory for each node, `ORPHANS_MAX` orphans.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ _NOTHING: frozenset[tuple[int, int]] = frozenset()
 
 
 class _Inventory(msgspec.Struct, frozen=True, gc=False):
-    """What a node held when it registered."""
+    """The attempts on a node when it registered."""
 
     at_us: int
     held: frozenset[tuple[int, int]]
 
 
 class _Orphan(msgspec.Struct, frozen=True, gc=False):
-    """Since when it is known, and by which fact its end was ordered."""
+    """Time of its detection, and the fact that ordered its end."""
 
     since_us: int
     revision: int
@@ -58,7 +57,7 @@ class Watch:
     def on_committed(
         self, messages: Iterable[Message], found: Sequence[facts.Fact], revision_first: int, now_us: int
     ) -> None:
-        """A batch is durable: what nodes said in it, and what it made of that."""
+        """Process a durable batch: its registrations and their facts."""
         # Nodes of one process share its session.
         offered: dict[tuple[str, str], Registration] = {}
         for message in messages:
@@ -87,7 +86,7 @@ class Watch:
         self._inventories[fact.number] = _Inventory(now_us, held or _NOTHING)
 
     def _on_effect(self, message: EffectDone) -> None:
-        """A node that answers with a payload has nothing left of the attempt."""
+        """Forget the orphan on a node that answers with a payload: nothing of the attempt is left there."""
         for outcome in message.outcomes:
             if outcome.status == "ok" and outcome.payload:
                 for key, orphan in list(self._orphans.items()):
@@ -95,7 +94,7 @@ class Watch:
                         del self._orphans[key]
 
     def check(self, state: State, now_us: int) -> Sliced:
-        """What runs unknown, and what is known and does not run."""
+        """Findings: attempts that run unknown, and known ones that do not run."""
         for (number, job_id, attempt), orphan in list(self._orphans.items()):
             yield None
             yield self._orphan(state, number, f"{job_id}.{attempt}", orphan, now_us)
@@ -138,7 +137,7 @@ class Watch:
 
 
 def check_endings(state: State, now_us: int) -> Sliced:
-    """Attempts that should have ended by themselves, or whose nodes do not confirm that they have."""
+    """Findings: attempts past their end, and ends that nodes do not confirm."""
     grace_us = int(state.config.kill_grace_s * SECOND_US) + SETTLING_US
     for job in list(state.jobs.values()):
         yield None

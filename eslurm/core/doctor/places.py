@@ -1,4 +1,4 @@
-"""Nodes, satellites and linked daemons: who is out of service, who is of another release, whose clock is off."""
+"""Nodes, satellites and linked daemons: out of service, of another release, with a wrong clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SKEW_BAD_US = 30 * SECOND_US
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A linked daemon. `skew_us` is how far its clock is ahead of ours, None if it does not say."""
+    """A linked daemon. `skew_us` is the lead of its clock over ours, None if it does not report it."""
 
     role: str
     name: str
@@ -37,7 +37,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 def check_nodes(state: State, now_us: int) -> Sliced:
-    """Nodes that are not in service, grouped by state and reason; the registered epoch against ours."""
+    """Check for nodes out of service, grouped by state and reason, and for other epochs."""
     groups: dict[tuple[NodeState, bool, str], list[Node]] = {}
     behind: list[str] = []
     for node in list(state.nodes.values()):
@@ -78,7 +78,7 @@ def _out_of_service(
 
 
 def check_health(state: State, problems: Mapping[int, Sequence[str]]) -> Sliced:
-    """What agents say of their own hosts (E-28)."""
+    """Health problems that agents report of their own hosts (E-28)."""
     groups: dict[str, list[int]] = {}
     for number, words in sorted(problems.items()):
         yield None
@@ -101,7 +101,7 @@ _HEALTH_ADVICE = {
 
 
 def check_satellites(satellites: Iterable[Satellite], now_us: int) -> Sliced:
-    """Satellites that are given no work, and whether any is left."""
+    """Check for satellites without work, and for a last working one."""
     count = serving = 0
     for one in satellites:
         yield None
@@ -126,7 +126,7 @@ def check_satellites(satellites: Iterable[Satellite], now_us: int) -> Sliced:
 
 
 def check_peers(peers: Iterable[Peer], build: str) -> Sliced:
-    """Releases and clocks of the daemons that are linked to this controller."""
+    """Check releases and clocks of the daemons that are linked to this controller."""
     others: dict[tuple[str, str], list[str]] = {}
     for peer in peers:
         yield None

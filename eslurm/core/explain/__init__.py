@@ -1,1 +1,1 @@
-"""Why a job waits, when it starts, and what else it could ask for."""
+"""Explanations for users: waiting reasons, expected starts, alternative requests."""

@@ -1,9 +1,8 @@
-"""Which of what a waiting job could ask for instead would let it start earlier (C-49).
+"""Alternative requests that would let a waiting job start earlier (C-49).
 
-Each alternative that is given was planned, with all rules, beside everything that is booked, and would be accepted if the
-job were changed to it. Amounts are searched by halving: first the least of each, then, of those that help, the most that
-still does. Invariants: every start told is earlier than the job's own by a useful amount; at most `TRIES_MAX` plans are
-made.
+Each given alternative was planned, with all rules, beside all bookings, and would be accepted as an update of the job.
+Amounts are searched by bisection: first the least of each, then, of those that help, the most that still does. Invariants:
+every given start is earlier than the job's own by a useful amount; at most `TRIES_MAX` plans are made.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ Admit: TypeAlias = Callable[[JobSpec], JobSpec | None]
 
 
 class Alternative(msgspec.Struct, frozen=True, gc=False):
-    """`text` says what is different, `option` how to ask for it; it would start at `start_us` on `nodes` nodes.
+    """`text` is the difference, `option` the option for it; the job would start at `start_us` on `nodes` nodes.
 
-    `update` are the words after `esctl update job N` that make a waiting job ask for it, and so start then.
+    `update` are the arguments of `esctl update job N` that change a waiting job so.
     """
 
     text: str
@@ -56,7 +55,7 @@ class Alternative(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Found(msgspec.Struct, frozen=True, gc=False):
-    """`step` is the place in its scale's values."""
+    """A draft that helps; `step` is its index in the scale's values."""
 
     draft: Draft
     start: Start
@@ -77,7 +76,7 @@ class _Bench:
         self.latest_us = current_us - gain_us
 
     def start(self, draft: Draft) -> Generator[None, None, Start | None]:
-        """Its first start if that is early enough."""
+        """The draft's first start if it is early enough."""
         if self.tries_left <= 0:
             return None
         self.tries_left -= 1
@@ -86,7 +85,7 @@ class _Bench:
         return found if found is not None and found.at_us <= self.latest_us else None
 
     def admitted(self, draft: Draft) -> Generator[None, None, Draft | None]:
-        """As it would be accepted; None for what would not be, or what no words can say."""
+        """The draft as it would be accepted; None when it would be refused, or has no option."""
         update = draft.update or update_words(self._spec, draft.spec)
         spec = self._admit(draft.spec) if update else None
         yield
@@ -99,7 +98,7 @@ _Sliced: TypeAlias = Generator[None, None, list[_Found]]
 def alternatives(
     spec: JobSpec, current_us: int, now_us: int, plan: Plan, admit: Admit, choices: Choices
 ) -> Generator[None, None, list[Alternative]]:
-    """Up to three ways to start earlier than `current_us` (`INFINITY_US`: not at all as it is), the best first."""
+    """Up to three ways to start earlier than `current_us` (`INFINITY_US`: no start as it is), the best first."""
     bench = _Bench(spec, plan, admit, now_us, current_us)
     if bench.latest_us < now_us:
         return []
@@ -114,7 +113,7 @@ def alternatives(
 def _probed(
     bench: _Bench, spec: JobSpec, choices: Choices
 ) -> Generator[None, None, list[tuple[Scale, _Found]]]:
-    """The scales of which the least helps."""
+    """The scales whose least amount helps."""
     found: list[tuple[Scale, _Found]] = []
     for scale in islice((one for one in scales(spec, choices) if one.values), SCALES_MAX):
         least = scale.make(scale.values[0])
@@ -125,7 +124,7 @@ def _probed(
 
 
 def _others(bench: _Bench, spec: JobSpec, choices: Choices) -> _Sliced:
-    """What is different in one thing and would be accepted; of each group so many are tried."""
+    """Acceptable drafts with one other difference; a bounded number of each group."""
     found: list[_Found] = []
     for group in singles(spec, choices):
         tries_left = group.tries_max
@@ -143,7 +142,7 @@ def _others(bench: _Bench, spec: JobSpec, choices: Choices) -> _Sliced:
 
 
 def _chosen(bench: _Bench, found: list[_Found]) -> Generator[None, None, list[Alternative]]:
-    """The best that would be accepted, each planned once more where it would not be quite the same then."""
+    """The best acceptable drafts, each planned once more where admission has changed it."""
     chosen: list[Alternative] = []
     kinds: dict[str, int] = {}
     told: set[tuple[str, int]] = set()

@@ -1,8 +1,8 @@
-"""When the first waiting jobs would start under policy `easy` while no core is free.
+"""Expected starts of the first waiting jobs under policy `easy` while no core is free.
 
-EASY promises a start to the first job that is blocked, so that nobody who fills a hole delays it. With no core free there
-is no hole: it looks at nobody and promises nothing. People want to know all the same, and are told what it would promise.
-Invariants: nothing here changes state or schedule; who has a planned start is told with that one, not here.
+EASY promises a start to the first blocked job, so that backfill cannot delay it. With no core free there is no backfill,
+so it examines no job and promises nothing. This module computes for users what it would promise. Invariants: nothing here
+changes state or schedule; jobs with a planned start are answered with that one, not here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ LOOKED_AT_MAX: Final = 1_000
 def head_starts(
     state: State, schedule: Schedule, now_us: int, ranking: Ranking | None = None
 ) -> Generator[None, None, list[Booking]]:
-    """The starts of the first jobs of partitions that share no node. What it needs it copies before it returns; then in
-    slices.
-    """
+    """Starts of the first jobs of partitions that share no node. It copies its input before it returns; then in slices."""
     reach = _reach(state)
     if state.config.policy != POLICY or state.ledger.open & reach:
         return _nobody()
@@ -59,7 +57,7 @@ def _found(whatif: WhatIf, reach: int, claimants: frozenset[int]) -> Generator[N
     for entry in whatif.snapshot.pending[:LOOKED_AT_MAX]:
         job = entry.job
         members = whatif.cycle.members(job)
-        # There is none behind the first that could use these nodes; appointments and who is made room for come otherwise.
+        # There is none behind the first that could use these nodes; fixed starts and preempting jobs are handled elsewhere.
         if claimed & members or job.start_at_us or job.job_id in claimants:
             continue
         if job.job_id in schedule.bookings:

@@ -1,8 +1,7 @@
 """The answer to "why is my job not running?", from the cluster's state and the kept plan (C-49).
 
-Everything that is in a waiting job's way, when it is going to start, and what would let it start earlier: in slices, on
-copies of what the planner keeps. Invariants: nothing here changes state or schedule, and a waiting job is given at least
-one reason. After the first slice only records are looked at that were there in it.
+Reasons, expected start, and alternatives: in slices, on copies of the planner's data. Invariants: nothing here changes
+state or schedule, and a waiting job gets at least one reason. After the first slice only records of that time are read.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ REQUESTS_LOOKED_AT = 1_000
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`reasons`: what is in the way first, the one that holds longest on top; then the filters of nodes, in their order.
+    """`reasons`: blocking ones first, the longest on top; then the filters of nodes, in their order.
 
-    `start_us` 0: no start can be foretold. `is_estimate`: nothing is booked for it; this is when it could start behind
-    those that come first. `nodes` are names, `ahead` counts the waiting jobs before it.
+    `start_us` 0: no start can be foretold. `is_estimate`: nothing is booked; it is the possible start behind earlier jobs.
+    `nodes` are names, `ahead` counts the waiting jobs before it.
     """
 
     reasons: tuple[Reason, ...]
@@ -80,14 +79,14 @@ def why_waiting(
     ranking: Ranking | None = None,
     with_alternatives: bool = True,
 ) -> Inquiry:
-    """Why a pending job waits. `said` is what the last plan said of it, `ranking` the planner's order of the queue."""
+    """The reasons of a pending job. `said` is that of the last plan, `ranking` the planner's order of the queue."""
     return _Case(state, schedule, job, now_us, ranking).answer(said, with_alternatives=with_alternatives)
 
 
 def would_wait(
     state: State, schedule: Schedule, spec: JobSpec, now_us: int, ranking: Ranking | None = None
 ) -> Inquiry:
-    """When such a job would start if it were submitted now, and what would keep it waiting. Raises `Refused`."""
+    """The start of such a job if it were submitted now, and its waiting reasons. Raises `Refused`."""
     spec = admitted(state, spec, now_us)
     tasks = spec.array.tasks if spec.array is not None else None
     still_open, delayed_us = open_dependencies(state, spec, state.next_id)
@@ -107,7 +106,7 @@ def would_wait(
 
 
 class _Case:
-    """One question about one job."""
+    """One inquiry about one job."""
 
     def __init__(
         self, state: State, schedule: Schedule, job: Job, now_us: int, ranking: Ranking | None
@@ -146,7 +145,7 @@ class _Case:
     # ---- when ----
 
     def _ready_us(self) -> int | None:
-        """From when on only resources are in its way, as far as that can be foreseen."""
+        """Earliest time at which the job waits for resources only, as far as it is foreseeable."""
         job, state = self._job, self._state
         if job.hold:
             return None
@@ -159,17 +158,17 @@ class _Case:
         return from_us
 
     def _before_it(self, pending: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
-        """The waiting jobs that come first; for a job that is not among them those of at least its priority."""
+        """Waiting jobs ahead; for a job outside the queue those of at least its priority."""
         for at, entry in enumerate(pending):
             if entry.job_id == self._job.job_id:
                 return pending[:at]
         if weighs(self._state.config.priority) and not self._job.job_id:
-            # What its priority would be nobody has computed: it has just come.
+            # Its priority is not computed yet: it has just come.
             return pending
         return [entry for entry in pending if -entry.rank >= self._job.priority]
 
     def _start(self, quest: Quest | Why) -> Generator[None, None, tuple[int, tuple[str, ...], bool]]:
-        """(start, names of nodes, whether that is an estimate); 0: none can be foretold."""
+        """(start, names of nodes, is it an estimate); 0: none can be foretold."""
         whatif = self._whatif
         if whatif.was:
             first = min(whatif.was, key=lambda booking: booking.start_us)
@@ -196,7 +195,7 @@ class _Case:
     # ---- what is said ----
 
     def _completed(self, found: list[Reason], said: Why | None, start_us: int) -> list[Reason]:
-        """With what only the plan knows; never nothing."""
+        """The reasons, completed by the plan's; never empty."""
         if any(not one.nodes_of for one in found):
             return found
         why = said
@@ -214,7 +213,7 @@ class _Case:
         return [Reason(why.kind.value, why.text, start_us), *found]
 
     def _overrun(self) -> list[Reason]:
-        """Who took its place by running longer than was expected."""
+        """The reason that a job overran and moved this one's planned start."""
         late_id = self._schedule.slips.by.get(self._job.job_id)
         job = self._state.find_job(late_id) if late_id is not None else None
         if job is None or job.attempt is None:
@@ -224,7 +223,7 @@ class _Case:
         return [Reason("overrun", text, holder.until_us, holders=(holder,))]
 
     def _never(self) -> str:
-        """Why it would be refused now: nodes and rules may have changed since it was accepted."""
+        """The text with which the job would be refused now, because nodes or rules have changed; else empty."""
         try:
             checked(self._state, self._job.spec, self._now_us, self._job.spec.user)
         except Refused as refused:
@@ -249,7 +248,7 @@ class _Case:
         )
 
     def _types(self, partition: str, resource: str) -> list[str]:
-        """The types of a resource's items on the nodes of a partition, those first of which most nodes have one free."""
+        """Types of a resource's items on a partition's nodes, those free on most nodes first."""
         topology, ledger = self._whatif.schedule.book.topology, self._whatif.cycle.ledger
         if resource not in topology.resources:
             return []
@@ -269,8 +268,8 @@ class _Case:
         return (members & ~topology.mask_of_constraint(constraint)).bit_count()
 
     def _asked(self, request: Request) -> tuple[list[int] | None, list[int] | None]:
-        """(memory, cores): on a large cluster the amounts that other jobs ask for, since the book knows those, and reads
-        each new one from all nodes. None: any.
+        """(memory, cores): on a large cluster amounts that other jobs request, since the profile has rows for those and
+        reads each new one from all nodes. None: any.
         """
         if self._whatif.schedule.book.topology.size <= NODES_FEW:
             return None, None
@@ -290,7 +289,7 @@ class _Case:
         return (yield from self._whatif.start(self._pending_of(spec), self._from_us))
 
     def _admit(self, spec: JobSpec) -> JobSpec | None:
-        """As it would be accepted if the job were changed to it now."""
+        """The request as it would be accepted as an update now; None when it is refused."""
         try:
             return accepted(self._state, spec, self._job.spec, self._now_us, spec.user)
         except Refused:
@@ -304,18 +303,18 @@ class _Case:
 
 
 def _sorted(reasons: Iterable[Reason]) -> list[Reason]:
-    """What is in the way, that without a known end first; then the filters."""
+    """Blocking reasons, those without a known end first; then the filters."""
     found = list(reasons)
     blocking = [one for one in found if not one.nodes_of]
     blocking.sort(key=lambda one: -(one.until_us or INFINITY_US))
     return blocking + [one for one in found if one.nodes_of]
 
 
-# ---- who holds what ----
+# ---- holders ----
 
 
 class _Sources:
-    """Who runs where, as of the snapshot."""
+    """The jobs on nodes, as of the snapshot."""
 
     def __init__(self, state: State, running: Mapping[RunningKey, Running]) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""Why a job waits whatever is free: what its own record says, and when those that it waits for are going to end.
+"""Waiting reasons from the job's own record, and the expected ends of its dependencies.
 
 Invariant: nothing here changes state or schedule.
 """
@@ -22,7 +22,7 @@ HOLDS = {
 
 
 def own_reasons(state: State, schedule: Schedule, job: Job) -> list[Reason]:
-    """What keeps it waiting whatever is free: holds, times, other jobs, its array's limit."""
+    """Reasons that free resources do not remove: holds, times, other jobs, its array's limit."""
     found: list[Reason] = []
     if job.hold:
         text = HOLDS.get(job.hold, "held by the system ({why}): esctl release {id} lets it go")
@@ -82,7 +82,7 @@ def _array_reasons(state: State, job: Job) -> list[Reason]:
 
 
 def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
-    """When a job is expected to have ended as it is planned; 0: that cannot be foreseen."""
+    """Expected end of a job by its plan; 0: not foreseeable."""
     job = state.find_job(job_id)
     if job is None or job.state in FINAL:
         return 0
@@ -103,7 +103,7 @@ def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
 
 
 def job_holder(state: State, schedule: Schedule, job_id: int) -> Holder:
-    """The job as one that others wait for."""
+    """The job as a `Holder`, for which others wait."""
     job = state.find_job(job_id)
     nodes = len(job.attempt.spans) if job is not None and job.attempt is not None else 0
     return Holder(f"job {job_id}", job_id, nodes, expected_end_us(state, schedule, job_id))

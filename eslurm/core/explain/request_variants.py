@@ -1,8 +1,8 @@
-"""What a job could ask for instead: less of something, step by step, or one thing otherwise (C-49).
+"""Variants of a job's request: less of something, step by step, or one other difference (C-49).
 
 Amounts are `Scale`s: less time, nodes, tasks, chunks, cores, memory, devices or licences. All else is a single `Draft`:
-another partition or type of device, without a feature, shared nodes. Invariants: a draft asks for nothing more than the job
-does; whether it helps, and whether it would be accepted, is for whoever tries it.
+another partition or type of device, without a feature, shared nodes. Invariants: a draft requests nothing more than the
+job does; the caller tries whether it helps and would be accepted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TIME_GRAINS: Final = ((1, 600), (60, 3600), (300, 6 * 3600), (900, 86_400), (360
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """One changed job. `kind` is what was changed; `cost`, in thousandths, how much of it is given up.
+    """One changed job. `kind` names the change; `cost`, in thousandths, how much of it is given up.
 
     `update` are the words that change it so, where they are known already.
     """
@@ -65,11 +65,11 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """What there is to choose from. `partitions` are the others that start jobs.
+    """The possible alternatives. `partitions` are the others that start jobs.
 
-    `types` (partition, resource): the types of its devices there, those first of which most nodes have one free.
-    `outside` (partition, expression): how many of its nodes that excludes. `memories_mib` and `cores`: the amounts that are
-    worth trying (None: any), by node, core, task or chunk as the job asks for it.
+    `types` (partition, resource): the types of its devices there, those free on most nodes first. `outside` (partition,
+    expression): number of its nodes that the expression excludes. `memories_mib` and `cores`: amounts to try (None: any),
+    by node, core, task or chunk as in the job's request.
     """
 
     partitions: Sequence[str] = ()
@@ -80,7 +80,7 @@ class Choices(msgspec.Struct, frozen=True):
 
 
 class Group(NamedTuple):
-    """Drafts of which so many are tried."""
+    """Drafts, and the number of them to try."""
 
     tries_max: int
     drafts: Iterator[Draft]
@@ -90,7 +90,7 @@ class Group(NamedTuple):
 
 
 def scales(spec: JobSpec, choices: Choices) -> Iterator[Scale]:
-    """What the job could ask less of, the likeliest first."""
+    """Scales of less of something, the most promising first."""
     if spec.time_limit_s:
         yield _time_scale(spec)
     request = spec.components[0]
@@ -175,7 +175,7 @@ def _tasks_scale(spec: JobSpec, request: Request) -> Scale:
 
 
 def _and_devices(option: str, request: Request) -> str:
-    """GPUs that were asked for by their number in the whole job would be dealt out anew."""
+    """The change for a job that gives GPUs by total number: they would be distributed anew."""
     devices = devices_option(request)
     return f"{option} {devices}" if devices else option
 
@@ -329,7 +329,7 @@ def _with_chunks(request: Request, chunks: tuple[Chunk, ...]) -> Request:
 
 
 def singles(spec: JobSpec, choices: Choices) -> Iterator[Group]:
-    """What else could be different, by what it is."""
+    """Groups of other differences, by kind."""
     yield Group(PARTITIONS_MAX, _partitions(spec, choices))
     yield Group(TYPES_MAX, _types(spec, choices))
     yield Group(WITHOUT_MAX, _withouts(spec, choices))
@@ -372,7 +372,7 @@ def _typed_option(request: Request) -> str:
 
 
 def _asked_types(request: Request) -> list[tuple[str, str]]:
-    """(resource, type) for each type that the job or one of its chunks insists on, each once."""
+    """(resource, type) for each type that the job or one of its chunks requires, each once."""
     wholes = (*request.per_node, *request.per_task)
     found = {(name, type_in(request.constraint, name)): None for name, _ in wholes}
     for chunk in request.chunks:
@@ -383,7 +383,7 @@ def _asked_types(request: Request) -> list[tuple[str, str]]:
 
 
 def _retyped(request: Request, old: str, new: str) -> Request:
-    """With a feature replaced wherever it is asked for; `new` "": left out."""
+    """The request with a feature replaced everywhere; `new` "": removed."""
 
     def changed(constraint: str) -> str:
         found = [new if term == old else term for term in terms(constraint)]
@@ -438,7 +438,7 @@ def _without_features(spec: JobSpec, request: Request, choices: Choices) -> Iter
 
 
 def _less_constrained(changed: Request, rest: list[str]) -> str:
-    """Features of the whole job may have been said with the chunks or beside them; types of devices remain."""
+    """The request with another constraint: features may have come with the chunks or beside them; device types remain."""
     option = constraint_option(rest)
     way = _typed_option(changed) if changed.chunks or _asked_types(changed) else ""
     return f"{way}, {option}" if way else option
@@ -456,13 +456,13 @@ def _with_item(named: tuple[tuple[str, int], ...], at: int, items: int) -> tuple
 
 
 def _fewer(asked: int, amounts: Sequence[int] | None = None) -> Sequence[int]:
-    """Those of the given amounts, or of all, that are less, but not too little to be of use."""
+    """Those of the given amounts, or of all, that are smaller, but not uselessly small."""
     every = range(max(1, -(-asked // LESS_MIN)), asked)
     return every if amounts is None else sorted({amount for amount in amounts if amount in every})
 
 
 def _less_memory(asked_mib: int, amounts_mib: Sequence[int] | None) -> Sequence[int]:
-    """The given amounts below what was asked for, or eighths of it."""
+    """The given amounts below the requested one, or eighths of it."""
     if amounts_mib is None:
         amounts_mib = [max(1, asked_mib * eighths // 8) for eighths in range(1, 8)]
     return sorted({mib for mib in amounts_mib if asked_mib <= mib * LESS_MIN and 0 < mib < asked_mib})

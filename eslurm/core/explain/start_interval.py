@@ -1,11 +1,10 @@
-"""Between when and when a planned job may start, by how long those before it on its nodes are expected to run.
+"""Interval of a planned start, from the expected runtimes of the jobs before it on its nodes.
 
-A plan counts on one length for each job; its forecast says more. What is foretold here: if all those whose place it takes
-over ended at their P10, and if all ended at their P90. What it is not: eight of ten starts need not lie within it, for of
-many jobs that all have to end the last one ends late; on shared nodes it may have to wait for fewer than all; who ends
-early may let others in, who were planned elsewhere; and rules, reservations and other times that keep a job waiting are not
-looked at: where one of them decides the start, nothing is said. Invariants: the planned start lies within; nothing here
-changes the schedule; it is as of the moment it was made.
+A plan uses one runtime for each job; the forecast has a distribution. The interval reaches from the start if all
+predecessors on its nodes ended at their P10 to that if all ended at their P90. It does not hold eight of ten starts: of
+many predecessors the last one is late; on shared nodes the job may wait for fewer than all; an early end may let in other
+jobs; and rules, reservations and other times are not examined: where one of them decides the start, there is no interval.
+Invariants: the planned start lies within; nothing here changes the schedule; it is as of the moment it was made.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _ORDER: Final = itemgetter(0, 1)
 
 
 class Interval(NamedTuple):
-    """In microseconds UTC; both 0: nothing can be said."""
+    """In microseconds UTC; both 0: unknown."""
 
     earliest_us: int = 0
     latest_us: int = 0
@@ -43,7 +42,7 @@ UNKNOWN: Final = Interval()
 
 
 class _Stay(NamedTuple):
-    """Until when something may be on a node; `is_known`: forecasts say so, and not only limits."""
+    """Times until which a job may be on a node; `is_known`: from forecasts, not only from limits."""
 
     stop_us: int
     earliest_us: int
@@ -52,7 +51,7 @@ class _Stay(NamedTuple):
 
 
 class StartIntervals:
-    """Made between two cycles of the planner. Ask in the order of the starts, and `follow` up to each first."""
+    """Made between two cycles of the planner. Query in the order of the starts, and `follow` up to each first."""
 
     def __init__(self, state: State, schedule: Schedule, now_us: int) -> None:
         self._state = state
@@ -70,7 +69,7 @@ class StartIntervals:
         self._next = 0
 
     def follow(self, until_us: int) -> Generator[None, None, None]:
-        """Learn of all that is planned to start before then, in slices."""
+        """Include all starts planned before then, in slices."""
         yield from self._sort()
         spans = 0
         while self._held:
@@ -92,7 +91,7 @@ class StartIntervals:
                 yield
 
     def _sort(self) -> Generator[None, None, None]:
-        """Once: the planned starts that come next, in their order."""
+        """Sort the next planned starts, once."""
         found: list[tuple[int, int, Booking]] = []
         for some in parts(self._bookings, BOOKINGS_PER_SLICE):
             found += [(one.start_us, one.job_id, one) for bookings in some for one in bookings]
@@ -105,9 +104,9 @@ class StartIntervals:
             self._starts = sorted(found, key=_ORDER)
 
     def find(self, start_us: int, nodes: Iterable[int], job: Job | None = None) -> Interval:
-        """When a job may start instead of `start_us` on these nodes, which is when it is planned to, or would be.
+        """The interval for a start planned at `start_us` on these nodes.
 
-        `job` is its record, if it has one: another time that it waits for may be in it.
+        `job` is its record, if it has one, for its other begin times.
         """
         if not self._is_in_use or start_us <= self._now_us:
             return UNKNOWN
@@ -126,7 +125,7 @@ class StartIntervals:
         return Interval(min(earliest_us, start_us), max(before.latest_us, start_us))
 
     def _last_ends(self, start_us: int, nodes: Iterable[int]) -> _Stay:
-        """Of all that is planned to be gone from these nodes by then, the last ends."""
+        """The last end of all jobs that are planned to leave these nodes by then."""
         earliest_us = latest_us = 0
         is_known = False
         for node in nodes:
@@ -145,7 +144,7 @@ class StartIntervals:
         return _Stay(start_us, earliest_us, latest_us, is_known)
 
     def _running_stay(self, key: RunningKey, booking: Booking) -> _Stay:
-        """One that runs, and has run for some time."""
+        """The stay of a running job."""
         found, stop_us = self._state.find_attempt(*key), booking.stop_us
         forecast = found[0].forecast if found is not None else None
         if found is None or forecast is None or stop_us >= INFINITY_US:
@@ -159,7 +158,7 @@ class StartIntervals:
         return _Stay(stop_us, min(earliest_us, stop_us), max(latest_us, stop_us), True)
 
     def _book(self, job_id: int, booking: Booking) -> None:
-        """A planned stay: it begins within its own interval."""
+        """Include a planned job: it begins within its own interval."""
         job = self._state.find_job(job_id)
         numbers = [span.node for span in booking.spans]
         start_us, stop_us = booking.start_us, booking.stop_us

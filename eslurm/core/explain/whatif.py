@@ -1,7 +1,7 @@
-"""A copy of the future for questions of people: when would this job start, if it asked for that?
+"""A copy of the plan for what-if questions: when would this job start with that request?
 
-Everything is asked of the planner's own parts (`Cycle`, `first_start`), so an answer is what a cycle would find. Invariant:
-nothing here changes the schedule it was made from; what is asked about is never in the copy's book itself.
+It uses the planner's own parts (`Cycle`, `first_start`), so an answer is what a cycle would find. Invariant: nothing here
+changes the original schedule; the job in question is never in the copy's profile itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AHEAD_MAX: Final = 100
 
 
 class WhatIf:
-    """The book, the rules and the bookings as they are, but for one job's own: `was` are those."""
+    """The profile, the rules and the bookings, without one job's own: `was` are those."""
 
     def __init__(self, snapshot: Snapshot, schedule: Schedule, job_id: int = 0) -> None:
         self.now_us = snapshot.now_us
@@ -33,13 +33,13 @@ class WhatIf:
         self.schedule = _copied(snapshot, schedule)
         self.was: tuple[Booking, ...] = self.schedule.remove(job_id)
         self.cycle = Cycle(snapshot, self.schedule, PlanLimits())
-        # Before this instant nobody starts who comes behind, where starts keep to the queue's order.
+        # No later job starts before this instant, where starts keep the queue's order.
         self.floor_us = self.now_us
         self._shape = 0
         self._turns: dict[int, tuple[int, int, int]] | None = None
 
     def quest(self, job: Pending) -> Quest | Why:
-        """What is to be found for a job of any shape; or why that is impossible."""
+        """The query for a job of any shape; or the reason why it is impossible."""
         refused = self.cycle.refused(job)
         if refused is not None:
             return refused
@@ -48,7 +48,7 @@ class WhatIf:
         return self.cycle.quest(QueueEntry(0, 0, job.job_id, self._shape, job))
 
     def start(self, job: Pending, from_us: int) -> Generator[None, None, Start | None]:
-        """The first start of such a job from `from_us` on beside all that is planned, in slices; None: there is none."""
+        """The first start of such a job from `from_us` on beside all plans, in slices; None: there is none."""
         quest = self.quest(job)
         if isinstance(quest, Why):
             return None
@@ -56,11 +56,11 @@ class WhatIf:
         return self.find(quest, job, from_us)
 
     def preparing(self, quest: Quest) -> Generator[None, None, None]:
-        """Makes in slices what looking for it looks at: for amounts that nobody has asked for that is all nodes."""
+        """Build the rows for the search in slices: for a new amount that reads all nodes."""
         yield from self.schedule.book.preparing(quest.need)
 
     def find(self, quest: Quest, job: Pending, from_us: int) -> Start | None:
-        """The same for a quest that is known already."""
+        """The same for a query that is known already."""
         quest = self._clear_of_late(quest, job)
         from_us = max(from_us, self.floor_us)
         if job.start_at_us:
@@ -71,7 +71,7 @@ class WhatIf:
         return None if isinstance(found, Never) else found
 
     def _clear_of_late(self, quest: Quest, job: Pending) -> Quest:
-        """Keep the job out of the places of late jobs before it; a job that is not in the queue comes behind its equals."""
+        """The query without the places of late jobs ahead; a job that is not queued comes behind its equals."""
         if not self.schedule.slips.late:
             return quest
         if self._turns is None:
@@ -81,7 +81,7 @@ class WhatIf:
         return self.cycle.clear_of_late(QueueEntry(*turn, self._shape, job), quest)
 
     def plan_ahead(self, entries: Sequence[QueueEntry], *, strict: bool) -> Generator[None, None, bool]:
-        """Books the waiting jobs that come first and have no booking yet, each as early as it fits.
+        """Book the waiting jobs ahead that have no booking yet, each as early as it fits.
 
         `strict`: no job starts before those ahead. False when there are more than `AHEAD_MAX`.
         """
@@ -112,7 +112,9 @@ class WhatIf:
 
 
 def _copied(snapshot: Snapshot, schedule: Schedule) -> Schedule:
-    """An independent schedule as of the snapshot's time; made of what runs where nothing is planned for these nodes yet."""
+    """An independent schedule as of the snapshot's time; made of the running attempts where nothing is planned for these
+    nodes yet.
+    """
     other = Schedule(slots_max=schedule.slots_max)
     if schedule.book.topology is not snapshot.ledger.topology:
         exhaust(reconcile(other, snapshot, PlanLimits().overdue_grace_us))

@@ -1,8 +1,8 @@
-"""All that keeps a waiting job from starting now, as far as planning knows it: rules, nodes, and those ahead (C-49).
+"""Waiting reasons from planning: rules, nodes, and jobs ahead (C-49).
 
-The nodes of its partition go through a funnel, one filter after another; each `Reason` with `nodes_of` is one filter and
-tells how many nodes fail it, who holds them and until when. Invariant: the filters' numbers and what is left add up to the
-nodes of the partition.
+The nodes of the job's partition pass a funnel, one filter after another; each `Reason` with `nodes_of` is one filter: the
+number of nodes that fail it, their holders and the expected ends. Invariant: the filters' numbers and the rest add up to
+the nodes of the partition.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAINTENANCE: Final = "maintenance"
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """Who has what the job waits for; `until_us` 0: no end is known."""
+    """The holder of resources for which the job waits; `until_us` 0: no end is known."""
 
     what: str
     job_id: int = 0
@@ -53,7 +53,7 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False):
-    """One thing in the job's way. `until_us` is when it alone would be over; 0: not known.
+    """One waiting reason. `until_us` is the time when it alone would be over; 0: not known.
 
     With `nodes_of` it is a filter of the funnel: of so many nodes, `nodes_failing` do not pass.
     """
@@ -67,7 +67,9 @@ class Reason(msgspec.Struct, frozen=True, gc=False):
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """What only the cluster's state knows: who runs on nodes, why nodes are out, who is bound by a rule or has a licence."""
+    """Queries to the cluster's state: jobs on nodes, reasons of nodes out of service, holders of a rule's or licence's
+    items.
+    """
 
     on_nodes: Callable[[int], list[Holder]]
     out_of_service: Callable[[int], str]
@@ -78,12 +80,12 @@ Reasons: TypeAlias = Generator[None, None, list[Reason]]
 
 
 def known_us(at_us: int | None) -> int:
-    """An instant for people: 0 when it never comes."""
+    """An instant for output: 0 when it never comes."""
     return 0 if at_us is None or at_us >= INFINITY_US else at_us
 
 
 def plan_reasons(whatif: WhatIf, job: Pending, quest: Quest | Why, sources: Sources) -> Reasons:
-    """Why the job does not start now, by rules and by nodes. Empty: nothing that a plan looks at is in its way."""
+    """Reasons why the job does not start now, by rules and by nodes. Empty: the plan knows none."""
     if isinstance(quest, Why):
         found = [Reason(quest.kind.value, quest.text)]
         partition = whatif.snapshot.partitions.get(job.partition)
@@ -97,7 +99,7 @@ def plan_reasons(whatif: WhatIf, job: Pending, quest: Quest | Why, sources: Sour
 
 
 def _without_partition(whatif: WhatIf, job: Pending, sources: Sources) -> Reasons:
-    """What else would be in the way of a job whose partition is down."""
+    """The further reasons of a job whose partition is down."""
     quest = whatif.cycle.quest(QueueEntry(0, 0, job.job_id, -1 << 40, job))
     if isinstance(quest, Why):
         return [Reason(quest.kind.value, quest.text)]
@@ -108,7 +110,7 @@ def _without_partition(whatif: WhatIf, job: Pending, sources: Sources) -> Reason
 
 
 def _interval(whatif: WhatIf, job: Pending, quest: Quest) -> list[Reason]:
-    """The interval that the job has to keep to (C-30)."""
+    """The job's own interval (C-30) as a reason."""
     now_us = whatif.now_us
     if job.start_at_us > now_us:
         return [Reason("start_at", "starts exactly when it was asked to (--start-at)", job.start_at_us)]
@@ -125,7 +127,7 @@ def _interval(whatif: WhatIf, job: Pending, quest: Quest) -> list[Reason]:
 
 
 def _constraints(whatif: WhatIf, quest: Quest, sources: Sources) -> list[Reason]:
-    """Each rule that does not let it start now, and from when on it alone would."""
+    """Each rule that forbids a start now, with the time from which it alone would allow it."""
     found: list[Reason] = []
     for constraint in quest.constraints:
         from_us = max(whatif.now_us, quest.from_us)
@@ -143,12 +145,12 @@ def _node_reasons(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) 
     blocking = _blocking(whatif, quest)
     yield
     filters = yield from _funnel(whatif, job, quest, sources)
-    # Who stands in the way is told with the filter.
+    # The filter names the holders.
     return blocking + filters if blocking else []
 
 
 def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
-    """What about nodes keeps the job from starting now; each thing by itself."""
+    """Node-related reasons against a start now; each by itself."""
     now_us, need, ledger = whatif.now_us, quest.need, whatif.snapshot.ledger
     book, duration_us = whatif.schedule.book, quest.duration_us
     if choose(whatif.cycle.reasons.emptied(), need) is None:
@@ -171,12 +173,12 @@ def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
 
 
 def _has_licence_rule(quest: Quest) -> bool:
-    """Check whether its rules already tell which licences are in use, and by which jobs."""
+    """Check whether its rules already report the licences in use and their holders."""
     return any(constraint.kind == WhyKind.LICENCE.value for constraint in quest.constraints)
 
 
 def _closed(quest: Quest, at_us: int, until_us: int) -> Reason:
-    """Nodes that a stay from `at_us` on would need are kept for others."""
+    """Nodes that an interval from `at_us` on would need are kept for others."""
     met = [one for one in _met(quest, at_us) if one.mask & quest.need.allowed]
     if not met:
         return Reason(WhyKind.RESERVATION.value, "nodes it may use are kept for others", until_us)
@@ -203,7 +205,7 @@ def _met(quest: Quest, now_us: int) -> list[Closure]:
 
 
 class _Funnel:
-    """The nodes that have passed all filters so far, and what was told of the others."""
+    """The nodes that have passed all filters so far, and the results for the others."""
 
     def __init__(self, members: int) -> None:
         self.left = members
@@ -218,7 +220,7 @@ class _Funnel:
         until_us: int = 0,
         holders: Iterable[Holder] = (),
     ) -> None:
-        """Takes the nodes of `mask` that are left out of it; `text` says of them what is wrong, after their number."""
+        """Remove the remaining nodes of `mask`; `text` is the reason, after their number."""
         failing = mask & self.left
         if failing:
             count = failing.bit_count()
@@ -227,7 +229,7 @@ class _Funnel:
 
 
 def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Reasons:
-    """Of the nodes of the partition, how many fail what."""
+    """The filters over the partition's nodes, with the number that fail each."""
     topology = whatif.snapshot.ledger.topology
     need, request, now_us = quest.need, job.request, whatif.now_us
     funnel = _Funnel(topology.partitions.get(job.partition, 0))
@@ -314,7 +316,7 @@ def _by_why(closures: Iterable[Closure]) -> dict[str, list[Closure]]:
 
 
 def _asked(need: Need) -> tuple[Vector, ...]:
-    """What one node has to give at least: one of these."""
+    """Amounts of which one node must offer at least one."""
     if need.pack:
         return (need.packed,)
     return tuple(dict.fromkeys(part.amounts(1) for part in need.parts))
@@ -348,7 +350,7 @@ def _words(asked: Sequence[Vector], topology: Topology) -> str:
 
 
 def _roomy(room: Room, need: Need, candidates: int) -> int:
-    """The candidates on which there is room for any of the job."""
+    """The candidates with space for any part of the job."""
     if need.exclusive:
         candidates &= room.idle
     if need.pack:
@@ -377,7 +379,7 @@ def _with_features(request: Request, topology: Topology) -> int:
 
 
 def _promised_to(whatif: WhatIf, mask: int, stop_us: int) -> Generator[None, None, list[Holder]]:
-    """Whose planned starts lie on these nodes within the stay; `until_us` is when they begin."""
+    """Jobs with planned starts on these nodes within the interval; `until_us` is their begin."""
     topology = whatif.snapshot.ledger.topology
     bookings = (
         booking
@@ -402,7 +404,7 @@ def _promised_to(whatif: WhatIf, mask: int, stop_us: int) -> Generator[None, Non
 
 
 def shortened(holders: Sequence[Holder]) -> list[Holder]:
-    """Those with the most nodes one by one, the others as one."""
+    """The holders with the most nodes one by one, the others as one."""
     ordered = sorted(holders, key=lambda one: (-one.nodes, one.until_us or INFINITY_US, one.what))
     if len(ordered) <= HOLDERS_MAX + 1:
         return ordered

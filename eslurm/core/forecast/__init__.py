@@ -1,1 +1,1 @@
-"""Run times: how good forecasts and time limits were, and when a model is believed."""
+"""Accuracy of runtime forecasts and time limits, and the trust in a model."""

@@ -1,4 +1,4 @@
-"""How good estimates were: the published accuracy (E-49), the share of underestimates, the mean error."""
+"""Accuracy of estimates: the published accuracy (E-49), the share of underestimates, the mean error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tally:
         self._error_s = 0.0
 
     def add(self, estimate_s: float, runtime_s: float) -> None:
-        """One more job has ended. Both above 0."""
+        """Add an ended job. Both above 0."""
         self.jobs += 1
         self._sum += accuracy(estimate_s, runtime_s)
         self._under += estimate_s < runtime_s

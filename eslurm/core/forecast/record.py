@@ -1,6 +1,6 @@
-"""The record module: how accurate the model of each cluster has been (E-49), updated when a job ends.
+"""The record module: accuracy of the model of each cluster (E-49), updated when a job ends.
 
-Invariant: `aeas` is never changed once it was handed out; whoever holds it sees the record of that moment.
+Invariant: a returned `aeas` never changes; it is the record of that moment.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Record:
 
     @property
     def jobs(self) -> tuple[int, ...]:
-        """How many jobs each cluster was judged by."""
+        """Number of jobs by which each cluster was judged."""
         return tuple(tally.jobs for tally in self._tallies)
 
     def add(self, cluster: int, estimate_s: float, runtime_s: float) -> None:
-        """A job of this cluster has ended: what the model estimated (whether it was used or not), and how long it ran."""
+        """Add an ended job of this cluster: the model's estimate (used or not) and the runtime, in seconds."""
         self._tallies[cluster].add(estimate_s, runtime_s)
         aeas = list(self._aeas)
         aeas[cluster] = self._tallies[cluster].aea

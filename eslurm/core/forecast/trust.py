@@ -1,4 +1,4 @@
-"""Whether a job's model or its user is believed (E-48), and the slack on what a model says (E-47).
+"""Choice between a job's model and the user's limit (E-48), and the slack on the model's estimate (E-47).
 
 Invariant: without a limit there is only the model; with one the model must have earned it, by the accuracy of its cluster.
 """
@@ -20,7 +20,7 @@ OPEN: Final = 0.0
 
 
 def slacked(estimate_s: float, alpha: float = ALPHA) -> float:
-    """Equation 3."""
+    """Equation 3: the model's estimate with slack."""
     return estimate_s * alpha
 
 

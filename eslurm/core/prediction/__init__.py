@@ -1,1 +1,1 @@
-"""Predictors of node failures, and how good they are."""
+"""Predictors of node failures, and their scores."""

@@ -1,7 +1,7 @@
-"""Which nodes have a firing alert, by source, and the predictor `alerts` over that (E-27: any alert counts, E-28).
+"""Firing alerts of nodes by source, and the predictor `alerts` over them (E-27: any alert counts, E-28).
 
-A source that is asked gives its whole answer each time (`set_firing`); one that tells gives changes (`change`),
-and what it does not repeat in time expires, so a lost "resolved" is not for ever.
+A polled source gives its whole answer each time (`set_firing`); a pushing one gives changes (`change`), and alerts that it
+does not repeat in time expire, so that a lost "resolved" does not last.
 
 Invariant: an alert is kept under its source and key and names a known node; at most `alerts_max` per source.
 """
@@ -20,7 +20,7 @@ NEVER_US: Final = 1 << 62
 
 
 class AlertBook:
-    """The firing alerts of all sources. Messages are for people: each is given once."""
+    """The firing alerts of all sources. Returned messages are for logs: each is given once."""
 
     def __init__(self, alerts_max: int = ALERTS_MAX) -> None:
         self._alerts_max = alerts_max
@@ -32,7 +32,7 @@ class AlertBook:
         self._next_expiry_us = NEVER_US
 
     def set_nodes(self, names: Mapping[int, str]) -> None:
-        """The nodes that there are. Alerts for others are dropped; what named no node may name one now."""
+        """Set the known nodes. Alerts for others are dropped; alerts of unknown names may match now."""
         self._numbers = {name: number for number, name in names.items()}
         self._strangers.clear()
         for alerts in self._firing.values():
@@ -41,13 +41,13 @@ class AlertBook:
         self._answer = None
 
     def set_firing(self, source: str, alerts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """All (key, node name) that fire at `source` now; what it said before is over. Returns new messages."""
+        """Set all (key, node name) that fire at `source` now; older ones are over. Returns new messages."""
         return self._replace(source, {}, ((key, name, NEVER_US) for key, name in alerts))
 
     def change(
         self, source: str, firing: Iterable[tuple[str, str, int]], resolved: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Alerts (key, node name, expires_us) that fire, or do so still, and keys of resolved ones.
+        """Add or renew alerts (key, node name, expires_us), and remove the keys of resolved ones.
 
         Returns new messages.
         """
@@ -57,7 +57,7 @@ class AlertBook:
         return self._replace(source, alerts, firing)
 
     def drop(self, source: str) -> None:
-        """The source is silent for too long: nothing is known of its alerts."""
+        """Drop the alerts of a source that has been silent for too long."""
         if self._firing.pop(source, None):
             self._answer = None
 
@@ -78,7 +78,7 @@ class AlertBook:
     def _replace(
         self, source: str, alerts: dict[str, tuple[str, int]], firing: Iterable[tuple[str, str, int]]
     ) -> tuple[str, ...]:
-        """These are the source's alerts, with `firing` added; the messages that makes."""
+        """Replace the source's alerts, with `firing` added; returns the messages."""
         messages: list[str] = []
         overflow = False
         for key, name, expires_us in firing:

@@ -1,4 +1,4 @@
-"""The predictors that come with the product, by name."""
+"""The built-in predictors, by name."""
 
 from __future__ import annotations
 

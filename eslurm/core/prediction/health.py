@@ -33,7 +33,7 @@ class HealthReports:
         return dict(self._problems)
 
     def on_answers(self, results: Results, at_us: int) -> HealthSeen | None:
-        """One heartbeat came back; the differences it makes, or None. Silent nodes make none."""
+        """Process one heartbeat; returns the differences, or None. Silent nodes make none."""
         reported: dict[int, tuple[str, ...]] = {}
         clear: list[int] = []
         for row in results.rows:
@@ -52,7 +52,7 @@ class HealthReports:
         return HealthSeen(at_us, news, tuple(sorted(clear))) if news or clear else None
 
     def keep_known(self, numbers: Iterable[int]) -> None:
-        """The configuration has changed: forget nodes that are no more."""
+        """Forget nodes that are not in the new configuration."""
         known = set(numbers)
         self._problems = {node: words for node, words in self._problems.items() if node in known}
 
@@ -76,7 +76,7 @@ class HealthPredictor:
 
 
 def _read(payload: bytes) -> tuple[str, ...]:
-    """The problems in a heartbeat's answer; none when it cannot be read: that is no sign of bad health."""
+    """The problems in a heartbeat's answer; none when it is not readable, which is no sign of bad health."""
     if not payload:
         return ()
     try:

@@ -1,9 +1,8 @@
-"""The predictor `history`: who was silent lately is likely to be silent again (E-28, X-01).
+"""The predictor `history`: nodes that were silent lately are likely to be silent again (E-28, X-01).
 
-Each node that failed a broadcast has a score, as route flaps have: a failure raises it, time halves it, and
-the longer the silence was, the more it adds. A node is predicted while it is silent, until it has then
-answered some times in a row, and for as long as its score is above a threshold: about one half-life after
-a first short silence, more after each further one.
+Each node that failed a broadcast has a score, as in route flap damping: a failure raises it, time halves it, and a longer
+silence adds more. A node is predicted while it is silent, until it has then answered some times in a row, and for as long
+as its score is above a threshold: about one half-life after a first short silence, more after each further one.
 
 Invariant: only nodes that failed within the memory of the score take space, at most one entry a known node.
 """
@@ -51,7 +50,7 @@ class HistorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 @dataclass(slots=True)
 class _History:
-    """One node's; `score` is that of `scored_us`. `silent_since_us` is None while the node answers."""
+    """History of one node; `score` is that of `scored_us`. `silent_since_us` is None while the node answers."""
 
     score: float = 0.0
     scored_us: int = 0
@@ -63,12 +62,12 @@ class _History:
 
 
 def silence_level(silent_us: int, lost_us: int) -> int:
-    """How bad a silence is (X-01): above 1/3, 1/2, all of the time after which nodes are lost it is 1, 2, 3, else 0."""
+    """Level of a silence (X-01): above 1/3, 1/2, all of the time after which nodes are lost it is 1, 2, 3, else 0."""
     return (silent_us * 3 > lost_us) + (silent_us * 2 > lost_us) + (silent_us > lost_us)
 
 
 class HistoryPredictor:
-    """See the module. `lost_us`: after this much silence a node is lost."""
+    """See the module. `lost_us`: silence in microseconds after which a node is lost."""
 
     def __init__(self, lost_us: int, settings: HistorySettings | None = None) -> None:
         self._settings = settings if settings is not None else HistorySettings()
@@ -79,7 +78,7 @@ class HistoryPredictor:
         self._answer: frozenset[int] | None = frozenset()
 
     def __len__(self) -> int:
-        """How many nodes have a history."""
+        """Number of nodes with a history."""
         return len(self._histories)
 
     def observe(self, observation: Observation) -> None:
@@ -114,7 +113,7 @@ class HistoryPredictor:
         self._set_predicted(node)
 
     def _on_suspicion(self, node: int, at_us: int) -> None:
-        """It answered for itself, or another relay reached it: a failure of no length."""
+        """Count a suspect that answered itself, or through another relay: a failure without duration."""
         history = self._find_or_make(node)
         self._raise_score(history, self._end_silence(history, at_us) + 1.0, at_us)
         history.answers = 0
@@ -134,7 +133,7 @@ class HistoryPredictor:
             del self._histories[node]
 
     def _end_silence(self, history: _History, at_us: int) -> float:
-        """What the silence that ends here adds to the score; 0 when there was none."""
+        """End the silence; returns its addition to the score, 0 when there was none."""
         since_us, history.silent_since_us = history.silent_since_us, None
         return 1.0 + silence_level(at_us - since_us, self._lost_us) if since_us is not None else 0.0
 

@@ -1,4 +1,4 @@
-"""Where the constructor puts a node of a list, without building the list.
+"""The constructor's placement of a node of a list, without building the list.
 
 Invariant: agrees with `construct.share_out` followed by `construct.arrange` of each share.
 """
@@ -26,12 +26,12 @@ class Forest:
 
     @property
     def is_flat(self) -> bool:
-        """Check whether every position is a leaf's, so that no place is better than another."""
+        """Check whether every position is a leaf's, so that placement has no effect."""
         return self._leaves == self._count
 
     @property
     def leaf_share(self) -> float:
-        """The share of leaf positions: what random places would put on leaves (E-b). Raises on an empty list."""
+        """The share of leaf positions: the expected share of a random placement (E-b). Raises on an empty list."""
         return self._leaves / self._count
 
     def leaf_flags(self, is_predicted: bool) -> bytes:

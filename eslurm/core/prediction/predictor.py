@@ -16,9 +16,9 @@ ENTRY_POINT_GROUP: Final = "eslurm.failure_predictors"
 
 
 class BroadcastSeen(msgspec.Struct, frozen=True):
-    """The answer to a broadcast: who was asked, who said nothing by the deadline.
+    """The answer to a broadcast: the addressed nodes, and those without an answer by the deadline.
 
-    `suspects` did not serve their list in time, though they may be alive and have answered for themselves.
+    `suspects` did not serve their list in time, though they may be alive and have answered themselves.
     """
 
     at_us: int
@@ -28,10 +28,10 @@ class BroadcastSeen(msgspec.Struct, frozen=True):
 
 
 class HealthSeen(msgspec.Struct, frozen=True):
-    """What nodes say of themselves, differences only.
+    """Health reports of nodes, differences only.
 
-    `problems`: nodes whose problems (short words, sorted) are new or have changed; `clear`: nodes that
-    had reported some and do not any more.
+    `problems`: nodes whose problems (short words, sorted) are new or have changed; `clear`: nodes that had reported some
+    and do not any more.
     """
 
     at_us: int
@@ -49,13 +49,13 @@ Observation: TypeAlias = BroadcastSeen | HealthSeen | NodesKnown
 
 
 class FailurePredictor(Protocol):
-    """Says which nodes are likely to fail a broadcast. Called from one thread at a time.
+    """Predicts the nodes that are likely to fail a broadcast. Called from one thread at a time.
 
-    Whatever it raises switches it off; the others and the broadcast go on.
+    An exception disables it; the others and the broadcast go on.
     """
 
     def observe(self, observation: Observation) -> None:
-        """Something was seen. Kinds that it has no use for are to be ignored: more may come."""
+        """Process an observation. Unknown kinds must be ignored: more may come."""
         ...
 
     def predict(self, now_us: int) -> Iterable[int]:

@@ -1,14 +1,14 @@
-"""How good the predictions were (E-34, E-b): precision, recall, share on leaves, and lift over random places.
+"""Scores of predictions (E-34, E-b): precision, recall, share on leaves, and lift over random places.
 
-Owns the counts, over a sliding window and since the start, for each predictor and for the union of them. For a
-single predictor the places are those that it alone would have given. Invariant: a share of nothing is None,
-never 0 or 1; memory is bounded by the predictors and by the nodes that are silent now.
+Owns the counts, over a sliding window and since the start, for each predictor and for the union of them. For a single
+predictor the places are those that it alone would have given. Invariant: a share of nothing is None, never 0 or 1; memory
+is bounded by the predictors and by the nodes that are silent now.
 
-What counts as failed is a node that did not answer. Suspects do not count: a relay can be suspected of more
-things than a leaf can, so counting them would favour leaves. Trees of leaves only say nothing of placement.
+A failed node is one that did not answer. Suspects do not count: a relay can be suspected for more reasons than a leaf, so
+counting them would favour leaves. Trees of leaves only say nothing about placement.
 
-One dead node is met by many broadcasts, so encounters are not independent: the intervals are too narrow when
-few nodes fail often. `recall_new` looks at a node's first encounter only, which no look at the past foresees.
+One dead node is met by many broadcasts, so encounters are not independent: the intervals are too narrow when few nodes
+fail often. `recall_new` counts a node's first encounter only, which no look at the past foresees.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class PredictorScore(msgspec.Struct, frozen=True):
-    """How one predictor did. `precision` is of the predicted nodes that were asked, `recall` of the failed ones.
+    """Scores of one predictor. `precision` is of the predicted nodes that were asked, `recall` of the failed ones.
 
-    `leaf_share` is of the failed nodes in trees of more than one level; `random_leaf_share` is the share of
-    leaf positions in those trees, `lift` their quotient with its interval. None: nothing was counted.
+    `leaf_share` is of the failed nodes in trees of more than one level; `random_leaf_share` is the share of leaf positions
+    in those trees, `lift` their quotient with its interval. None: nothing was counted.
     """
 
     name: str
@@ -61,7 +61,7 @@ class PredictorScore(msgspec.Struct, frozen=True):
 
 
 class Period(msgspec.Struct, frozen=True):
-    """What was counted from `since_us` on. `failed_nodes` are encounters, not different nodes."""
+    """Counts from `since_us` on. `failed_nodes` are encounters, not different nodes."""
 
     since_us: int
     broadcasts: int
@@ -175,7 +175,7 @@ class Scoreboard:
         return Report(now_us, _period(window), _period(self._total))
 
     def keep_known(self, numbers: Iterable[int]) -> None:
-        """The configuration has changed: forget nodes that are no more."""
+        """Forget nodes that are not in the new configuration."""
         self._silent.intersection_update(numbers)
 
     # ---- inside ----
@@ -220,7 +220,7 @@ def _tally(
     shape: TreeShape,
     shares: int,
 ) -> _Tally:
-    """What one broadcast says of one prediction."""
+    """Counts from one broadcast for one prediction."""
     tally = _Tally(failed=len(failed), new=len(new))
     if predicted:
         tally.predicted = len(predicted.intersection(nodes))
@@ -238,7 +238,7 @@ def _tally(
 def _count_on_leaves(
     nodes: Sequence[int], failed: frozenset[int], predicted: frozenset[int], forest: Forest
 ) -> int:
-    """How many of the failed nodes were put on leaves, or would have been."""
+    """Number of failed nodes that the prediction puts on leaves."""
     found = 0
     foreseen = failed & predicted
     if len(foreseen) < len(failed):

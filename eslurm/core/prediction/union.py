@@ -1,9 +1,8 @@
-"""The predictors in force and the union of what they say (E-22, E-27).
+"""The predictors in force and the union of their predictions (E-22, E-27).
 
-Invariants: only known nodes are predicted; a predictor that raises is switched off for good with one notice that
-names it, what it said is dropped, and the others go on; one that predicts nearly all nodes is left out of the
-union while it does; equal predictions are the same object, so whoever keeps
-something per prediction may compare identities.
+Invariants: only known nodes are predicted; a predictor that raises is disabled for good with one notice that names it, its
+prediction is dropped, and the others go on; one that predicts nearly all nodes is left out of the union while it does;
+equal predictions are the same object, so callers may compare identities.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ NOTHING: Final = Prediction()
 
 
 class Predictors:
-    """Named predictors, each guarded. `on_notice` gets what people should read; it must not raise."""
+    """Named predictors, each isolated. `on_notice` gets texts for the log; it must not raise."""
 
     def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice
@@ -45,7 +44,7 @@ class Predictors:
         self._answers: dict[str, object] = {}
 
     def add(self, name: str, predictor: FailurePredictor) -> None:
-        """Put a predictor in force; it hears at once which nodes there are. Raises ValueError when the name is taken."""
+        """Add a predictor and give it the known nodes. Raises ValueError when the name is taken."""
         if name in self._on or name in self._off:
             raise ValueError(f"failure predictor '{name}' is there twice")
         self._on[name] = predictor
@@ -53,7 +52,7 @@ class Predictors:
             self._tell(name, self._nodes)
 
     def observe(self, observation: Observation) -> None:
-        """Tell every predictor that is on."""
+        """Pass an observation to every predictor that is on."""
         if isinstance(observation, NodesKnown):
             self._nodes = observation
             self._known = frozenset(observation.names)
@@ -62,7 +61,7 @@ class Predictors:
             self._tell(name, observation)
 
     def predicted(self, now_us: int) -> Prediction:
-        """Who is predicted to fail now. Over-prediction does no harm (E-26), but is noticed."""
+        """The nodes predicted to fail now. Over-prediction does no harm (E-26), but is noticed."""
         by_name: dict[str, frozenset[int]] = {}
         for name in tuple(self._on):
             found = self._ask(name, now_us)
@@ -76,13 +75,13 @@ class Predictors:
         return self._last
 
     def switch_off(self, name: str, why: str) -> None:
-        """Drop a predictor for good. `why` is for people; no effect on one that is off already."""
+        """Disable a predictor for good. `why` is for the log; no effect on one that is off already."""
         if self._on.pop(name, None) is not None:
             self._off[name] = why
             self._on_notice(f"failure predictor '{name}' was switched off: {why}")
 
     def states(self) -> dict[str, str]:
-        """By name `on`, or why it does not count."""
+        """By name `on`, or the reason why it is off."""
         return {name: LEFT_OUT if name in self._overdoing else "on" for name in self._on} | self._off
 
     # ---- inside ----

@@ -1,7 +1,7 @@
-"""What this process has given to others, and what becomes of it: sends, suspicion, adoption, second looks.
+"""The sends of this process to its children: watching, suspicion, adoption, rechecks.
 
-Invariant: every node of a list that was split here is started here, has an outcome, or is owed by exactly
-one send, the newest that names it; a send that fails gives back what it owes, in the tree's order.
+Invariant: every node of a list that was split here is started here, has an outcome, or is owed by exactly one send, the
+newest that names it; a failed send gives back what it owes, in the tree's order.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Children:
         run: Sequence[int] = (),
         wanted: AbstractSet[int] | None = None,
     ) -> None:
-        """Send what is to be sent of these groups; start what is local of them, and `run`. See `spread`."""
+        """Send to these groups; start their local nodes, and `run`. See `spread`."""
         sends, walked = spread(record, request, groups, parent, hop, self._local, wanted)
         for send in sends:
             self._send(send)
@@ -94,7 +94,7 @@ class Children:
             send.done_us = now_us
 
     def check_progress(self, record: Record, now_us: int, out: list[Action]) -> None:
-        """Give up the children that have acknowledged and then said nothing for too long."""
+        """Give up the children that have acknowledged and then been silent for too long."""
         patience_us = self._tuning.progress_timeout_us + self.outbound.patience.lag_us
         for send in list(record.all_sends()):
             if send.state is not SendState.ACKED:
@@ -105,7 +105,7 @@ class Children:
                 self._timers.schedule(record, send.progress_us + patience_us)
 
     def close(self, record: Record, now_us: int) -> None:
-        """The broadcast is over: nothing of it is watched any more."""
+        """End the watch of a broadcast that is over."""
         self._legs.on_closed(record, self.outbound.patience.timeout_us(), now_us)
         for send in record.all_sends():
             self.outbound.end(send, SendState.DONE)
@@ -113,7 +113,7 @@ class Children:
     # Failing.
 
     def suspect(self, send: Send, why: str, now_us: int, out: list[Action]) -> None:
-        """Take a child's list back: another node is asked for what it owes."""
+        """Take a child's list back: another node is asked for its rest."""
         record = send.record
         owed = record.owed_by(send)
         send.cause = cause_of(why)
@@ -133,10 +133,10 @@ class Children:
     def doubt(
         self, record: Record, request: Request, doubts: Iterable[tuple[int, Outcome]], now_us: int
     ) -> None:
-        """Nobody reached these nodes: the root looks for itself, others pass the doubt on.
+        """Handle nodes that no relay reached: the root rechecks them directly, others pass the doubt on.
 
-        A node that was refused may be starting again and gets a moment for it; a silent one had its time.
-        One that was missing before needs no second look: it is asked again by the next broadcast.
+        A node that was refused may be starting again and gets a moment for it; a silent one had its time. One that was
+        missing before needs no recheck: the next broadcast asks it again.
         """
         for node, outcome in doubts:
             if not self._root or node in record.missing_nodes:
@@ -163,7 +163,7 @@ class Children:
             self.give(record, send.request, groups, send.parent, send.hop, now_us, out, wanted=wanted)
 
     def _hand_on(self, send: Send, owed: Sequence[int], why: str, now_us: int, out: list[Action]) -> None:
-        """Give a satellite's share to the next one (E-15), or make its tree here (E-16)."""
+        """Give a satellite's share to the next one (E-15), or build its tree here (E-16)."""
         record = send.record
         broadcast_id = record.broadcast.broadcast_id
         wanted = set(owed)

@@ -1,9 +1,9 @@
 """The FP-Tree constructor: predicted failures go to the leaves of the positional tree.
 
-Owns which nodes change places before a broadcast: the leaf locator (E-23), the rearranger (E-24) and the
-even shares of several satellites (E-08). Invariant: every result is a permutation of the list that was
-given, healthy nodes keep their order (E-30), and the same list, prediction and shape always give the same
-result, so whoever does it again gets the same tree (E-21). Each is O(n) and nothing is ever sorted (X-02).
+Owns the order of nodes before a broadcast: the leaf locator (E-23), the rearranger (E-24) and the even shares of several
+satellites (E-08). Invariant: every result is a permutation of the given list, healthy nodes keep their order (E-30), and
+the same list, prediction and shape always give the same result, so every process derives the same tree (E-21). Each is
+O(n) and nothing is ever sorted (X-02).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INNER: Final = b"\x00"
 
 
 class TreeShape(msgspec.Struct, frozen=True):
-    """All that decides where the leaves of a list of given length are.
+    """The parameters that decide where the leaves of a list of given length are.
 
     A root has up to `root_width` children (0: `width`), every node below up to `width` (X-03).
     """
@@ -51,11 +51,10 @@ class TreeShape(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where `arrange` puts the nodes of a list of which `predicted` are predicted to fail.
+    """Positions that `arrange` gives to the nodes of a list of which `predicted` are predicted to fail.
 
-    `arrange` deals to leaves and inner positions until one kind of node is used up (the predicted if
-    `leaves_suffice`, else the healthy); by then the first `dealt` positions are taken, and the other
-    kind gets all that follow.
+    `arrange` deals leaves and inner positions until one kind of node is used up (the predicted if `leaves_suffice`, else
+    the healthy); by then the first `dealt` positions are taken, and the other kind gets all that follow.
     """
 
     leaves: bytes
@@ -138,7 +137,7 @@ def rearrange(nodes: Sequence[int], leaves: bytes, predicted: Collection[int]) -
 
 
 def place(count: int, predicted: int, shape: TreeShape) -> Placement:
-    """What `arrange` does to a list of `count` nodes with `predicted` of them predicted, as look-ups.
+    """The effect of `arrange` on a list of `count` nodes with `predicted` of them predicted, as look-ups.
 
     Raises ValueError when a width is out of range, or with more predicted nodes than nodes.
     """

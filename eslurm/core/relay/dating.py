@@ -35,12 +35,12 @@ def has_expired(command: Command, dated_us: int) -> bool:
 
 
 def told_clock_us(command: Command, dated_us: int) -> int:
-    """The time that a node says in its answer to this heartbeat; 0: none, the heartbeat is in date."""
+    """The node's time for its answer to this heartbeat; 0: none, the heartbeat is in date."""
     return dated_us - dated_us % STEP_US if has_expired(command, dated_us) else 0
 
 
 class Dating:
-    """Belongs to one term of a leader. Times are those of the broadcaster's inputs."""
+    """The correction of one term of a leader. Times are those of the broadcaster's inputs."""
 
     __slots__ = ("ahead_us",)
 
@@ -72,7 +72,7 @@ class Dating:
 
 
 def read_clock_us(payload: bytes) -> int:
-    """The time in a heartbeat's answer; 0 when there is none that can be read."""
+    """The time in a heartbeat's answer; 0 when there is no readable one."""
     if not payload:
         return 0
     try:

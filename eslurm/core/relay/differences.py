@@ -1,10 +1,10 @@
-"""Answers that name the surprises only: most nodes answer as they did before (heartbeats).
+"""Replies with differences only: most nodes answer as they did before (heartbeats).
 
-Expected is a plain ok, or unreached for a node that the requester knows to be missing. Owns both ends:
-what is left out of a reply and what its receiver fills in.
+Expected is a plain ok, or unreached for a node that the requester knows to be missing. Owns both ends: what a reply leaves
+out and what its receiver fills in.
 
-Invariant: only final replies are filled in, and only for nodes that whoever sent it was asked for: a list
-handed on to another satellite is always a part of the one before, so the newest is in all their lists.
+Invariant: only final replies are filled in, and only for nodes of the sender's list: a list handed on to another satellite
+is always a part of the one before, so the newest is in all their lists.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ STILL_MISSING = unreached("still missing")
 
 
 def expected_by(broadcast: Broadcast) -> frozenset[int] | None:
-    """The nodes that the sender of a list knows to be missing; None when it wants to be told everything.
+    """The nodes that the sender of a list knows to be missing; None when it wants the full reply.
 
-    The own caller of a relay (no hop yet) always wants that.
+    A relay's own caller (no hop yet) always does.
     """
     return frozenset(broadcast.missing) if broadcast.differences and broadcast.hop > 0 else None
 
 
 def surprises(nodes: Sequence[int], outcomes: Mapping[int, Outcome], missing: AbstractSet[int]) -> list[int]:
-    """The nodes whose outcome has to be told. No outcome counts as unreached."""
+    """The nodes whose outcome must be in the reply. No outcome counts as unreached."""
     told = []
     for node in nodes:
         outcome = outcomes.get(node)
@@ -41,7 +41,7 @@ def surprises(nodes: Sequence[int], outcomes: Mapping[int, Outcome], missing: Ab
 
 
 def left_out(record: Record, reply: Reply, mentioned: Collection[int]) -> tuple[list[int], list[int]]:
-    """The nodes of which the reply says by silence that they are ok, and those still missing."""
+    """The nodes that the reply leaves out as ok, and those still missing."""
     ok: list[int] = []
     missing: list[int] = []
     for head in reply.heads:

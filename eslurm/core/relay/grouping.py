@@ -14,16 +14,16 @@ from eslurm.core.model.plurals import quoted
 
 
 class Grouping(Protocol):
-    """How a relay cuts the list it was delegated into one group per child.
+    """The rule by which a relay cuts its list into one group per child.
 
-    `width` counts the children of the relay itself, `below` those of every relay further down (0: as
-    `width`); they differ at a root only (X-03). Sizes are positive and never grow from one group to
-    the next. Both methods raise ValueError when a width is out of range.
+    `width` counts the children of the relay itself, `below` those of every relay further down (0: as `width`); they differ
+    at a root only (X-03). Sizes are positive and never grow from one group to the next. Both methods raise ValueError when
+    a width is out of range.
     """
 
     @property
     def name(self) -> str:
-        """What the configuration and the wire call it."""
+        """Its name in the configuration and on the wire."""
         ...
 
     def sizes(self, count: int, width: int, below: int = 0) -> Sequence[int]:

@@ -1,8 +1,7 @@
-"""What a relay makes of the results that a child tells.
+"""Results from a child, merged into a relay's record.
 
-Invariant: a node is called unreached only by who was to answer for it: a satellite for its list, the direct
-look for a suspect. What others say of unreached nodes is a doubt, and nothing while another send for the
-node is under way.
+Invariant: only the responsible relay calls a node unreached: a satellite for its list, the direct recheck for a suspect.
+Other reports of unreached nodes are doubts, and ignored while another send for the node is under way.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ Doubt = tuple[int, Outcome]
 
 
 def learn(record: Record, reply: Reply, sends: Sequence[Send]) -> list[Doubt]:
-    """Take in the news about `sends`. Returns the nodes that are said to be unreached on hearsay only."""
+    """Merge the news about `sends`. Returns the nodes that are unreached on hearsay only."""
     doubts: list[Doubt] = []
     mentioned: set[int] = set()
     longest = len(record.waiters)
     for row in reply.results.rows:
-        # Nobody asked for that many nodes: a broken sender must not cost us the time.
+        # No request has that many nodes: a broken sender must not cost time.
         runs = [
             range(start, start + length)
             for start, length in zip(row.starts, row.lengths, strict=False)

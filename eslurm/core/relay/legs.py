@@ -1,7 +1,7 @@
-"""The legs of a broadcast: one share of the list for each satellite, and what becomes of a failed one.
+"""The legs of a broadcast: one share of the list for each satellite, and the reallocation of failed ones.
 
-Owns what the keeper of the satellites hears. Invariant: each leg that was made ends for the keeper exactly
-once, as done or as failed, however the broadcast ends.
+Owns the reports to the satellite pool. Invariant: each leg ends for the pool exactly once, as done or as failed, however
+the broadcast ends.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ NO_ANSWER = "no answer by the deadline"
 
 
 class LegKeeper(Protocol):
-    """Who knows the satellites: it hears BT-success and BT-failure (E-11) and names the next one (E-15)."""
+    """The satellite pool: it gets BT-success and BT-failure (E-11) and chooses the next satellite (E-15)."""
 
     def on_leg_done(self, to_node: int, now_us: int) -> None:
         """The satellite has served its share."""
         ...
 
     def on_leg_failed(self, to_node: int, tries: int, why: str, now_us: int) -> int | None:
-        """The satellite did not. Returns who gets the rest; None: the controller sends it itself (E-16).
+        """The satellite did not serve its share. Returns the next one; None: the controller sends it itself (E-16).
 
-        `tries` is how often this share has been handed on before. Each satellite that is named has a leg from then on.
+        `tries` is the number of earlier reallocations of this share. Each returned satellite has a leg from then on.
         """
         ...
 
@@ -62,7 +62,7 @@ class Legs:
                 self._keeper.on_leg_done(send.to_node, now_us)
 
     def on_failed(self, send: Send, why: str, now_us: int) -> int | None:
-        """The satellite did not serve its share: who gets the rest?"""
+        """Report the failed share; returns the satellite for its rest, or None."""
         send.judged = True
         if self._keeper is None:
             return None

@@ -1,10 +1,10 @@
-"""What a relay remembers of finished broadcasts, so that late copies repeat nothing.
+"""Memory of finished broadcasts, so that late copies repeat nothing.
 
-Owns, per finished broadcast, the answers of nodes that were reached and the local nodes that were
-started. Unreached nodes are forgotten on purpose: whoever asks again wants another try.
+Owns, per finished broadcast, the answers of reached nodes and the local nodes that were started. Unreached nodes are
+forgotten on purpose: a repeated request wants another try.
 
-Invariant: an entry lives for `remember_us` unless the count or byte bound pushes the oldest out;
-beyond that the tombstones of the agent keep a command from being done twice.
+Invariant: an entry lives for `remember_us` unless the count or byte bound pushes the oldest out; beyond that the
+tombstones of the agent keep a command from being done twice.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Memory:
             self._drop(broadcast_id)
 
     def next_expiry_us(self) -> int | None:
-        """When the oldest entry becomes too old."""
+        """Time at which the oldest entry expires."""
         return next(iter(self._entries.values())).expires_us if self._entries else None
 
     def _drop(self, broadcast_id: BroadcastId) -> None:

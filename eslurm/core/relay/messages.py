@@ -1,7 +1,7 @@
-"""The relay protocol's vocabulary: messages on the wire, actions for the shell, and the tuning.
+"""The relay protocol's vocabulary: messages on the wire, actions for the daemon, and the tuning.
 
-Invariant: messages name nodes by number only; which process and link serves a number is the
-shell's address book. Times on the wire are remaining durations, never instants.
+Invariant: messages name nodes by number only; the daemon's address book maps numbers to processes and links. Times on the
+wire are remaining durations, never instants.
 """
 
 from __future__ import annotations

@@ -36,16 +36,16 @@ class Outbound:
         return len(self._queue) + len(self._rechecks) + len(self._postponed)
 
     def submit(self, send: Send) -> None:
-        """Queue a send; `pump` lets it go."""
+        """Queue a send; `pump` sends it."""
         (self._rechecks if send.recheck else self._queue).append(send)
 
     def postpone(self, send: Send, until_us: int) -> None:
-        """Queue a send that is not to go before `until_us`."""
+        """Queue a send that must not go before `until_us`."""
         self._sequence += 1
         heappush(self._postponed, (until_us, self._sequence, send))
 
     def pump(self, now_us: int) -> list[SendBroadcast]:
-        """Let go as many queued sends as the cap allows, oldest first."""
+        """Send as many queued sends as the cap allows, oldest first."""
         actions: list[SendBroadcast] = []
         while self._postponed and self._postponed[0][0] <= now_us:
             self.submit(heappop(self._postponed)[2])
@@ -74,7 +74,7 @@ class Outbound:
         return SendBroadcast(send.to_node, _message(send, child_time_us))
 
     def acknowledged(self, send: Send, peer: Peer, now_us: int) -> None:
-        """The child has the list. A late acknowledgement only teaches patience."""
+        """The child has the list. A late acknowledgement only adapts the time-out."""
         if send.state is SendState.SENT:
             self.in_flight -= 1
             self.patience.note_ack(now_us - send.sent_us, now_us)
@@ -107,7 +107,7 @@ class Outbound:
         return late
 
     def next_due_us(self) -> int | None:
-        """When the oldest unacknowledged send becomes overdue, or a postponed one may go."""
+        """Time at which the oldest unacknowledged send becomes overdue, or a postponed one may go."""
         if not self._unacked and not self._postponed:
             return None
         self._forget_acknowledged()
@@ -126,7 +126,7 @@ class Outbound:
 
 
 def _message(send: Send, time_us: int) -> Broadcast:
-    """The message to the child. Only a satellite hears how to arrange the list and what is expected of it."""
+    """The message to the child. Only a satellite gets the arrangement and the expected answers."""
     origin = send.record.broadcast
     nodes = tuple(send.nodes)
     message = Broadcast(

@@ -1,8 +1,7 @@
-"""How long a relay waits for an acknowledgement.
+"""Adaptive time-out of acknowledgements.
 
-Owns the recent delays and this process' own lag. Invariant: the answer is never below the floor,
-and a late look at the clock widens it by the lateness: a process that was itself asleep must read
-its inbox before it may blame its children.
+Owns the recent delays and this process' own lag. Invariant: the answer is never below the floor, and a late look at the
+clock widens it by the lateness: a process that was itself asleep must read its inbox before it may blame its children.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Patience:
         self.lag_us = 0
 
     def timeout_us(self) -> int:
-        """How old an unacknowledged send must be to be held against its addressee.
+        """Age in microseconds at which an unacknowledged send makes its addressee suspect.
 
         The lag counts twice: once for the time slept, once for reading what came in meanwhile.
         """
@@ -48,5 +47,5 @@ class Patience:
             self._base_us = min(max(2 * p99_us, self._floor_us), self._ceiling_us)
 
     def note_lag(self, lag_us: int) -> None:
-        """Learn how late this process looked at its timers; the worst recent lag fades by a quarter."""
+        """Learn how late this process handled its timers; the worst recent lag fades by a quarter."""
         self.lag_us = max(lag_us, self.lag_us * 3 // 4)

@@ -1,11 +1,10 @@
-"""What a relay holds of one live broadcast.
+"""A relay's record of one live broadcast.
 
-Owns who asked (requesters and their lists), who was asked (sends), which local nodes were started
-and every outcome known so far.
+Owns the requesters and their lists, the sends, the started local nodes and every outcome known so far.
 
-Invariant: a node of any list is in `waiters`; it is in `outcomes` once something is known of it; a
-local node in `started` is never started again; a request is `closed` when all its nodes have an
-outcome or its deadline passed, and is then reported exactly once per time it was asked.
+Invariant: a node of any list is in `waiters`; it is in `outcomes` once something is known of it; a local node in `started`
+is never started again; a request is `closed` when all its nodes have an outcome or its deadline passed, and is then
+reported exactly once per time it was asked.
 """
 
 from __future__ import annotations
@@ -79,10 +78,10 @@ class Send:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One list that one requester asked for.
+    """One list of one requester.
 
-    With `expected` the requester wants to hear of surprises only: of nodes that are not ok, and of those in
-    this set, which do not answer as a rule, that are not unreached. A traced one keeps what was sent for it.
+    With `expected` the requester wants differences only: nodes that are not ok, and nodes of this set that are not
+    unreached. A traced request keeps its sends.
     """
 
     requester: Requester
@@ -99,7 +98,7 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Requester:
-    """One source of lists: what it still waits for and what it has not been told yet.
+    """One source of lists: nodes still open and news not yet reported.
 
     `due_us` is not after the earliest deadline of its open lists; `fresh` are nodes with news.
     """
@@ -345,9 +344,9 @@ def _shape(width: int, root_width: int, grouping: str) -> TreeShape:
 def _meant(chain: list[Send], peer: Peer) -> list[Send]:
     """Those of the sends of one head, newest first, that `peer` has been given.
 
-    Processes of nodes all work for the same head. But of a leg that was handed on several satellites have a
-    list with this head, and each speaks for its own: one that is known by its earlier messages, else one
-    that is still to acknowledge, else one that never did in time.
+    Processes of nodes all work for the same head. But of a leg that was handed on several satellites have a list with this
+    head, and each speaks for its own: one that is known by its earlier messages, else one that is still to acknowledge,
+    else one that never did in time.
     """
     if not any(send.via for send in chain):
         return chain

@@ -137,9 +137,9 @@ class Relay:
     def start(self, source: Peer, broadcast: Broadcast, legs: Sequence[Leg], now_us: int) -> list[Action]:
         """Begin a broadcast whose first level is given: one leg per satellite, none of them a node.
 
-        `broadcast.nodes` must be the legs' nodes. What a failed leg owes goes to whom the keeper names, or
-        becomes this relay's own tree (E-15, E-16). The answer comes as a `SendReply` to `source`, complete
-        even if the satellites tell differences only.
+        `broadcast.nodes` must be the legs' nodes. The rest of a failed leg goes to the satellite that the pool names, or
+        becomes this relay's own tree (E-15, E-16). The answer comes as a `SendReply` to `source`, complete even if the
+        satellites report differences only.
         """
         return self._serve(source, broadcast, legs, now_us)
 
@@ -244,7 +244,7 @@ class Relay:
             self._timers.schedule(record, record.rests_until_us)
 
     def next_timer_us(self) -> int | None:
-        """When `on_timer` wants to be called next; None when nothing is pending."""
+        """Time of the next `on_timer`; None when nothing is pending."""
         due_us = self._outbound.next_due_us()
         for at_us in (self._timers.next_us(), self._memory.next_expiry_us()):
             if at_us is not None and (due_us is None or at_us < due_us):
@@ -288,7 +288,7 @@ class Relay:
         return self._conclude(now_us, out)
 
     def _refusal(self, broadcast: Broadcast, head: int) -> str:
-        """Why this list is not served, or an empty text."""
+        """The reason why this list is refused, or an empty text."""
         if broadcast.width < 1:
             return f"tree width {broadcast.width}"
         try:
@@ -398,7 +398,7 @@ class Relay:
         self._resting.pop(record, None)
         self._children.close(record, now_us)
         if not self._starts:
-            # What a controller begins nobody else ever asks for: no copy of it can come late.
+            # No other process requests a controller's broadcast: no copy of it can come late.
             self._memory.store(record, now_us)
         record.close()
 

@@ -1,8 +1,8 @@
-"""What a relay tells a requester, and when it wants to tell it.
+"""Replies to requesters, and their times.
 
-Invariant: a final reply holds every node of its lists, but for those that answered as a requester who
-wants differences only expects; a node without an outcome is unreached in it, which says nothing about
-the node for other requesters with a later deadline.
+Invariant: a final reply holds every node of its lists, except, for a requester of differences, those that answered as
+expected; a node without an outcome is unreached in it, which says nothing about the node for other requesters with a later
+deadline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_OUTCOME = unreached("no outcome by the deadline")
 
 
 def next_report_us(requester: Requester, tuning: Tuning, now_us: int) -> int | None:
-    """When this requester must be looked at again; None when nothing is owed to it.
+    """Time of the next look at this requester; None when nothing is owed to it.
 
     Finished lists wait a moment for others to share a reply, partial results wait longer.
     """
@@ -38,7 +38,7 @@ def next_report_us(requester: Requester, tuning: Tuning, now_us: int) -> int | N
 
 
 def close_overdue(requester: Requester, now_us: int) -> None:
-    """Close the lists whose deadline has passed, whatever is known of them."""
+    """Close the lists whose deadline has passed, with whatever results."""
     if requester.due_us > now_us:
         return
     still_open = []
@@ -51,7 +51,7 @@ def close_overdue(requester: Requester, now_us: int) -> None:
 
 
 def take_final(requester: Requester) -> SendReply | None:
-    """One reply for all finished lists of this requester, None when it cannot hear it."""
+    """One reply for all finished lists of this requester; None when there is no link to it."""
     record = requester.record
     requests = requester.finished
     requester.finished = []
@@ -100,7 +100,7 @@ def take_progress(requester: Requester, tuning: Tuning, now_us: int) -> SendRepl
 
 
 def _expected(requests: Sequence[Request]) -> frozenset[int] | None:
-    """The nodes of these lists that do not answer as a rule; None unless all want differences only."""
+    """The nodes of these lists that normally do not answer; None unless all requests want differences only."""
     if len(requests) == 1:
         return requests[0].expected
     sets = [request.expected for request in requests if request.expected is not None]

@@ -1,13 +1,12 @@
-"""What a broadcast brought about, per node, merged on the way up (X-17).
+"""Results of a broadcast per node, merged on the way up (X-17).
 
-Owns the outcome of one node and the compressed form of many: outcome -> runs of nodes, so that a
-text travels once however many nodes share it.
+Owns the outcome of one node and the compressed form of many: outcome -> runs of nodes, so that a text travels once however
+many nodes share it.
 
-Invariant: outcomes are totally ordered and merging takes the greater one, hence it is commutative,
-associative and idempotent, and messages may be repeated and reordered at will. The order is
-unreached < ok < failed: knowledge beats ignorance, and where two copies of a node's answer disagree
-the failure is kept, because an overlooked failure costs more than a repeated look. Within a status
-the greater (code, text, payload) wins.
+Invariant: outcomes are totally ordered and merging takes the greater one, hence it is commutative, associative and
+idempotent, and messages may be repeated and reordered at will. The order is unreached < ok < failed: knowledge beats
+ignorance, and where two copies of a node's answer disagree the failure is kept, because an overlooked failure costs more
+than a repeated look. Within a status the greater (code, text, payload) wins.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from eslurm.core.relay.nodelist import encode
 
 
 class Status(IntEnum):
-    """What is known of one node, in merging order."""
+    """Status of one node, in merging order."""
 
     UNREACHED = 0
     OK = 1
@@ -32,8 +31,8 @@ class Status(IntEnum):
 class Outcome(msgspec.Struct, frozen=True, array_like=True, order=True, omit_defaults=True, gc=False):
     """The result of one node. Fields are in merging order; more are only ever appended.
 
-    `code` and `text` belong to a failure; an unreached node's `text` says how it was found silent.
-    `payload` is an opaque answer of the command.
+    `code` and `text` belong to a failure; an unreached node's `text` is the cause. `payload` is an opaque answer of the
+    command.
     """
 
     status: Status
@@ -50,12 +49,12 @@ USER_REFUSED: Final = 2
 
 
 def failed(text: str, code: int = FAILED) -> Outcome:
-    """The node was reached and the command failed there."""
+    """The outcome of a node that was reached and whose command failed."""
     return Outcome(Status.FAILED, code, text)
 
 
 def unreached(why: str = "") -> Outcome:
-    """Nothing is known of the node: the command may have happened there or may still happen."""
+    """The outcome of a node without an answer: the command may have run there or may still run."""
     return Outcome(Status.UNREACHED, 0, why)
 
 
@@ -72,7 +71,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
             yield range(start, start + length)
 
     def count(self) -> int:
-        """How many nodes share the outcome."""
+        """Number of nodes that share the outcome."""
         return sum(self.lengths)
 
 
@@ -94,7 +93,7 @@ class Results(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return sorted(node for row in rows for run in row.ranges() for node in run)
 
     def count(self, status: Status | None = None) -> int:
-        """How many nodes have this status; with None, how many are known at all."""
+        """Number of nodes with this status; with None, of all known nodes."""
         return sum(row.count() for row in self.rows if status is None or row.outcome.status is status)
 
 
@@ -102,7 +101,7 @@ EMPTY: Final = Results()
 
 
 def collect(nodes: Sequence[int], outcomes: Mapping[int, Outcome], otherwise: Outcome) -> Results:
-    """Results of `nodes`, each as `outcomes` says or else `otherwise`."""
+    """Results of `nodes`, each by `outcomes` or else `otherwise`."""
     if len(nodes) == 1:
         return Results((Row(outcomes.get(nodes[0], otherwise), (nodes[0],), (1,)),))
     by_outcome: dict[Outcome, list[int]] = {}
@@ -124,7 +123,7 @@ def from_mapping(outcomes: Mapping[int, Outcome]) -> Results:
 
 
 def merge(parts: Iterable[Results]) -> Results:
-    """All that the parts know together; of two outcomes of a node the greater one is kept."""
+    """The union of the parts; of two outcomes of a node the greater one is kept."""
     known: dict[int, Outcome] = {}
     for part in parts:
         for row in part.rows:

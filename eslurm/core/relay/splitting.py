@@ -1,7 +1,7 @@
-"""What a list becomes at one hop: nodes to start here and lists to send (E-20).
+"""Splitting a list at one hop: nodes to start here and lists to send (E-20).
 
-Invariant: groups are those that the tree has at this place; of a list that is adopted they are the ones the
-suspect would have made (E-21), of which only what is still wanted goes out, in order.
+Invariant: groups are those of the tree at this place; those of an adopted list are the ones that the suspect would have
+made (E-21), of which only the wanted part goes out, in order.
 """
 
 from __future__ import annotations

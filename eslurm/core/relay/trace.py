@@ -1,8 +1,8 @@
-"""What a broadcast's tree did: who sent to whom, how long it took, who was given up (for people to read).
+"""Trace of a broadcast's tree for output: sends, durations, suspects.
 
-Owns the span (one list given to one child), the cost of each level and how both travel and merge.
-Invariant: levels count every list, also those whose spans were left out; a trace holds at most
-`SPANS_MAX` spans, half from the top of the tree and half by trouble and slowness, and equal spans once.
+Owns the span (one list given to one child), the cost of each level and how both travel and merge. Invariant: levels count
+every list, also those whose spans were left out; a trace holds at most `SPANS_MAX` spans, half from the top of the tree
+and half by trouble and slowness, and equal spans once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Trace(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def cause_of(why: str) -> str:
-    """Why a child became a suspect, in one of four words; errors of the network's are all refusals."""
+    """The cause of a suspicion, in one of four words; all network errors are refusals."""
     return why if why in _CAUSES else REFUSED
 
 
@@ -86,7 +86,7 @@ def from_spans(spans: Iterable[TraceSpan], spans_max: int = SPANS_MAX) -> Trace:
 
 
 def merge(parts: Iterable[Trace], spans_max: int = SPANS_MAX) -> Trace:
-    """All that the parts tell together; the order of parts plays no role, each part is to be given once."""
+    """The union of the parts; their order has no effect, each part must be given once."""
     parts = tuple(parts)
     known = tuple(dict.fromkeys(span for part in parts for span in part.spans))
     kept, omitted = _keep(known, spans_max)
@@ -96,7 +96,7 @@ def merge(parts: Iterable[Trace], spans_max: int = SPANS_MAX) -> Trace:
 
 
 def from_root(trace: Trace, number: int) -> Trace:
-    """A root's trace as its controller, who knows its number, passes it on."""
+    """A root's trace for its controller, which knows the root's number."""
     spans = tuple(
         msgspec.structs.replace(span, parent=number) if span.parent == ROOT else span for span in trace.spans
     )

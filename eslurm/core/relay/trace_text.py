@@ -1,6 +1,6 @@
-"""A trace as text for people: what each level cost, and the tree with the slow and the suspect in front.
+"""A trace as text: the cost of each level, and the tree with slow and suspect nodes first.
 
-Invariant: whatever is folded is counted in its line, and so are the suspects below it.
+Invariant: folded spans are counted in their line, and so are the suspects below them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _level_lines(trace: Trace) -> Iterable[str]:
 
 
 class _Tree:
-    """The spans by parent, and how many suspects are below each child."""
+    """The spans by parent, and the number of suspects below each child."""
 
     def __init__(self, spans: Iterable[TraceSpan], name_of: NameOf) -> None:
         self._name_of = name_of
@@ -59,11 +59,11 @@ class _Tree:
                 self._suspects[above] += count
 
     def orphans(self) -> list[int]:
-        """Parents of which it is not known who sent to them."""
+        """Parents whose own sender is unknown."""
         return sorted(parent for parent in self._below if parent != ROOT and parent not in self._parents)
 
     def lines(self, top: int) -> list[str]:
-        """Depth first without recursion: what the network sent may be a chain of any length, or a circle."""
+        """Depth first without recursion: spans from the network may form a chain of any length, or a cycle."""
         lines: list[str] = []
         seen = {top}
         pending = [(1, item) for item in reversed(self._items(top))]
@@ -86,7 +86,7 @@ class _Tree:
             child = above
 
     def _items(self, parent: int) -> list[TraceSpan | str]:
-        """What stands under `parent`: branches one by one, the worst first, then leaves of a kind in one line."""
+        """The children of `parent`: branches one by one, the worst first, then leaves of a kind in one line."""
         branches: list[TraceSpan] = []
         leaves: dict[str, list[TraceSpan]] = {}
         for span in self._below.get(parent, ()):

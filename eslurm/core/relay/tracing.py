@@ -1,7 +1,7 @@
-"""The trace of lists: what this process sent for them and what its children told of theirs.
+"""Traces of lists: the sends of this process and its children's traces.
 
-Invariant: a send is told with the list it was made for, and a child's trace with the send that it answered,
-so that merging on the way up counts each once.
+Invariant: a send is reported with its list, and a child's trace with the send that it answered, so that merging on the way
+up counts each once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from eslurm.core.relay.trace import (
 
 
 def keep(send: Send, trace: Trace) -> None:
-    """A child's final reply came with this trace; a second copy of the reply replaces it."""
+    """Keep the trace of a child's final reply; a second copy of the reply replaces it."""
     send.trace = from_root(trace, send.to_node) if send.via else trace
 
 
 def trace_of(requests: Iterable[Request]) -> Trace:
-    """All that is known of the trees of these lists."""
+    """The trace of these lists' trees, as far as known."""
     own: list[TraceSpan] = []
     parts: list[Trace] = []
     for request in requests:

@@ -30,7 +30,7 @@ HORIZON: Final = 4 * WINDOW * TRIAL_EVERY * len(CANDIDATES)
 
 
 class WidthScore(msgspec.Struct, frozen=True):
-    """What is known of a width for lists of more than half of `nodes_up_to`, at most all of it."""
+    """Measured results of a width for lists of more than half of `nodes_up_to`, at most all of it."""
 
     nodes_up_to: int
     width: int
@@ -46,23 +46,23 @@ class WidthTuner:
         self._classes: dict[int, _SizeClass] = {}
 
     def choose(self, count: int, may_try: bool = True) -> int:
-        """The width for a broadcast to `count` nodes; seldom one to be measured, never unless `may_try`."""
+        """The width for a broadcast to `count` nodes; rarely a trial width, and none unless `may_try`."""
         exponent = _exponent(count)
         if not _candidates(exponent):
             return WIDTH_DEFAULT
         return self._class(exponent).choose(may_try)
 
     def note(self, count: int, width: int, took_us: int, exact: bool) -> None:
-        """A broadcast took so long; `exact` when nothing but the tree decided that: nobody was waited for in vain.
+        """Record a broadcast's time; `exact` when the tree alone decided it, without time-outs of dead nodes.
 
-        Broadcasts that were disturbed are compared with each other only.
+        Disturbed broadcasts are compared with each other only.
         """
         exponent = _exponent(count)
         if width in _candidates(exponent):
             self._class(exponent).note(width, took_us, exact)
 
     def table(self) -> list[WidthScore]:
-        """What has been measured, by size and width, as the choice sees it."""
+        """All measurements, by size and width, as the choice sees them."""
         return [score for exponent in sorted(self._classes) for score in self._classes[exponent].scores()]
 
     def _class(self, exponent: int) -> _SizeClass:
@@ -73,7 +73,7 @@ class WidthTuner:
 
 
 class _Sample(msgspec.Struct, frozen=True, gc=False):
-    """One broadcast: the how-manieth of its class, its time, and that over the chosen width's (0: unknown)."""
+    """One broadcast: its number in its class, its time, and its ratio to the chosen width's time (0: unknown)."""
 
     at: int
     took_us: int
@@ -81,10 +81,10 @@ class _Sample(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Times:
-    """What is known of the widths of one class, from broadcasts of one kind.
+    """Measurements of the widths of one class, from broadcasts of one kind.
 
-    A width is judged by the ratio of its time to those that the chosen width took just before: load
-    that comes and goes in minutes or hours is in both and is not taken for the width's fault.
+    A width is judged by the ratio of its time to those that the chosen width took just before: load that comes and goes in
+    minutes or hours is in both and does not count.
     """
 
     def __init__(self, widths: tuple[int, ...]) -> None:
@@ -93,7 +93,7 @@ class _Times:
         self.chosen = WIDTH_DEFAULT
 
     def note(self, at: int, width: int, took_us: int) -> None:
-        """Take a sample, forget old ones, choose anew."""
+        """Add a sample, forget old ones, choose anew."""
         self._samples[width].append(_Sample(at, took_us, self._ratio(width, took_us)))
         for samples in self._samples.values():
             while samples and samples[0].at <= at - HORIZON:
@@ -124,7 +124,7 @@ class _Times:
         return max(took_us, 1) / max(_median(sample.took_us for sample in latest), 1)
 
     def _score(self, width: int) -> float:
-        """The middle of the ratios to the width that is chosen now; 1 when too little is known."""
+        """The median of the ratios to the width that is chosen now; 1 when too little is known."""
         ratios = [
             sample.ratio for sample in self._samples[width] if sample.ratio and sample.at > self._chosen_at
         ]
@@ -147,7 +147,7 @@ class _SizeClass:
 
     @property
     def _usual(self) -> _Times:
-        """A cluster with dead nodes may never see an exact broadcast: then it goes by the others."""
+        """The exact measurements, or the disturbed ones on a cluster with dead nodes, which may have no exact ones."""
         usually_exact = 2 * sum(self._exactness) >= len(self._exactness)
         return self._exact if usually_exact else self._disturbed
 

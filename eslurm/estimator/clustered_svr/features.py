@@ -85,7 +85,7 @@ class Encoder(NamedTuple):
         return Encoder(names, name_codes, users, user_codes, unknown, scaler.mean_, scaler.scale_), rows
 
     def rows(self, jobs: Sequence[Submitted]) -> Floats:
-        """(jobs, features)"""
+        """Rows of these jobs, (jobs, features)."""
         hashes, numbers = _columns(jobs, len(self.middle) > len(TABLE_IV))
         raw = np.column_stack(
             [
@@ -105,7 +105,7 @@ class Encoder(NamedTuple):
 
 
 def feature_names(limits: bool) -> list[str]:
-    """In the order of a row's columns."""
+    """Names of the features, in the order of a row's columns."""
     return [*TABLE_IV, LIMIT] if limits else list(TABLE_IV)
 
 
@@ -131,7 +131,7 @@ def _codes(hashes: Integers, logs: Floats) -> tuple[Integers, Floats, Floats]:
 
 
 def _columns(jobs: Sequence[Submitted], limits: bool) -> tuple[Integers, Floats]:
-    """Hashes of names and users (jobs, 2), and what is a number already; NaN: no limit."""
+    """Hashes of names and users (jobs, 2), and the numeric features; NaN: no limit."""
     hashes = np.array([(hashed(job.name), hashed(job.user)) for job in jobs], dtype=np.int64)
     numbers = [
         (

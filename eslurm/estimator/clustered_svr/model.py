@@ -43,7 +43,7 @@ _FLAT: Final = 1e-12
 
 
 class Config(NamedTuple):
-    """How a model is made."""
+    """Parameters of a model."""
 
     k: int = CLUSTERS
     """0: by the elbow."""

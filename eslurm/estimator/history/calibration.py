@@ -1,9 +1,9 @@
-"""How much underestimates must be feared so that the share of them is the one wanted, and how wide intervals must be.
+"""Calibration: the penalty that gives the wanted share of underestimates, and the width of intervals.
 
-Each underestimate makes the penalty for the next ones a little higher, each other answer a little lower: as the penalty has
-bounds, the share cannot stay away from what it should be, however jobs change. A job that runs longer than its estimate is
-an underestimate at once, and what is not decided yet counts with the probability that the model gave: short jobs end first,
-and would make long ones look rare. Invariant: only what has been told by then goes into a `settle`.
+Each underestimate makes the penalty for the next ones a little higher, each other answer a little lower: as the penalty
+has bounds, the share cannot stay away from its target, however jobs change. A job that runs longer than its estimate is an
+underestimate at once, and undecided answers count with the model's probability: short jobs end first, and would make long
+ones look rare. Invariant: a `settle` uses only what has been reported by then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SAME: Final = 1e-6
 
 
 class Asked(NamedTuple):
-    """Answers that are followed up, a row each."""
+    """Answers to be checked, a row each."""
 
     row: Indices
     point: Floats
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 class Calibration:
-    """Of one kind of answers. `penalty`, `low`, `high` are for the next ones."""
+    """Calibration of one kind of answers. `penalty`, `low`, `high` are for the next ones."""
 
     def __init__(self, target: float) -> None:
         self.penalty = self._first = FIRST_PENALTY / target
@@ -56,12 +56,12 @@ class Calibration:
         """Underestimates beyond those aimed at, among the answers that are followed up no more."""
 
     def begin(self, penalty: float) -> None:
-        """Starts from a penalty that has proved right elsewhere, unless answers have been given already."""
+        """Start from a penalty that has proved right elsewhere, unless answers have been given already."""
         if self._asked is None:
             self.penalty = self._first = float(np.clip(penalty, LEAST_PENALTY, MOST_PENALTY))
 
     def add(self, rows: Indices, distribution: Distribution, place: Indices) -> None:
-        """Answers that have been given, in the order of their questions: `place` is that of the estimate on the grid."""
+        """Add given answers, in the order of their questions: `place` is the estimate's index on the grid."""
         if not len(rows):
             return
         grid, by, _ = distribution
@@ -73,7 +73,7 @@ class Calibration:
         )
 
     def settle(self, columns: Columns, at_s: int) -> None:
-        """Looks at how the answers have turned out by now."""
+        """Update from the outcomes known by now."""
         asked = self._asked
         if asked is None:
             return
@@ -103,7 +103,7 @@ class Calibration:
 
 
 def _outcome(columns: Columns, row: Indices, at_s: int) -> tuple[Floats, Flags, Flags]:
-    """How long each job has run by now (logarithm), whether that is all, and whether it counts (it was not cancelled)."""
+    """Each job's run time so far (logarithm), whether it is final, and whether it counts (it was not cancelled)."""
     over = columns.ended[row] >= 0
     runs = columns.started[row] >= 0
     elapsed = np.where(runs, np.log(np.maximum(at_s - columns.started[row], 0.5)), -50.0)

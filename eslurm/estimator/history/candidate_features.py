@@ -1,7 +1,7 @@
-"""Candidates for a job's run time, and what speaks for its having ended by each of them: the features of the trees.
+"""Candidates for a job's run time, and the features by which the trees judge each: the chance of an end by then.
 
-Candidates are what the job's relatives ran for, a little more than that, its limit and just beyond, and the cluster's
-quantiles: whole seconds. Invariant: what a candidate's features hold is known when the question is asked.
+Candidates are the run times of related jobs, a little more than those, the job's limit and just beyond, and the cluster's
+quantiles: whole seconds. Invariant: a candidate's features are known when the question is asked.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Relatives(NamedTuple):
     runs: tuple[Floats, ...]
 
     def of(self, name: str) -> Floats:
-        """Those of a level."""
+        """The run times of one level."""
         return self.runs[LEVELS.index(name)]
 
 
@@ -161,7 +161,7 @@ def alone(batch: Batch, known: Relatives) -> Singles:
 
 
 def _level(batch: Batch, known: Relatives, level: int, name: str) -> list[Floats]:
-    """How many jobs a level has, how recent they are, and what the last ones were like."""
+    """Features of one level: number of jobs, their age, and the latest runs."""
     columns, rows = batch.columns, batch.level(level)[:, :10]
     there = rows >= 0
     runs = np.where(there, columns.run[rows].astype(np.float64), np.nan)

@@ -1,7 +1,7 @@
-"""The estimator `history`: learns from every job, points at the past runs that a new one is like, and keeps its word.
+"""The estimator `history`: it learns from every job and points at the past runs that a new one resembles.
 
-It holds what was told (`Memory`), what was learnt (`Ensemble`) and how answers turn out (`Calibration`). Invariant: answers
-depend on what had been told, adopted and settled when they were asked for; a lesson works on copies.
+It holds the reported jobs (`Memory`), the models (`Ensemble`) and the outcome of answers (`Calibration`). Invariant:
+answers depend on what was reported, adopted and settled when they were asked for; a lesson works on copies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ START_WAIT_S: Final = 60
 
 
 class Settings(NamedTuple):
-    """How much is learnt from, how often, and the share of jobs that may run longer than estimated."""
+    """Window and period of lessons, and the target share of jobs that run longer than estimated."""
 
     target_under: float
     window_jobs: int
@@ -211,7 +211,7 @@ class History:
 
 
 def _examples(model: Model) -> int:
-    """How many of its own an estimator needs to know better than this model."""
+    """Number of own examples from which an estimator is better than this model."""
     examples = model.facts.get("window_jobs")
     return max(0, min(examples, ENOUGH_OF_ITS_OWN)) if isinstance(examples, int) else ENOUGH_OF_ITS_OWN
 

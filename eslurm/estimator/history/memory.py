@@ -1,7 +1,7 @@
-"""All that was told so far: the table of jobs, their histories, live jobs, and the cluster's background.
+"""All reported events: the table of jobs, their histories, live jobs, and the cluster's background.
 
-Invariant: a question asked here holds only what was told before. Memory is bounded: of jobs that have ended only the newest
-are kept, and histories without any job are forgotten.
+Invariant: a question holds only earlier events. Memory is bounded: only the newest ended jobs are kept, and histories
+without any job are forgotten.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Live:
 
 
 class Memory:
-    """Told events in order. `ended_jobs` counts those that have run."""
+    """Events in order. `ended_jobs` counts those that have run."""
 
     def __init__(self) -> None:
         self.table = Table()
@@ -99,7 +99,7 @@ class Memory:
         return len(self.table) >= 2 * RUNS_KEPT + len(self.live)
 
     def submitted(self, job: Submitted) -> Live:
-        """A job has come; one of the same id that has not ended is forgotten."""
+        """Add a job; an unfinished one with the same id is forgotten."""
         self._forget(job.job_id)
         of = keys(job)
         histories = [self._histories.get(key) or self._histories.setdefault(key, RunHistory()) for key in of]
@@ -112,7 +112,7 @@ class Memory:
         return live
 
     def started(self, job_id: int, at_s: int) -> Live | None:
-        """It runs, perhaps again."""
+        """Note that it runs, perhaps again."""
         live = self.live.get(job_id)
         if live is None:
             return None
@@ -125,7 +125,7 @@ class Memory:
         return live
 
     def limit_changed(self, job_id: int, limit_s: int) -> None:
-        """It runs under another limit: no longer what it asked for, it is no example to learn from."""
+        """Note another limit of a running job: it no longer matches the request, so it is no example to learn from."""
         live = self.live.get(job_id)
         if live is not None:
             live.limit_s = max(limit_s, 0)
@@ -133,7 +133,7 @@ class Memory:
             self.table.change_limit(live.row, live.limit_s)
 
     def ended(self, job_id: int, at_s: int, runtime_s: int) -> Live | None:
-        """It is over. Returns it when it has run."""
+        """End a job. Returns it when it has run."""
         live = self.live.pop(job_id, None)
         if live is None:
             return None
@@ -152,7 +152,7 @@ class Memory:
         return live
 
     def question(self, live: Live, at_s: int, first: bool) -> Question:
-        """All that is known of it now."""
+        """Everything known of the job now."""
         rows = np.full(WIDTH, -1, np.int32)
         counts: list[float] = []
         own, is_running = live.row, live.started_s >= 0
@@ -186,7 +186,7 @@ class Memory:
         )
 
     def compact(self) -> Indices:
-        """Forgets the oldest. Returns the new number of each row, -1 for those that are gone."""
+        """Forget the oldest. Returns the new number of each row, -1 for removed ones."""
         while len(self._order) > RUNS_KEPT:
             self._order.popleft()
         kept = sorted({*self._order, *(live.row for live in self.live.values())})

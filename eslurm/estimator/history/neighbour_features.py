@@ -184,7 +184,7 @@ def _describe(job: _Job, features: Singles, rows: Indices) -> None:
 
 
 def _place(job: _Job, features: Singles, width: int) -> None:
-    """Where among the user's runs a neighbour stands, and whether what came after it is like what came last."""
+    """A neighbour's place among the user's runs, and whether its successors resemble the latest runs."""
     twins = job.twins[:, :OWN]
     rank: Indices = (np.cumsum(twins, axis=1) - twins)[:, :width]
     twins = twins[:, :width]

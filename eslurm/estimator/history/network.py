@@ -154,7 +154,7 @@ def load(arrays: Mapping[str, NDArray[Any]]) -> list[Network]:
 
 
 def _logits(parameters: list[Singles], seen: Neighbours) -> tuple[Singles, Singles, Singles]:
-    """Before the softmax, and the two hidden layers. Products are made job by job, whatever the batch."""
+    """Values before the softmax, and the two hidden layers. Products are made job by job, whatever the batch."""
     to_first, from_job, first_bias, to_second, second_bias, to_last, last_bias = parameters
     about_job = np.matmul(seen.context[:, None, :], from_job) + first_bias
     first = np.maximum(np.matmul(seen.features, to_first) + about_job, np.float32(0.0))

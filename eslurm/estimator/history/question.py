@@ -68,7 +68,7 @@ class Batch(NamedTuple):
 
     @property
     def running(self) -> Flags:
-        """Which jobs have run for a while."""
+        """Jobs that have run for a while, as flags."""
         return self.elapsed > 0.0
 
     def level(self, level: int) -> Indices:

@@ -88,7 +88,7 @@ class Table:
         return self._rows
 
     def view(self) -> Columns:
-        """All rows as they are now; what ends later shows in it."""
+        """All rows as they are now; later ends show in it."""
         return Columns._make(column[: self._rows] for column in self._columns.values())
 
     def add(self, job: Submitted) -> int:
@@ -125,7 +125,7 @@ class Table:
         self._columns["started"][row] = at_s
 
     def end(self, row: int, at_s: int, runtime_s: int) -> None:
-        """It has run for so long."""
+        """Record its end after this run time."""
         columns = self._columns
         run = float(np.log(min(max(runtime_s, 1), LONGEST_S)))
         columns["ended"][row] = at_s
@@ -134,11 +134,11 @@ class Table:
         columns["killed"][row] = bool(columns["limited"][row]) and KILLED[0] < beyond < KILLED[1]
 
     def cancel(self, row: int, at_s: int) -> None:
-        """It is over and never ran."""
+        """Record its end without a run."""
         self._columns["ended"][row] = at_s
 
     def compact(self, keep: Indices) -> Indices:
-        """Only these rows stay (ascending). Returns the new number of each old row, -1 for those that are gone."""
+        """Keep only these rows (ascending). Returns the new number of each old row, -1 for removed ones."""
         renumbered = np.full(self._rows, -1, np.int64)
         renumbered[keep] = np.arange(len(keep))
         spare = max(_FIRST_ROWS, len(keep))
@@ -151,6 +151,6 @@ class Table:
 
 
 def _limit(limit_s: int) -> tuple[float, bool]:
-    """As columns."""
+    """A limit as column values."""
     limited = limit_s > NO_LIMIT
     return float(np.log(min(limit_s, LONGEST_S))) if limited else UNLIMITED_LOG, limited

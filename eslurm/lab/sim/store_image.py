@@ -56,7 +56,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class _Owner(msgspec.Struct):
-    """Everything one owner has. `facts` holds revisions `pruned + 1` to `head.revision`."""
+    """All data of one owner. `facts` holds revisions `pruned + 1` to `head.revision`."""
 
     leader: Leader = Leader()
     pruned: int = 0
@@ -109,7 +109,7 @@ class StoreImage:
         mine.leader = replace(mine.leader, released=True, successor=successor)
 
     def head(self, owner: str) -> Head:
-        """Where the owner's log stands."""
+        """The end of the owner's log."""
         return self._of(owner).head
 
     def commit(self, owner: str, epoch: int, batch: Batch) -> None:

@@ -1,8 +1,8 @@
-"""How accurate time limits and forecasts were, and which limit would have done, from jobs that ended (E-50).
+"""Accuracy of time limits and forecasts, and a limit that would have sufficed, from ended jobs (E-50).
 
 Invariant: advice is never guessed from too few jobs. With `n` alike jobs the chance that the next one runs longer than the
-k-th shortest of them is (n + 1 - k) / (n + 1), whatever their times are distributed like; a limit is suggested where that
-is at most `CUT_SHARE`, which takes `JOBS_MIN` jobs.
+k-th shortest of them is (n + 1 - k) / (n + 1), whatever the distribution; a limit is suggested where that is at most
+`CUT_SHARE`, which takes `JOBS_MIN` jobs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SAVING_MIN: Final = 0.1
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One job that ran. `limit_s` 0: none. `first_s` 0: no estimate. `forecast` is what was expected when it started.
+    """One job that ran. `limit_s` 0: none. `first_s` 0: no estimate. `forecast` is that of its start.
 
-    `is_whole`: it ended by itself and well, so its time says what such a job needs; `was_cut`: by its time limit.
+    `is_whole`: it ended by itself and well, so its runtime is sufficient; `was_cut`: by its time limit.
     """
 
     ran_s: int
@@ -47,7 +47,7 @@ class Accuracy(msgspec.Struct, frozen=True):
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """A limit in seconds, and the chance at most that a job like these is cut by it."""
+    """A limit in seconds, and the upper bound of the chance that a job like these exceeds it."""
 
     limit_s: int
     chance: float
@@ -55,7 +55,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class Review(msgspec.Struct, frozen=True):
-    """What a group of alike jobs says. None: nothing is known of that, or there is nothing to suggest (`note` says why)."""
+    """Results for a group of alike jobs. None: unknown, or nothing to suggest (`note` is the reason)."""
 
     jobs: int
     limit: Accuracy | None
@@ -69,7 +69,7 @@ class Review(msgspec.Struct, frozen=True):
 
 
 def review(runs: Sequence[Run]) -> Review:
-    """All that can be said of these jobs, the oldest first; there is at least one."""
+    """The review of these jobs, at least one, the oldest first."""
     suggestion, note = suggest(runs)
     inside = [
         one.forecast.p10_s <= one.ran_s <= one.forecast.p90_s for one in runs if one.forecast is not None
@@ -94,9 +94,9 @@ def _accuracy(pairs: Sequence[tuple[int, int]]) -> Accuracy | None:
 
 
 def suggest(runs: Sequence[Run]) -> tuple[Suggestion | None, str]:
-    """The limit that would do for the next such job, or why none is suggested.
+    """The sufficient limit for the next such job, or the reason for no suggestion.
 
-    Counted are jobs that ended well and those that their limit cut, which would have run longer than anything known.
+    Counted are jobs that ended well and those that their limit cut, which count as longer than any known time.
     """
     counted = [one for one in runs if one.is_whole or one.was_cut]
     cut = sum(one.was_cut for one in counted)
