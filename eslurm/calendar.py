@@ -1,10 +1,10 @@
-"""When cron strings match in a site's time zone: the calendar that the core is given.
+"""Windows of cron strings in a site's time zone: the calendar for the core.
 
-Minutes that match are worked out from a template of one week (C-46) where the string restricts neither month nor day of
-the month, else from the runs of minutes of one day on each day that matches. Templates are transposed piece by piece
-between changes of the zone's clock, so each minute counts as what the clock on the wall says: an hour that the zone
-skips is in no window, one that it repeats is in twice. Strings with a length (`cron(...)+10h`) begin intervals; there a
-start at a certain time within a skipped hour is moved behind it, and within a repeated one it counts once, as in cron.
+Matching minutes are computed from a template of one week (C-46) where the string restricts neither month nor day of the
+month, else from the runs of minutes of one day on each matching day. Templates are transposed piece by piece between
+changes of the zone's offset, so each minute counts as the local clock shows it: an hour that the zone skips is in no
+window, one that it repeats is in twice. Strings with a length (`cron(...)+10h`) begin intervals; there a start within a
+skipped hour is moved behind it, and within a repeated one it counts once, as in cron.
 """
 
 from __future__ import annotations
@@ -175,14 +175,14 @@ class SiteCalendar:
 
 
 def _within(windows: list[Window], start_us: int, stop_us: int) -> list[Window]:
-    """Those of a stretch, which ascend, that have a part in the time asked for: a stretch may have 100,000."""
+    """The windows of a stretch that overlap the interval; they ascend, and a stretch may have 100,000."""
     first = bisect_right(windows, start_us, key=itemgetter(1))
     return windows[first : bisect_left(windows, stop_us, lo=first, key=itemgetter(0))]
 
 
 def _starts_around(cron: Cron, change_us: int, before_us: int, after_us: int) -> Iterable[int]:
-    """The matches of some days about a change of the clock: one that is skipped is moved behind it, one that is repeated
-    counts once. `before_us` and `after_us` are the offsets from UTC.
+    """The matches of some days around a change of the offset: a skipped one is moved behind it, a repeated one counts
+    once. `before_us` and `after_us` are the offsets from UTC.
     """
     days = _days(cron, (change_us - DAY_US + before_us) // DAY_US, (change_us + DAY_US + after_us) // DAY_US)
     for first_us, last_us in _on_days(cron, days):
@@ -198,7 +198,7 @@ def _week(cron: Cron) -> Timeline:
 
 
 def _on_days(cron: Cron, days: Iterable[int]) -> list[Window]:
-    """The runs of minutes that match, on each of some days since the epoch."""
+    """The runs of matching minutes on each of some days since the epoch."""
     runs = merged(
         (hour * 60 + minute, hour * 60 + minute + 1) for hour in cron.hours for minute in cron.minutes
     )
@@ -210,7 +210,7 @@ def _on_days(cron: Cron, days: Iterable[int]) -> list[Window]:
 
 
 def _days(cron: Cron, first: int, last: int) -> list[int]:
-    """The days since the epoch from `first` to `last` that match."""
+    """The matching days since the epoch from `first` to `last`."""
     before = _EPOCH + timedelta(days=first) - timedelta(minutes=1)
     found: list[int] = []
     for match in CronSim(cron.day_text, before):

@@ -1,4 +1,4 @@
-"""What commands do with a ChangeReply: how many things changed, which could not be, and what else there is to know."""
+"""Output of a ChangeReply: the number of changes, the problems, and further notes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def report(command: str, reply: Any, *, as_json: bool, quiet: bool = False, nothing: str = "") -> int:
-    """Tell the problems, one line each; the exit code says whether there were any.
+    """Print the problems, one line each; the exit code says whether there were any.
 
-    `nothing` is what to say when nothing changed though nothing went wrong.
+    `nothing` is the text when nothing changed though nothing went wrong.
     """
     if as_json:
         from escli.as_json import to_json

@@ -11,5 +11,5 @@ def now_us() -> int:
 
 
 def local_offset_s(utc_s: int) -> int:
-    """How far local time is ahead of UTC at `utc_s`, in seconds; summer time included."""
+    """Offset of local time from UTC at `utc_s`, in seconds; summer time included."""
     return time.localtime(utc_s).tm_gmtoff

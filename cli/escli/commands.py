@@ -1,4 +1,4 @@
-"""The commands and the modules that hold their `main`: what programs start that run a command without its entry point."""
+"""The commands and the modules of their `main`, for programs that start a command without its entry point."""
 
 from __future__ import annotations
 

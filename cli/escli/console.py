@@ -1,4 +1,4 @@
-"""What `eslurm` writes: results on standard output, notes beside them on standard error."""
+"""Output of `eslurm`: results on standard output, notes beside them on standard error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The way from a command to the controllers: through which doors, and what their failures mean to a person.
+"""A command's calls to the controllers: the choice of endpoints, and their failures as messages.
 
-Imports nothing at start but what every command needs; the client is imported when it is called, and what calls the
-controllers of another host (`escli.remote`) only when it is asked for.
+Imports nothing at start but what every command needs; the client is imported at the first call, and the code for
+controllers of another host (`escli.remote`) only on demand.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _OTHERS_END = ".sock"
 
 
 def find_sockets(option: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The sockets to talk to: `--socket`, ESLURM_SOCKET (several as `a:b`), this user's own cluster, or the machine's.
+    """The API sockets: `--socket`, ESLURM_SOCKET (several as `a:b`), this user's own cluster, or the machine's.
 
-    Of a cluster's own directory only as many as are needed to find one that is there: see `sockets_in`. Raises
-    CommandFailed (unreachable) when there is none.
+    Of a cluster's own directory only as many as are needed to find an existing one: see `sockets_in`. Raises CommandFailed
+    (unreachable) when there is none.
     """
     named = option or environ.get("ESLURM_SOCKET", "")
     if named:
         paths = tuple(path for path in named.split(":") if path)
-        # Within a job whoever made the socket is only being restarted: the client waits for it.
+        # Within a job the socket's daemon is only being restarted: the client waits for it.
         in_job = not option and "SLURM_JOB_ID" in environ
         if not in_job and not any(map(os.path.exists, paths)):
             where = "--socket" if option else "ESLURM_SOCKET"
@@ -91,9 +91,10 @@ def sockets_in(directory: str) -> tuple[str, ...]:
 
 
 def state_dir(environ: Mapping[str, str]) -> str:
-    """Where this user's own cluster keeps its state: ESLURM_STATE_DIR, or `~/.local/state/eslurm`.
+    """State directory of this user's own cluster: ESLURM_STATE_DIR, or `~/.local/state/eslurm`.
 
-    Root's agents are of another user, which may not pass root's home: `/var/lib/eslurm`, unless there is a cluster already.
+    Root's agents run as another user, which may not pass root's home: `/var/lib/eslurm`, unless there is a cluster
+    already.
     """
     named = environ.get("ESLURM_STATE_DIR") or os.path.expanduser("~/.local/state/eslurm")
     if os.geteuid() != 0 or "ESLURM_STATE_DIR" in environ or os.path.exists(named):
@@ -102,15 +103,15 @@ def state_dir(environ: Mapping[str, str]) -> str:
 
 
 def open_door(given: Words, command: str) -> Door:
-    """The door that a command's options and its process's environment name."""
+    """The API endpoint from a command's options and its environment."""
     return Door(find_way(given, os.environ), command)
 
 
 def find_way(given: Words, environ: Mapping[str, str]) -> Way:
-    """What the options name, else what the environment does, else what is on this host, else what a client file names.
+    """The endpoint from the options, else the environment, else this host's sockets, else a client file.
 
-    Within a job ESLURM_SOCKET is set, so it comes before ESLURM_REMOTE. Raises OptionError, or CommandFailed when there
-    is nothing, or it cannot be used.
+    Within a job ESLURM_SOCKET is set, so it comes before ESLURM_REMOTE. Raises OptionError, or CommandFailed when there is
+    no usable one.
     """
     option = given.text("socket")
     named = option or environ.get("ESLURM_SOCKET", "")
@@ -139,7 +140,7 @@ def find_way(given: Words, environ: Mapping[str, str]) -> Way:
 
 
 class Sockets(Way):
-    """The doors on this host. `directory`: where more are looked for when none of `paths` answers; empty: nowhere."""
+    """The API sockets on this host. `directory`: searched for more when none of `paths` answers; empty: none."""
 
     advice = " (`eslurm status` tells more, `eslurm up` starts a cluster)"
 
@@ -211,20 +212,20 @@ class Door:
 
     @property
     def path(self) -> str:
-        """The socket or the endpoint in use, or to be tried first."""
+        """The socket or the endpoint in use, or the first one to try."""
         return self._client.path if self._client is not None else self._way.first
 
     @property
     def is_remote(self) -> bool:
-        """Check whether it leads to another host's controllers, with a token."""
+        """Check whether it calls another host's controllers, with a token."""
         return self._way.is_remote
 
     def user(self) -> str:
-        """The name that the cluster knows the caller by."""
+        """The caller's user name in the cluster."""
         return self._way.user()
 
     def another(self) -> Door:
-        """A door to the same cluster with a connection of its own, for another thread."""
+        """A second endpoint of the same cluster with a connection of its own, for another thread."""
         return Door(self._way, self._command)
 
     def __enter__(self) -> Door:
@@ -239,14 +240,14 @@ class Door:
             self._client = None
 
     def send(self, method: RawMethod, request: bytes, timeout_s: float, request_id: bytes) -> bytes:
-        """One call with messages that the caller encodes and decodes. Every retry is the same `request_id`'s."""
+        """One call with messages that the caller encodes and decodes. Every retry has the same `request_id`."""
         reply: bytes = self._call(method, Raw(request), timeout_s, request_id).data
         return reply
 
     def call(
         self, method: str, request: Any, timeout_s: float = TIMEOUT_S, request_id: bytes | None = None
     ) -> Any:
-        """One call with protobuf messages; where its list is too long for one, several whose answers are joined."""
+        """One call with protobuf messages; a list too long for one goes in several, whose answers are joined."""
         from eslurm.api.methods import BY_NAME
 
         parts = in_parts(method, request)
@@ -286,7 +287,7 @@ class Door:
             raise CommandFailed(exits.UNREACHABLE, f"{silence}{self._way.advice}") from None
 
     def _patiently(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
-        """Call; when nobody is there, say so once and go on trying: a controller starts in seconds."""
+        """Call; while no controller answers, say so once and retry: a controller starts in seconds."""
         from eslurm.ports.door import DoorUnreachable
 
         self._began_s = time.monotonic()
@@ -304,14 +305,14 @@ class Door:
         return self._client.call(method, request, timeout_s, request_id)
 
     def _hear(self, refusal: str) -> None:
-        """A call is refused for now and tried again: said once, when it takes longer than a moment."""
+        """Note a temporary refusal that is retried: reported once, when it lasts longer than a moment."""
         if not self._told and time.monotonic() - self._began_s >= _PATIENCE_FIRST_S:
             self._told = True
             warn(self._command, f"{refusal.partition(': try again')[0]}; trying again")
 
 
 def is_away(failure: CommandFailed) -> bool:
-    """Check whether a call failed because no controller answered in time: one may be back, or another lead, in a moment."""
+    """Check whether no controller answered in time: it may be back, or another may lead, in a moment."""
     return failure.code in (exits.UNREACHABLE, exits.UNKNOWN_OUTCOME)
 
 

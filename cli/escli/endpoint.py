@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Way:
-    """Where the doors are, and how they are called: `Sockets`, or `escli.remote.Remote`."""
+    """The API endpoints and the way to call them: `Sockets`, or `escli.remote.Remote`."""
 
     is_remote = False
     advice = ""
@@ -18,21 +18,21 @@ class Way:
 
     @property
     def first(self) -> str:
-        """The door to be tried first."""
+        """The first endpoint to try."""
         raise NotImplementedError
 
     def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
-        """A new client of the doors. Raises CommandFailed."""
+        """A new client of the endpoints. Raises CommandFailed."""
         raise NotImplementedError
 
     def user(self) -> str:
-        """The name that the cluster knows the caller by."""
+        """The caller's user name in the cluster."""
         raise NotImplementedError
 
     def about_caller(self) -> str:
-        """Said behind the cluster's words when it does not take the caller for anybody."""
+        """An addition to the cluster's words when it does not authenticate the caller."""
         return ""
 
     def has_changed(self) -> bool:
-        """Check whether the caller can show something else by now."""
+        """Check whether the caller's credentials have changed since."""
         return False

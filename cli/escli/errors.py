@@ -1,4 +1,4 @@
-"""How an `eslurm` command ends when it cannot do what it was asked."""
+"""Failures of `eslurm` commands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class ClusterError(Exception):
 
 
 class Interrupted(ClusterError):
-    """The person (or the system) asked this command to stop what it is doing."""
+    """The user (or the system) asked this command to stop."""
 
     def __init__(self) -> None:
         super().__init__("interrupted", exits.INTERRUPTED)
 
 
 def unusable(text: str) -> ClusterError:
-    """The command line or the state directory does not allow what was asked; nothing was changed."""
+    """The error for an unusable command line or state directory; nothing was changed."""
     return ClusterError(text, exits.USAGE)

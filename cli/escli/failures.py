@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what it was asked: one line of text and an exit code of `exits`."""
+"""Failure of a command: one line of text and an exit code of `exits`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from eslurm.compat.errors import escaped
 
 
 class CommandFailed(Exception):
-    """`text` is one line for the person; `code` the exit code."""
+    """`text` is one line for the user; `code` the exit code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

@@ -1,6 +1,6 @@
-"""`eslurm health URL`: asks a daemon whether it does its duty; for health checks of containers and scripts.
+"""`eslurm health URL`: asks a daemon for its health; for health checks of containers and scripts.
 
-Runs every few seconds on every host: imports nothing but sockets. The answer's one line is printed; 0 when all is well.
+Runs every few seconds on every host: imports nothing but sockets. Prints the answer's one line; 0 when all is well.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def ask(host: str, port: int, path: str) -> tuple[bool, str]:
-    """Check whether it is well, and what it says. Raises OSError, or ValueError for what is no answer."""
+    """(is it healthy, its answer). Raises OSError, or ValueError for an invalid answer."""
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         connection.settimeout(TIMEOUT_S)
         request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"

@@ -190,7 +190,7 @@ def usage(command: str) -> str:
 
 
 def option_names(row: Option) -> str:
-    """`-n, --ntasks N`: how a row's option is written."""
+    """`-n, --ntasks N`: a row's option in the help."""
     value = {
         FLAG: "",
         OPTIONAL: row.metavar,

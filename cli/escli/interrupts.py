@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP as something to look at between two steps, instead of an exception in the middle of one.
+"""Ctrl-C, SIGTERM and SIGHUP as a condition to check between two steps, instead of an exception within one.
 
-Invariant: while `Interrupts` is entered no signal breaks a step off: a daemon that was just started is always
-recorded before anybody reacts. Only for the main thread; elsewhere it does nothing.
+Invariant: while `Interrupts` is entered no signal breaks a step off: a daemon that was just started is always recorded
+before a signal is handled. Only for the main thread; elsewhere it does nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Interrupts:
         try:
             os.write(self._write_fd, b"!")
         except BlockingIOError:
-            return  # The pipe holds enough to wake whoever waits.
+            return  # The pipe holds enough to wake a waiter.
 
     def check(self) -> None:
         """Raise `Interrupted` if there was a request since the last time it was raised."""
@@ -76,6 +76,6 @@ class Interrupts:
         return [fd for fd in ready if fd != self._read_fd]
 
     def is_hurried(self) -> Callable[[], bool]:
-        """A question to ask later: has there been one more request since now?"""
+        """A check for later: has there been one more request since now?"""
         before = self.count
         return lambda: self.count > before

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def split_jobs(text: str) -> list[str]:
-    """`17,18_[3,5],19` at the commas outside brackets."""
+    """Split `17,18_[3,5],19` at the commas outside brackets."""
     words: list[str] = []
     depth = start = 0
     for at, char in enumerate(text):

@@ -1,8 +1,8 @@
 """The parser of all commands: getopt's rules over the rows of `option_table`.
 
-`--name value`, `--name=value`, `-n value`, `-nvalue`, joined flags, unique beginnings of long names, and `--`.
-Knows nothing of what values mean: they stay texts, with the spelling under which an error should name them.
-Invariant: the parser raises `OptionError` and nothing else, whatever the words.
+`--name value`, `--name=value`, `-n value`, `-nvalue`, joined flags, unique beginnings of long names, and `--`. It does not
+interpret values: they stay texts, with their spelling for errors. Invariant: the parser raises `OptionError` and nothing
+else, whatever the words.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Option:
 
 
 class Words:
-    """What was given: option texts by long name, and the words that are no options (`rest`).
+    """The parsed options as texts by long name, and the remaining words (`rest`).
 
-    A flag's text is "". `spelling` is how to name the option in an error, `line` says from which script line.
+    A flag's text is "". `spelling` is the option's name for errors, `line` its script line.
     """
 
     __slots__ = ("_given", "ignored", "rest")
@@ -81,13 +81,13 @@ class Words:
         return tuple(self._given)
 
     def overlay(self, other: Words) -> None:
-        """What `other` says wins, option by option."""
+        """Take all options of `other`; they win."""
         self._given.update(other._given)
         self.ignored += other.ignored
 
 
 class Parser:
-    """Reads words by a set of rows. `excludes` gives, per option, the options that an occurrence takes back."""
+    """Reads words by a set of rows. `excludes` gives, per option, the options that an occurrence removes."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Requests whose lists are longer than one call takes: several calls, and one answer made of theirs.
+"""Requests whose lists are longer than one call takes: several calls, and one joined answer.
 
-Only where the parts mean the same as the whole: each entry of the list is looked up or changed by itself.
+Only where the parts mean the same as the whole: each entry of the list is processed by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUMS = ("count",)
 
 
 def in_parts(method: str, request: Any) -> Iterator[Any]:
-    """The request, or, where its list is too long, requests that have a part of the list each."""
+    """The request, or, when its list is too long, requests with a part of the list each."""
     field = _LISTS.get(method, "")
     entries = getattr(request, field) if field else ()
     if len(entries) <= REFERENCES_MAX:

@@ -1,4 +1,4 @@
-"""What all commands share around their own work: options, help, version, and one-line failures with exit codes."""
+"""Shared frame of all commands: options, help, version, and one-line failures with exit codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(
     options_end_at_first_word: bool = False,
     excludes: Mapping[str, Sequence[str]] | None = None,
 ) -> int:
-    """Parse, do `body`, and give the process's exit code. Everything that fails is said in one line on stderr."""
+    """Parse, run `body`, and return the exit code. Every failure is one line on stderr."""
     words = sys.argv[1:] if argv is None else argv
     try:
         parser = Parser(
@@ -56,19 +56,19 @@ def _about(command: str, given: Words) -> str:
 
 
 def say(line: str) -> None:
-    """A line, or several, for the person or program that reads standard output."""
+    """Print a line, or several, on standard output."""
     sys.stdout.write(escaped_lines(line) + "\n")
 
 
 def warn(command: str, line: str) -> None:
-    """A line beside the result: on standard error, after what was said already."""
+    """Print a line on standard error, after earlier output."""
     sys.stdout.flush()
     sys.stderr.write(f"{command}: {escaped_lines(line)}\n")
     sys.stderr.flush()
 
 
 def escaped_lines(text: str) -> str:
-    """Text with what would move a reader's cursor escaped: only its ends of lines stay."""
+    """Text with control characters escaped; only its line ends stay."""
     return text if text.isprintable() else "\n".join(map(escaped, text.split("\n")))
 
 
@@ -91,6 +91,6 @@ def _reader_gone() -> int:
 
 
 def no_more_words(words: Sequence[str], what: str = "is not expected here") -> None:
-    """Raise OptionError when words are left that the command has no use for."""
+    """Raise OptionError when words are left over."""
     if words:
         raise OptionError("argument", words[0], what, "see --help")

@@ -1,7 +1,7 @@
-"""The way to controllers on other hosts: gRPC over TLS with a token. Who is called, with which files, by whose word.
+"""Calls to controllers on other hosts: gRPC over TLS with a token; endpoints, files and their sources.
 
-Each of `VALUES` comes from its option, else from its environment variable, else from the client file, which is read
-only when nothing else names a cluster. Invariant: a token that others could have read is not sent.
+Each of `VALUES` comes from its option, else from its environment variable, else from the client file, which is read only
+when nothing else names a cluster. Invariant: a token that other users could have read is not sent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ClientFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Remote(Way):
-    """Controllers that are called over the network."""
+    """Controllers over the network."""
 
     is_remote = True
 
@@ -119,7 +119,7 @@ class Remote(Way):
 
 
 def named_controllers(given: Words, environ: Mapping[str, str]) -> Remote:
-    """What `--remote` or ESLURM_REMOTE names."""
+    """The controllers of `--remote` or ESLURM_REMOTE."""
     if given.has("socket"):
         raise OptionError(
             given.spelling("remote"), given.text("remote"), "is another way than --socket", "give one of them"
@@ -131,7 +131,7 @@ def named_controllers(given: Words, environ: Mapping[str, str]) -> Remote:
 
 
 def find_configured(given: Words, environ: Mapping[str, str]) -> Remote | None:
-    """What this user's client file names, or this host's; None when there is neither."""
+    """The controllers of this user's client file, or this host's; None when there is neither."""
     for directory in (OWN_DIRECTORY, SYSTEM_DIRECTORY):
         path = Path(directory).expanduser() / CLIENT_FILE
         try:
@@ -197,7 +197,7 @@ def _remote(
 
 
 def token_in(path: Path) -> str:
-    """The token in a file that nobody else can read. Raises CommandFailed."""
+    """The token in a file that only this user can read. Raises CommandFailed."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

@@ -1,6 +1,6 @@
-"""Tables of text for people: aligned columns as wide as their widest cell, or of widths asked for.
+"""Text tables: aligned columns as wide as their widest cell, or of given widths.
 
-Invariant: whatever a cell holds, it is shown on its one line; control characters, which move a reader's cursor or worse,
+Invariant: a cell is shown on its one line, whatever it holds; control characters, which could move the cursor or worse,
 are escaped.
 """
 

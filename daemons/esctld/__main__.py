@@ -140,7 +140,7 @@ def _store_url(config: Config, state_dir: Path) -> str:
 
 
 def _own_home(site_dir: Path, name: str, account: Account) -> Path:
-    """The controller's own directory; the site's keys stay root's, and its group reads them. Raises OSError, ValueError."""
+    """The controller's own directory; the site's keys stay root's, readable by its group. Raises OSError, ValueError."""
     from esctld.daemon import socket_of
     from eslurm.security import ledger
 

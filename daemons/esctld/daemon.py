@@ -105,8 +105,8 @@ def socket_of(name: str) -> str:
 
 
 class ControllerOptions(msgspec.Struct, frozen=True):
-    """What `esctld` has to be told. `listen` and `metrics_listen` override the configuration's; `config` is what
-    `config_file` said last.
+    """Options of `esctld`. `listen` and `metrics_listen` override the configuration's; `config` is the latest content of
+    `config_file`.
     """
 
     config: Config
@@ -127,7 +127,7 @@ class ControllerOptions(msgspec.Struct, frozen=True):
 
     @property
     def watched_at(self) -> str:
-        """Where /metrics and /health are; empty: nowhere."""
+        """Address of /metrics and /health; empty: none."""
         return self.metrics_listen or self.config.controller.metrics_listen
 
     @property
@@ -137,14 +137,13 @@ class ControllerOptions(msgspec.Struct, frozen=True):
 
     @property
     def socket(self) -> Path:
-        """The door for commands on this host: each controller has its own."""
+        """The API socket for commands on this host: each controller has its own."""
         return self.state_dir / socket_of(self.name)
 
     def read_again(self) -> ControllerOptions:
-        """With the configuration as its file is now: a standby may have waited for months.
+        """The options with the configuration file read anew: a standby may have waited for months.
 
-        A file that cannot be used any more is told of, and the last one that could be stays in force: better an old
-        configuration than no controller.
+        An unusable file is logged, and the last configuration stays in force: better an old one than no controller.
         """
         try:
             return msgspec.structs.replace(self, config=read_config(self.config_file, is_obeyed=True))
@@ -154,12 +153,12 @@ class ControllerOptions(msgspec.Struct, frozen=True):
 
     @property
     def lease_us(self) -> int:
-        """How long a leader may be silent before a standby follows it."""
+        """Silence of a leader in microseconds after which a standby takes over."""
         return int(self.config.controller.lease_s * 1_000_000)
 
 
 class Controller:
-    """One term as the leader. Make it inside the running loop; `run` returns when the lead was let go, or raises what
+    """One term as the leader. Make it inside the running loop; `run` returns when the lead was released, or raises what
     ends the process.
     """
 
@@ -225,9 +224,9 @@ class Controller:
                 await self._leadership.let_go(lease, self._dispatcher.now_us())
 
     async def _first(self, dispatch: asyncio.Task[None], message: Message) -> bool:
-        """One of the messages that come before all others; false when stopped meanwhile (the store may be away).
+        """Decide one of the first messages; false when stopped meanwhile (the store may be away).
 
-        Raises what ends the dispatcher instead of answering.
+        Raises what ends the dispatcher instead of an answer.
         """
         request = self._dispatcher.request(message)
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
@@ -381,7 +380,7 @@ class Controller:
         self._audit.on_refused(what, peer, Status.UNAUTHENTICATED, reason)
 
     def _site_issuer(self, options: ControllerOptions) -> JwtAuthenticator | None:
-        """What takes the tokens of the site's own issuer, where there is one."""
+        """The authenticator for tokens of the site's own issuer, if configured."""
         section = options.config.tokens.jwt
         if not section.issuer:
             return None
@@ -391,7 +390,7 @@ class Controller:
         return JwtAuthenticator(jwt_settings(section, options.site_dir), self._principals.find_named)
 
     def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:
-        """What the doctor looks at besides the state."""
+        """The doctor's inputs besides the state."""
         options = self._options
         return Surroundings(
             name=self._lead.name,
@@ -405,7 +404,7 @@ class Controller:
         )
 
     def _on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
-        """A batch is durable. What one of its watchers makes of it does not keep the others from it."""
+        """A batch is durable. A failing observer does not keep the others from it."""
         watch = self._doctor.watch
         told: tuple[Callable[[], None], ...] = (
             lambda: self._conductor.on_committed(messages, batch),
@@ -434,7 +433,7 @@ class Controller:
     # ---- serving and stopping ----
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> None:
-        """Links and loops; what is opened here is closed when the stack ends."""
+        """Open links and loops; they are closed when the stack ends."""
         # Before links are taken: what was revoked while another one led is refused here, too.
         await self._revocations.settle()
         endpoint = await self._rpc.listen(self._listen, self._options.tls)
@@ -449,7 +448,7 @@ class Controller:
         log.info("cluster %s: %s leads at %s", self._local.cluster, self._lead.name, endpoint)
 
     async def _serve(self, serving: Callable[[Gate], None], essential: Sequence[asyncio.Task[None]]) -> None:
-        """Until stopped or told to hand over. Raises what ends one of the loops."""
+        """Serve until stopped or a handover. Raises what ends one of the loops."""
         works = [
             ("planner", self._planner.run()),
             ("ticks", self._conductor.tick()),
@@ -475,7 +474,7 @@ class Controller:
             await _end_tasks([*ends, *tasks])
 
     async def _drain(self, dispatch: asyncio.Task[None]) -> bool:
-        """Refuse what comes, answer and commit what came. False when the store did not take it in time."""
+        """Refuse new calls, answer and commit accepted ones. False when the store did not take them in time."""
         why = "the lead passes to another controller" if self._handing_over else "the controller stops"
         self._gate.stop_admitting(f"{why}: try again in a moment")
         self._link_server.stop_admitting(why)

@@ -1,6 +1,6 @@
-"""The port for links, held from the controller's start: another user of the host could take it, and then no failover works.
+"""The port for links, held from the controller's start: another user of the host could take it and so prevent failover.
 
-The socket is bound and never listens, so whoever dials is refused at once until gRPC listens beside it. Both share the port
+The socket is bound and never listens, so a dial is refused at once until gRPC listens beside it. Both share the port
 (SO_REUSEPORT), which the kernel allows to sockets of one user only. Invariant: it is held until the process ends.
 """
 
@@ -38,7 +38,7 @@ class HeldPort:
         self.endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def close(self) -> None:
-        """Let it go."""
+        """Release it."""
         self._socket.close()
 
 

@@ -1,7 +1,7 @@
-"""One controller process and its roles: standby until it leads, standby again when it has handed over.
+"""One controller process and its roles: standby until it leads, standby again after a handover.
 
-Invariant: the door for commands is open in every role and between two of them; what it cannot answer it refuses as
-UNAVAILABLE, so commands try again. A process has one role at a time, and nothing of a former role runs beside it.
+Invariant: the API socket is open in every role and between two of them; calls that cannot be answered are refused as
+UNAVAILABLE, so commands retry. A process has one role at a time, and nothing of a former role runs beside it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ log = logging.getLogger("esctld")
 
 
 class DoorSwitch:
-    """The `Answerer` of the process' door: whoever answers in its present role."""
+    """The `Answerer` of the process's API socket: it passes calls to that of the present role."""
 
     def __init__(self) -> None:
         self._answerer: Answerer | None = None
 
     def lead_to(self, answerer: Answerer | None) -> None:
-        """From now on calls go here; None: they are refused for the moment."""
+        """Pass calls to this answerer from now on; None: refuse them for the moment."""
         self._answerer = answerer
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
@@ -98,7 +98,7 @@ class ControllerProcess:
             port.close()
 
     async def _stand_by(self, endpoint: str, announce: Any) -> Lead | None:
-        """Until it leads; None when it is stopped before."""
+        """Stand by until it leads; None when it is stopped before."""
         options = self._options
 
         def link(on_lost: Any) -> LeaderLink:
@@ -132,7 +132,7 @@ class ControllerProcess:
             self._principals,
             self._metrics,
             self._stopped,
-            # Who starts a controller reads what it says; nobody watches when a standby follows.
+            # The first start is watched by an administrator, a later takeover is not.
             must_fit=must_fit,
         )
 

@@ -1,7 +1,7 @@
-"""What a controller tells those who watch it: its role, whether it does its duty, and its metrics.
+"""A controller's role, health and metrics over HTTP.
 
-One page for the life of the process, whatever its role: a standby is watched as a leader is. Its duty is to lead with a
-store that takes commits, or to be able to take over at any moment.
+One page for the life of the process, whatever its role: a standby is watched as a leader is. It is healthy when it leads
+with a store that takes commits, or can take over at any moment.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _nothing() -> Iterable[Family]:
 
 
 class ControllerStatus:
-    """One per process; roles tell it what they are (`becomes`). Make it inside the running loop."""
+    """One per process; each role calls `becomes`. Make it inside the running loop."""
 
     def __init__(self, metrics: ControllerMetrics, tls: parts.Certificates | None = None) -> None:
         self._metrics = metrics
@@ -88,16 +88,16 @@ class ControllerStatus:
         self._opening: asyncio.Task[None] | None = None
 
     def becomes(self, role: str, health: Callable[[], Health], collect: Collect = _nothing) -> None:
-        """From now on it is this, and says so in these words."""
+        """Enter a role, with its health and metrics."""
         self._role, self._health, self._collect = role, health, collect
         logs.set_always(role=role)
 
     def health(self) -> Health:
-        """As the present role says."""
+        """Health of the present role."""
         return self._health()
 
     def open(self, listen: str) -> None:
-        """Serve there as soon as the address is free: a former leader that stands still may have it."""
+        """Serve there as soon as the address is free: a stopped former leader may hold it."""
         self._opening = asyncio.create_task(self._door.keep_trying(listen), name="status door")
 
     async def close(self) -> None:
@@ -141,7 +141,7 @@ class LeaderStatus:
         )
 
     def families(self) -> Iterator[Family]:
-        """What only a leader has."""
+        """The metrics of a leader."""
         dispatcher, herald = self._dispatcher, self._herald
         yield EPOCH.is_(dispatcher.view.epoch)
         yield REVISION.is_(dispatcher.view.revision)
@@ -191,7 +191,7 @@ class CountedCalls:
 
 
 def _tell(state: State, fact: Fact) -> None:
-    """What happens to single jobs is for whoever asked for every line: there may be hundreds a second."""
+    """Log a fact of a single job, at debug level: there may be hundreds a second."""
     match fact:
         case facts.JobSubmitted(job_id, spec):
             log.debug("job %d is accepted, trace %s", job_id, spec.trace.hex())
@@ -214,13 +214,13 @@ def _tell(state: State, fact: Fact) -> None:
 
 
 def _of(state: State, job_id: int) -> dict[str, str]:
-    """The trace of a job that is still remembered, as a field of the line."""
+    """The trace of a job that is still in memory, as a field of the log line."""
     job = state.find_job(job_id)
     return {"trace": job.spec.trace.hex()} if job is not None else {}
 
 
 class Happenings:
-    """Counts what committed facts and answered broadcasts say. An `Observer` of broadcasts."""
+    """Counts committed facts and answered broadcasts. An `Observer` of broadcasts."""
 
     def __init__(self, state: State, metrics: ControllerMetrics) -> None:
         self._state = state

@@ -1,7 +1,7 @@
-"""A satellite that pretends to be slow or cut off: everything that arrives passes here first.
+"""Simulated slowness and partitions of a satellite: every arriving item passes here first.
 
-Invariant: what arrives is handed on in its order, or, while the satellite is partitioned, not at all; then nothing
-goes out either. The links themselves stay: whether they live is the transport's to say.
+Invariant: what arrives is handed on in its order, or, while the satellite is partitioned, not at all; then nothing goes
+out either. The links themselves stay: whether they live is the transport's to say.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Take = Callable[[Link, Sequence[link_pb2.Item]], None]
 
 
 class Gate:
-    """`take` gets what passes; `on_healed` is told when a partition is over, for what was lost has to be asked for."""
+    """`take` gets the items that pass; `on_healed` is called at the end of a partition, to ask for lost items again."""
 
     def __init__(self, driver: RelayServer, take: Take, on_healed: Callable[[], None]) -> None:
         self._driver = driver
@@ -37,7 +37,7 @@ class Gate:
         return self._switch is not None and self._switch.mode is Mode.PARTITIONED
 
     def put(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
-        """Items have arrived."""
+        """Pass arrived items on."""
         if self.is_cut:
             return
         delay_us = self._switch.delay_us if self._switch is not None else 0
@@ -54,7 +54,7 @@ class Gate:
             self._take(link, items)
 
     def answer(self, request: ChaosRequest) -> ChaosReply:
-        """Do as asked. Raises `ValueError`, with nothing changed."""
+        """Carry out a chaos request. Raises `ValueError`, with nothing changed."""
         if request.nodes:
             raise ValueError("a satellite serves no nodes")
         changed = 0

@@ -1,8 +1,8 @@
-"""The satellite's shell: relays broadcasts down, gathers reports up, keeps no state worth keeping.
+"""The satellite daemon: relays broadcasts down, gathers reports up, has no persistent state.
 
-It may be killed at any moment (E-01, E-02): agents turn to another satellite and send again what was not
-acknowledged; the controller adopts the nodes of a broadcast under way. Of several controllers the one with the highest
-epoch leads: reports and calls go to it alone, whatever else is still linked.
+It may be killed at any moment (E-01, E-02): agents turn to another satellite and repeat unacknowledged reports; the
+controller adopts the nodes of a broadcast under way. Of several controllers the one with the highest epoch leads: reports
+and calls go to it alone.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ STOP_GRACE_S = 1.0
 
 
 class SatelliteOptions(msgspec.Struct, frozen=True):
-    """What a satellite has to be told."""
+    """Options of `essatd`."""
 
     cluster: str
     name: str
@@ -92,7 +92,7 @@ class Satellite:
         )
         credentials = options.credentials
         self._budget = socket_budget(options.sockets_max)
-        # The table would leave alone for longer whoever did not answer for a while.
+        # The table's back-off for a silent peer would be longer.
         table = msgspec.structs.replace(self._budget.table, backoff_max_s=REDIAL_STANDBY_S)
         self._table = LinkTable(self._local, credentials, self, random.Random(), table, tls=options.tls)
         self._server = LinkServer(
@@ -164,7 +164,7 @@ class Satellite:
         self._stopped.set()
 
     async def _open_status(self) -> StatusDoor | None:
-        """Where the satellite is watched, if anywhere. Raises OSError."""
+        """Open the HTTP endpoint of metrics and health, if configured. Raises OSError."""
         if not self._options.metrics_listen:
             return None
         driver = self._driver
@@ -178,9 +178,9 @@ class Satellite:
         return door
 
     async def _keep(self, endpoint: str) -> None:
-        """Stay linked to one controller. One that sends us away again is asked less and less often.
+        """Stay linked to one controller. One that rejects us again is asked less and less often.
 
-        One that does not answer while another leads is looked for a little less often, and told of once.
+        One that does not answer while another leads is tried a little less often, and logged once.
         """
         told = process = ""
         wait_s = look_s = REDIAL_S
@@ -213,7 +213,7 @@ class Satellite:
     # ---- links (LinkSink) ----
 
     def on_up(self, link: Link) -> None:
-        """A controller or an agent process is there."""
+        """A link to a controller or an agent process is up."""
         self._driver.on_up(link)
         if link.peer.role == "controller":
             self._controllers[link.peer.process] = link
@@ -221,7 +221,7 @@ class Satellite:
             self._follow()
 
     def on_down(self, link: Link, reason: str) -> None:
-        """It is gone."""
+        """The link is down."""
         if self._controllers.get(link.peer.process) is link:
             del self._controllers[link.peer.process]
             log.warning("the link to controller %s has ended: %s", link.peer.endpoint, reason)
@@ -232,7 +232,7 @@ class Satellite:
         self._driver.on_down(link)
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
-        """Down go broadcasts, up go reports and calls, each way back by the agent process' identity."""
+        """Route broadcasts down, reports and calls up, and answers by the agent process's identity."""
         self._gate.put(link, items)
 
     def _on_healed(self) -> None:
@@ -256,7 +256,7 @@ class Satellite:
         return self._book.find_endpoint(number)
 
     def _pull_book(self, link: Link) -> None:
-        """Only the controller's book is the truth; whoever routes by a newer one makes us ask for it."""
+        """Ask for the book: only the controller's is valid, and a peer has a newer one."""
         controller = self._controller()
         if controller is not None and link.peer_book_revision > max(self._book.revision, self._pulled):
             self._pulled = link.peer_book_revision
@@ -293,7 +293,7 @@ class Satellite:
                 self._learn(link, item.book)
 
     def _answer_ping(self, link: Link, ping: link_pb2.SatellitePing) -> None:
-        """From the reading task: a satellite that is only slow must not look dead (X-11)."""
+        """Answer from the reading task: a satellite that is only slow must not look dead (X-11)."""
         relay = self._driver.relay
         status = link_pb2.SatelliteStatus(
             seq=ping.seq,
@@ -309,7 +309,7 @@ class Satellite:
     def _learn(self, link: Link, book: link_pb2.Book) -> None:
         has_grown = self._book.apply(book, link)
         if not book.more:
-            # The pull is answered, with less than hoped for perhaps: whoever has more makes us ask again.
+            # The pull is answered, perhaps with an older book: a peer with a newer one triggers another pull.
             self._pulled = min(self._pulled, self._book.revision)
         if has_grown:
             self._local.book_revision = self._book.revision
@@ -324,7 +324,7 @@ class Satellite:
         self._flush_soon()
 
     def _flush_soon(self) -> None:
-        """What comes within one tick of the loop goes up together."""
+        """Send items of one tick of the loop together."""
         if not self._flushing:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -352,12 +352,12 @@ class Satellite:
             self._send_away(call.process, call.call, text)
 
     def _send_away(self, process: str, call: int, text: str) -> None:
-        """The caller had better try again than wait for its deadline."""
+        """Refuse at once, so that the caller retries instead of waiting for its deadline."""
         reply = link_pb2.DoorReply(process=process, call=call, status=Status.UNAVAILABLE, text=text)
         self._down(process, link_pb2.Item(door_reply=reply))
 
     async def _load_blob(self, digest: bytes, source: Link | None) -> bytes:
-        """From whoever has said that it has it; when that link ends, from the controller that leads by then."""
+        """Load a blob from the link that has it; when that link ends, from the leading controller."""
         link = source if source is not None and not source.closed.is_set() else self._controller()
         if link is not None:
             found = await self._loader.load_from(digest, link)
@@ -379,7 +379,7 @@ class Satellite:
         return max(alive, key=lambda link: link.peer.epoch, default=None)
 
     def _follow(self) -> None:
-        """Controllers have come or gone: if another one leads now, everything goes to it from here on."""
+        """Controllers have come or gone: route everything to the leader from here on."""
         leader = self._controller()
         if leader is self._leader:
             return
@@ -402,5 +402,5 @@ class Satellite:
 
 
 def _origin(link: Link) -> link_pb2.Origin:
-    """Whose link it is, for the controller, whatever the peer says of itself."""
+    """The membership behind a link, whatever the peer claims."""
     return link_pb2.Origin(role=link.peer.role, names=link.peer.names, serial=link.peer.serial)

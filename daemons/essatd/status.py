@@ -1,6 +1,6 @@
-"""What a satellite tells those who watch it: its metrics, and whether it does its duty.
+"""A satellite's metrics and health.
 
-Its duty is to be linked to a controller that leads: without one, broadcasts and reports go other ways or wait.
+It is healthy while it is linked to a leading controller: without one, broadcasts and reports go other ways or wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def described() -> list[Described]:
 
 
 class SatelliteStatus:
-    """`leader` and `book_revision` say how the satellite stands now."""
+    """`leader` and `book_revision` give the satellite's present state."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""The alert sources that the configuration names, made, started and closed together; what they say goes into the book
-that the predictor `alerts` reads. Its settings (`[failure.settings.alerts]`) are theirs.
+"""The configured alert sources, made, started and closed together; their alerts go into the book that the predictor
+`alerts` reads. Its settings (`[failure.settings.alerts]`) are theirs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Positive = Annotated[float, Meta(gt=0)]
 
 
 class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[failure.settings.alerts]`: what few sites need to change."""
+    """The table `[failure.settings.alerts]`: settings that few sites need to change."""
 
     query: str = ""
     """PromQL expression each of whose series predicts its node's failure; empty: the firing alerts do."""
@@ -78,7 +78,7 @@ class AlertFeeds:
                 raise ConfigError(f"{origin}: failure.webhook_listen: {error}") from None
 
     async def start(self) -> None:
-        """Listen and begin to ask. Raises OSError when the webhook's address cannot be had."""
+        """Listen and begin to poll. Raises OSError when the webhook's address cannot be bound."""
         if self.webhook is not None:
             self.webhook_endpoint = await self.webhook.start()
         if self.prometheus is not None:

@@ -23,11 +23,11 @@ _URL_SAFE = "/%:@!$&'()*+,;=?~"
 
 
 class FetchError(Exception):
-    """The page could not be had. The text says why and names no credentials."""
+    """The page is not available. The text has the reason and names no credentials."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a page is. `name` is for people: it carries no credentials and no query."""
+    """Address of a page. `name` is for logs: it carries no credentials and no query."""
 
     name: str
     host: str
@@ -61,7 +61,7 @@ def _without_credentials(url: str) -> str:
 
 
 async def get(target: Target, timeout_s: float, body_bytes_max: int) -> bytes:
-    """The page's body, had within `timeout_s` in all. Raises `FetchError`."""
+    """The page's body, within `timeout_s` in all. Raises `FetchError`."""
     try:
         async with asyncio.timeout(timeout_s):
             return await _get(target, body_bytes_max)

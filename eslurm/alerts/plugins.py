@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class UnknownPredictor(ValueError):
-    """No predictor has that name, or two have. The text names the key, the value and the way out."""
+    """No predictor, or more than one, has that name. The text names the key, the value and the way out."""
 
 
 def find_plugin(name: str, built_in: Collection[str] = ()) -> EntryPoint:
@@ -82,10 +82,10 @@ def plugin(
 
 
 class ThreadedPredictor:
-    """A `FailurePredictor` around one that is not trusted to return. Called on the event loop, never waits.
+    """A `FailurePredictor` around one that may never return. Called on the event loop, never waits.
 
-    `on_notice` gets what people should read, without it it is logged; `on_off` gets why it was switched off, without it
-    that is a notice too. Both are called on the loop, from the next call after it happened.
+    `on_notice` gets texts for the log, without it they are logged; `on_off` gets the reason why it was switched off,
+    without it that is a notice too. Both are called on the loop, by the next call afterwards.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ThreadedPredictor:
     # ---- on the event loop ----
 
     def observe(self, observation: Observation) -> None:
-        """Hand it on; the oldest waiting ones are left out when there are too many."""
+        """Pass it on; the oldest waiting ones are dropped when there are too many."""
         with self._work:
             if self._off():
                 return
@@ -141,7 +141,7 @@ class ThreadedPredictor:
         self._tell()
 
     def predict(self, now_us: int) -> frozenset[int]:
-        """What it last predicted, among the known nodes; asks it for more, which the next call may see."""
+        """The last prediction, among the known nodes; requests another one for the next call."""
         with self._work:
             if not self._off():
                 if self._asked_at_us is None:
@@ -155,7 +155,7 @@ class ThreadedPredictor:
 
     @property
     def switched_off(self) -> str:
-        """Why it was switched off; empty while it works."""
+        """The reason why it was switched off; empty while it works."""
         with self._work:
             self._off()
             return self._fault
@@ -166,7 +166,7 @@ class ThreadedPredictor:
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """No more calls. Does not wait for one under way: it dies with the process at the latest."""
+        """Make no more calls. A call under way is not waited for: it ends with the process at the latest."""
         with self._work:
             self._closed = True
             self._found = frozenset()
@@ -232,7 +232,7 @@ class ThreadedPredictor:
                     self._switch_off(f"it raised {type(error).__name__}: {_words(error)}")
 
     def _next(self) -> Observation | int | None:
-        """What to do next, waited for: an observation, a time to predict for, or None: no more."""
+        """The next action, waited for: an observation, a time to predict for, or None: no more."""
         with self._work:
             while True:
                 if self._closed or self._fault:
@@ -275,11 +275,11 @@ class ThreadedPredictor:
 
 
 class _SwitchedOff(Exception):
-    """Ends the thread of a predictor that came back too late."""
+    """Ends the thread of a predictor that returned too late."""
 
 
 def _sift(predicted: Iterable[object], known: frozenset[int]) -> tuple[frozenset[int], str]:
-    """The known nodes among them, and in words what else there was; empty when there was nothing."""
+    """The known nodes among them, and the others in words; empty when there are none."""
     items_max = ITEMS_PER_NODE_MAX * (len(known) + 1)
     found: set[int] = set()
     strange = ""
@@ -295,7 +295,7 @@ def _sift(predicted: Iterable[object], known: frozenset[int]) -> tuple[frozenset
 
 
 def _number(item: object) -> int:
-    """Also of numpy's integers, but not of truth values; -1, no node's number, for anything else."""
+    """A node number; also from numpy's integers, but not from truth values; -1, no node's number, for anything else."""
     if isinstance(item, bool):
         return -1
     try:

@@ -1,11 +1,11 @@
-"""Asks a Prometheus server which alerts fire, again and again, and delivers the nodes they are about (E-28).
+"""Polls a Prometheus server for firing alerts, and delivers their nodes (E-28).
 
-Two ways to ask: its firing alerts (`/api/v1/alerts`), or a PromQL expression (`/api/v1/query`) each of whose series
-counts, whatever its value: for sites with rules of thumb but no alerts, and for answers that stay small, such as
-`count by (node) (ALERTS{alertstate="firing"})`.
+Two kinds of queries: its firing alerts (`/api/v1/alerts`), or a PromQL expression (`/api/v1/query`) each of whose series
+counts, whatever its value: for sites with rules of thumb but no alerts, and for answers that stay small, such as `count by
+(node) (ALERTS{alertstate="firing"})`.
 
 Invariants: while the server gives no usable answer, its last one holds until it is `stale_after_s` old, then nothing
-fires; one line is logged per change of the source's state, never per question.
+fires; one line is logged per change of the source's state, never per query.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class PrometheusOptions(msgspec.Struct, frozen=True):
-    """How a server is asked. `url` is its base address; `query` a PromQL expression, empty for its alerts."""
+    """Options of the queries. `url` is the server's base address; `query` a PromQL expression, empty for its alerts."""
 
     url: str
     node_label: str = "node"
@@ -50,7 +50,7 @@ class PrometheusOptions(msgspec.Struct, frozen=True):
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
-    """How a source is doing. `state` is new, answering, failing (its last answer holds) or stale (nothing does)."""
+    """State of a source: new, answering, failing (its last answer holds) or stale (nothing fires)."""
 
     state: str = "new"
     why: str = ""
@@ -98,9 +98,9 @@ _SERIES = msgspec.json.Decoder(_Series)
 
 
 class PrometheusPoller:
-    """Asks every `interval_s` between `start`, called inside the running loop, and `close`, which ends it at once.
+    """Polls every `interval_s` between `start`, called inside the running loop, and `close`, which ends it at once.
 
-    Raises ValueError for a URL that cannot be one.
+    Raises ValueError for an invalid URL.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class PrometheusPoller:
 
     @property
     def status(self) -> SourceStatus:
-        """How the source is doing, as of the last question."""
+        """State of the source, as of the last query."""
         return self._status
 
     @property
@@ -133,12 +133,12 @@ class PrometheusPoller:
         return self._clock_s() - self._answered_at_s
 
     def start(self) -> None:
-        """Ask now, and every `interval_s` from now on."""
+        """Query now, and every `interval_s` from now on."""
         assert self._task is None
         self._task = asyncio.create_task(self._run(), name="prometheus poller")
 
     async def close(self) -> None:
-        """Stop asking; a question under way is dropped."""
+        """Stop polling; a query under way is dropped."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -152,7 +152,7 @@ class PrometheusPoller:
             await asyncio.sleep(due_s - self._clock_s())
 
     async def ask(self) -> None:
-        """One question: deliver its answer, or note that there was none. Never raises."""
+        """Make one query: deliver its answer, or note that there was none. Never raises."""
         try:
             body = await get(self._target, self._options.timeout_s, BODY_BYTES_MAX)
             alerts, unnamed = await self._read(body)
@@ -187,7 +187,7 @@ class PrometheusPoller:
         return tuple(found), unnamed
 
     def _raws(self, body: bytes) -> Sequence[msgspec.Raw]:
-        """The alerts or series, none of them read yet: that is done in slices."""
+        """The alerts or series, unparsed: they are parsed in slices."""
         if self._options.query:
             answer = _QUERY_REPLY.decode(body)
             result = _data(answer.status, answer.data)
@@ -198,7 +198,7 @@ class PrometheusPoller:
         return _data(reply.status, reply.data).alerts
 
     def _labels(self, raw: msgspec.Raw) -> dict[str, str] | None:
-        """The labels of an alert or a series that counts."""
+        """The labels of a counting alert or series."""
         if self._options.query:
             return _SERIES.decode(raw).metric
         alert = _ALERT.decode(raw)

@@ -1,6 +1,6 @@
-"""What alert sources deliver, and how a node's name is read from an alert's labels.
+"""Updates of alert sources, and a node's name from an alert's labels.
 
-Names are as the source wrote them: whoever receives an update knows which of them are nodes.
+Names are as the source wrote them: the receiver knows which of them are nodes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PushedAlert: TypeAlias = tuple[str, str, int]
 
 
 class Firing(msgspec.Struct, frozen=True):
-    """All that fires at a source now; what it delivered before and is not among these is over."""
+    """All alerts that fire at a source now; earlier ones that are not among these are over."""
 
     source: str
     alerts: tuple[Alert, ...]
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """What a source says has begun (or goes on), and the keys of what is over; the rest is as before."""
+    """Alerts of a source that began (or continue), and the keys of ended ones; the rest is as before."""
 
     source: str
     firing: tuple[PushedAlert, ...]
@@ -43,7 +43,7 @@ OnAlerts: TypeAlias = Callable[[AlertUpdate], None]
 
 
 def find_node(labels: Mapping[str, str], node_label: str) -> str | None:
-    """The node an alert is about, or None. A port is dropped: the label `instance` is host:port."""
+    """The node of an alert, or None. A port is dropped: the label `instance` is host:port."""
     value = labels.get(node_label, "")
     host, colon, port = value.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")

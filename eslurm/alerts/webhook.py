@@ -1,9 +1,9 @@
-"""Listens for Alertmanager's webhook (version 4 of its messages): what began to fire and what is over (E-28).
+"""Server for Alertmanager's webhook (version 4 of its messages): alerts that began and that ended (E-28).
 
 Invariants: no body is read before the caller has shown the token. A caller costs at most one connection of
-`CONNECTIONS_MAX`, `REQUEST_TIMEOUT_S` seconds and, all callers together, `BODIES_BYTES_MAX` of memory; beyond that it is
-answered 503 or hung up on, after which Alertmanager tries again. Connections that have not shown the token make room for
-new ones. A message is delivered whole or not at all. One line is logged per kind of refusal, not per refusal.
+`CONNECTIONS_MAX`, `REQUEST_TIMEOUT_S` seconds and, all callers together, `BODIES_BYTES_MAX` of memory; beyond that it gets
+503 or is disconnected, after which Alertmanager tries again. Connections that have not shown the token make room for new
+ones. A message is delivered whole or not at all. One line is logged per kind of refusal, not per refusal.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ VERSION = "4"
 
 
 class WebhookOptions(msgspec.Struct, frozen=True):
-    """`listen` is host:port (port 0: any). Only requests that carry the token as `Bearer` are read.
+    """`listen` is host:port (port 0: any). Only requests with the token as `Bearer` are read.
 
-    `allow_anonymous` does without a token, for a numeric loopback address only.
+    `allow_anonymous` needs no token, for a numeric loopback address only.
     """
 
     listen: str
@@ -67,7 +67,7 @@ _ALERT = msgspec.json.Decoder(_Alert)
 class Webhook:
     """A server on the running loop between `start` and `close`. `now_us` is the controller's clock (UTC).
 
-    Raises ValueError for an address that cannot be one, and for one that is open to all who reach it.
+    Raises ValueError for an invalid address, and for one that is open without a token.
     """
 
     def __init__(self, options: WebhookOptions, on_alerts: OnAlerts, now_us: Callable[[], int]) -> None:
@@ -87,7 +87,7 @@ class Webhook:
         """Requests refused, by HTTP status."""
 
     async def start(self) -> str:
-        """Listen, and say where: host:port. Raises OSError."""
+        """Listen; returns host:port. Raises OSError."""
         endpoint = await self._server.start(self._host, self._port)
         log.info("alerts are taken at http://%s%s", endpoint, PATH)
         return endpoint
@@ -180,7 +180,7 @@ def _split(listen: str) -> tuple[str, int]:
 
 
 def _check_access(options: WebhookOptions, host: str) -> None:
-    """Raises ValueError when anybody who reaches the address could tell alerts."""
+    """Raise ValueError when any host that reaches the address could send alerts."""
     if options.token:
         if len(options.token) < TOKEN_CHARS_MIN:
             raise ValueError(

@@ -1,1 +1,1 @@
-"""Faults on purpose, for tests and chaos runs."""
+"""Fault injection, for tests and chaos runs."""

@@ -1,7 +1,7 @@
-"""The private socket through which failures are asked for: one JSON object a line in, one a line out.
+"""The private socket for fault injection: one JSON object a line in, one a line out.
 
-Invariant: only the user that runs the daemon can connect (mode 0600 before the first connection is taken), and the
-socket exists only while a daemon that was started with `--allow-chaos` runs.
+Invariant: only the user that runs the daemon can connect (mode 0600 before the first connection is taken), and the socket
+exists only while a daemon that was started with `--allow-chaos` runs.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Struck(msgspec.Struct, frozen=True):
 
 
 class ChaosReply(msgspec.Struct, frozen=True):
-    """`changed` nodes were struck or healed; `struck` is what holds now. With `error` nothing was changed; `is_early`: the
-    same request will do in a moment.
+    """`changed` nodes were struck or healed; `struck` are the failures in force. With `error` nothing was changed;
+    `is_early`: the same request will succeed in a moment.
     """
 
     changed: int = 0
@@ -55,7 +55,7 @@ class ChaosReply(msgspec.Struct, frozen=True):
 
 
 class TooEarly(ValueError):
-    """It cannot be done yet."""
+    """It is not possible yet."""
 
 
 def fold_struck(named: Iterable[tuple[str, Switch]], now_us: int) -> tuple[Struck, ...]:
@@ -70,7 +70,7 @@ def fold_struck(named: Iterable[tuple[str, Switch]], now_us: int) -> tuple[Struc
 
 
 def left_us(switch: Switch, now_us: int) -> int | None:
-    """How long it lasts from now on."""
+    """Remaining time of the failure in microseconds; None: no end."""
     return None if switch.until_us is None else max(0, switch.until_us - now_us)
 
 
@@ -89,7 +89,7 @@ class ChaosDoor:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             listener.bind(str(self._path))
-            # Nobody can connect before it listens.
+            # No connection is possible before it listens.
             os.chmod(self._path, 0o600)
             self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=LINE_BYTES_MAX)
         except BaseException:

@@ -1,7 +1,6 @@
-"""Failure switches: which nodes of this process pretend to have failed, how, and until when.
+"""Failure switches: simulated failures of this process's nodes, their modes and ends.
 
-Pure table. Invariant: a node without a switch behaves as always; a switch past its expiry is gone after the next
-`expire`, whoever set it.
+Pure table. Invariant: a node without a switch behaves as always; a switch past its expiry is gone after the next `expire`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import msgspec
 
 
 class Mode(StrEnum):
-    """How a node fails. Its steps go on: it is the agent that is struck, not the host."""
+    """Mode of a node's failure. Its steps go on: the agent fails, not the host."""
 
     DEAD = "dead"
     """Nobody listens: every list is refused at once."""
@@ -30,12 +29,12 @@ class Mode(StrEnum):
 
     @property
     def is_off(self) -> bool:
-        """Check whether the node relays nothing and is answered for by nobody."""
+        """Check whether the node relays nothing and gives no answers."""
         return self is not Mode.SLOW
 
     @property
     def is_mute(self) -> bool:
-        """Check whether nothing that the node says gets out."""
+        """Check whether no message leaves the node."""
         return self not in (Mode.SLOW, Mode.CUT_IN)
 
 
@@ -66,29 +65,29 @@ class Switches:
         return switch is not None and switch.mode.is_off
 
     def is_mute(self, node: int) -> bool:
-        """Check whether nothing that this node says gets out."""
+        """Check whether no message leaves this node."""
         switch = self._by_node.get(node)
         return switch is not None and switch.mode.is_mute
 
     def delay_us(self, node: int) -> int:
-        """How late a slow node is; 0 for others."""
+        """Delay of a slow node; 0 for others."""
         switch = self._by_node.get(node)
         return switch.delay_us if switch is not None and switch.mode is Mode.SLOW else 0
 
     def set(self, nodes: Iterable[int], switch: Switch) -> None:
-        """Strike nodes; what they had before is replaced."""
+        """Let nodes fail; an earlier failure is replaced."""
         self._by_node.update(dict.fromkeys(nodes, switch))
 
     def heal(self, nodes: Iterable[int]) -> list[int]:
-        """Take the switches of these nodes away; those that had one."""
+        """Remove the switches of these nodes; returns those that had one."""
         return [node for node in nodes if self._by_node.pop(node, None) is not None]
 
     def expire(self, now_us: int) -> list[int]:
-        """Take away what is over; the nodes that are healed by it."""
+        """Remove expired switches; returns the healed nodes."""
         return self.heal([node for node, switch in self._by_node.items() if _is_over(switch, now_us)])
 
     def next_expiry_us(self) -> int | None:
-        """When the next switch is over."""
+        """Time of the next expiry."""
         ends = (switch.until_us for switch in self._by_node.values())
         return min((end_us for end_us in ends if end_us is not None), default=None)
 

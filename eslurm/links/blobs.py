@@ -1,7 +1,7 @@
 """Content-addressed blobs (scripts, environments) on their way down: controller -> satellite -> agent process.
 
-A blob is proven by its hash, so it may come from anybody. Invariants: what is kept is bounded in bytes, a blob
-that several ask for at once is fetched once, and each request is answered: with the blob, or that it is missing.
+A blob is proven by its hash, so any peer may supply it. Invariants: the cache is bounded in bytes, a blob that several
+request at once is fetched once, and each request is answered: with the blob, or that it is missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Load = Callable[[bytes, "Link | None"], Awaitable[bytes]]
 
 
 class BlobUnavailable(Exception):
-    """Nobody could provide the blob now."""
+    """The blob is not available now."""
 
 
 class BlobCache:
@@ -62,7 +62,7 @@ class BlobCache:
 
 
 class BlobExchange:
-    """Serves blobs to whoever asks over a link, fetching what it does not keep."""
+    """Serves blobs over links, fetching those that are not in the cache."""
 
     def __init__(self, bytes_max: int, load: Load) -> None:
         self.cache = BlobCache(bytes_max)
@@ -73,7 +73,7 @@ class BlobExchange:
         self._sending = asyncio.Semaphore(SENDING_MAX)
 
     def keep(self, blobs: Sequence[link_pb2.Blob]) -> None:
-        """Take in attachments of a broadcast."""
+        """Cache attachments of a broadcast."""
         for blob in blobs:
             if hashlib.sha256(blob.data).digest() == blob.sha256:
                 self.cache.put(blob.sha256, blob.data)
@@ -112,7 +112,7 @@ class BlobExchange:
         return data
 
     def on_request(self, link: Link, request: link_pb2.BlobRequest) -> None:
-        """Somebody wants blobs: they go back over the same link, on its bulk lane."""
+        """Send the requested blobs back over the same link, on its bulk lane."""
         room = min(ASKED_PER_LINK_MAX - self._asked[link], ASKED_MAX - self._asked.total())
         digests = request.sha256[:room]
         beyond = request.sha256[room:]
@@ -163,7 +163,7 @@ class BlobExchange:
             log.warning("%s takes no blobs: blob %s was given up", link.peer.process, digest.hex()[:12])
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel fetches under way."""
         tasks = [*self._serving, *self._loading.values()]
         for task in tasks:
             task.cancel()
@@ -209,7 +209,7 @@ class LinkLoader:
             del self._parts[digest]
 
     async def load_from(self, digest: bytes, link: Link) -> bytes | None:
-        """What this link brings; None when it ended before: whoever is at its other end may die at any moment."""
+        """The blob from this link; None when the link ended before."""
         loading = asyncio.create_task(self.load(digest, link))
         ended = asyncio.create_task(link.closed.wait())
         try:
@@ -223,7 +223,7 @@ class LinkLoader:
             await asyncio.gather(loading, ended, return_exceptions=True)
 
     def on_chunk(self, chunk: link_pb2.BlobChunk) -> None:
-        """A part has arrived; parts of blobs nobody waits for are dropped."""
+        """Take a part; parts of unrequested blobs are dropped."""
         future = self._waiting.get(chunk.sha256)
         if future is None or future.done():
             return

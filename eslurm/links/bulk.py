@@ -32,13 +32,13 @@ class BulkLane:
         self._wake.set()
 
     def on_credit(self, count_bytes: int) -> None:
-        """The peer takes so many more bytes."""
+        """The peer grants this many more bytes."""
         self._credit_bytes += count_bytes
         self.granted.set()
         self._wake.set()
 
     def on_consumed(self, count_bytes: int) -> int:
-        """We took in a frame. Returns the credit to grant now: zero until a quarter of the window is owed."""
+        """A frame was consumed. Returns the credit to grant now: zero until a quarter of the window is owed."""
         self._owed_bytes += count_bytes
         if self._owed_bytes * 4 < self._window_bytes:
             return 0
@@ -55,7 +55,7 @@ class BulkLane:
         await done
 
     def end(self, reason: str) -> None:
-        """Nothing more goes out; everyone who waits is told why."""
+        """End the lane; every waiter gets the reason."""
         self._ended = reason
         for _frame, done in self._waiting:
             if not done.done():

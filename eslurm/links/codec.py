@@ -25,7 +25,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class CodecError(Exception):
-    """Bytes from a peer that mean nothing here."""
+    """A peer's bytes are invalid."""
 
 
 def encode_command(command: Command) -> bytes:
@@ -56,7 +56,9 @@ def report_from_pb(report: link_pb2.Report) -> Report:
 
 
 def _shared(registration: Registration) -> Registration:
-    """With one string for what thousands of nodes of a process or host have in common: the controller keeps it."""
+    """The report with shared strings for values that thousands of nodes of a process or host have in common: the
+    controller keeps it.
+    """
     return msgspec.structs.replace(
         registration,
         name=sys.intern(registration.name),

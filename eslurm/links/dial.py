@@ -1,7 +1,7 @@
-"""Dialling: from an endpoint to a live link, or a clear reason why not.
+"""Dialling: from an endpoint to a live link, or a clear reason for the failure.
 
-Invariant: a dial takes no longer than the connect timeout plus the hello timeout (and once in a while `tls_diagnosis.ASK_S`
-more), and leaves nothing behind when it fails.
+Invariant: a dial takes no longer than the connect timeout plus the hello timeout (and once in a while
+`tls_diagnosis.ASK_S` more), and leaves nothing behind when it fails.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ async def dial(
 ) -> GrpcLink:
     """Open a link to the process that listens at `endpoint`; `sink.on_up` was called when this returns.
 
-    Raises `LinkUnreachable` (nobody there, or silent) or `LinkRefused` (wrong cluster, key or protocol, or what `mismatch`
-    finds).
+    Raises `LinkUnreachable` (no process there, or silent) or `LinkRefused` (wrong cluster, key or protocol, or a TLS
+    mismatch that `mismatch` finds).
     """
     settings = settings or LinkSettings()
     counters = counters or LinkCounters()
@@ -145,7 +145,7 @@ async def _open(
 
 
 def _kind_of(text: str) -> type[LinkUnreachable]:
-    """What gRPC's words for a lost stream say about the peer."""
+    """The kind of failure, from gRPC's text for a lost stream."""
     if _NOBODY in text:
         return LinkUnreachable
     # Accepted and closed at once: that is how gRPC keeps to its bound on connections.

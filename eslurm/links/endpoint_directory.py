@@ -1,9 +1,9 @@
-"""The address book: which endpoint serves a node number, by revision.
+"""The endpoint directory (address book): the endpoint of each node number, by revision.
 
-The controller's book is the truth; satellites and agents hold copies and pull what they lack. Invariants:
-a copy at revision R has every change up to R and nothing else; an interrupted pull leaves the copy as it was; every revision
-of a controller's reign is above all of those before it, so that a copy of an old reign is known for what it is. What comes
-from a peer that is not trusted by itself counts only if the whole of it has the digest that the leader has sealed.
+The controller's book is the original; satellites and agents hold copies and pull updates. Invariants: a copy at revision R
+has every change up to R and nothing else; an interrupted pull leaves the copy as it was; every revision of a controller's
+term is above all of those before it, so that a copy of an old term is recognised. A copy from an untrusted peer counts
+only if the whole of it has the digest that the leader has sealed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OpenSeal = Callable[[bytes], tuple[int, bytes]]
 
 
 class Entry(NamedTuple):
-    """Where a node is, and since which revision of the book."""
+    """Endpoint of a node, and the book's revision since which it is known."""
 
     name: str
     endpoint: str
@@ -41,11 +41,11 @@ class Entry(NamedTuple):
 
 
 class BadBook(Exception):
-    """A copy that is not the leader's book; the text says why."""
+    """A copy that is not the leader's book; the text has the reason."""
 
 
 class _Pull(NamedTuple):
-    """What has come of a copy so far, from one peer."""
+    """The parts of a copy received so far from one peer."""
 
     start: int
     revision: int
@@ -55,7 +55,7 @@ class _Pull(NamedTuple):
 class AddressBook:
     """A copy of the book, or on the controller the book itself, which begins anew with each `epoch`.
 
-    With `seal` it seals what it gives away, once for each revision that is asked for.
+    With `seal` it seals the copies it gives away, once for each requested revision.
     """
 
     def __init__(self, epoch: int = 0, seal: Seal | None = None) -> None:
@@ -70,12 +70,12 @@ class AddressBook:
         return len(self._entries)
 
     def find_endpoint(self, number: int) -> str | None:
-        """Where the node's process listens; None when the book does not have it."""
+        """Endpoint of the node's process; None when the book does not have it."""
         entry = self._entries.get(number)
         return entry.endpoint or None if entry is not None else None
 
     def wanted(self, number: int) -> Wanted:
-        """What the peer at a node's endpoint has to be a member as: the book says only where it is."""
+        """The required membership of the peer at a node's endpoint: the book alone proves no identity."""
         entry = self._entries.get(number)
         return Wanted(name=entry.name) if entry is not None else ANYBODY
 
@@ -88,9 +88,9 @@ class AddressBook:
     # ---- pulling ----
 
     def apply(self, book: link_pb2.Book, source: object = None, open_seal: OpenSeal | None = None) -> bool:
-        """Take in a part of a pull from `source`; True when the copy has reached a new revision.
+        """Take a part of a pull from `source`; True when the copy has reached a new revision.
 
-        With `open_seal` the copy has to be the one that the leader has sealed. Raises `BadBook`.
+        With `open_seal` the copy must be the one that the leader has sealed. Raises `BadBook`.
         """
         start = getattr(book, "from")
         if start > self.revision or book.revision < self.revision:
@@ -119,11 +119,11 @@ class AddressBook:
         return True
 
     def forget(self, source: object) -> None:
-        """Nothing more comes from there."""
+        """Drop the unfinished pull from this source."""
         self._pulls.pop(source, None)
 
     def _basis(self, revision: int) -> dict[int, Entry]:
-        """What a pull adds to: nothing that an earlier reign knew."""
+        """The entries to which a pull adds: none of an earlier term."""
         is_same = revision >> _EPOCH_SHIFT == self.revision >> _EPOCH_SHIFT
         return dict(self._entries) if is_same else {}
 
@@ -158,7 +158,7 @@ class AddressBook:
 
 
 def digest(entries: Mapping[int, Entry]) -> bytes:
-    """Of all entries; since when each is known differs from copy to copy."""
+    """Digest of all entries, without their revisions, which differ from copy to copy."""
     rows = [(number, *entry[:3]) for number, entry in sorted(entries.items())]
     return hashlib.sha256(msgspec.msgpack.encode(rows)).digest()
 

@@ -1,8 +1,8 @@
-"""The handshake that opens every link: who am I, who are you, do we belong together.
+"""The handshake of every link: mutual authentication and key exchange.
 
 dial -> Hello; answer -> HelloReply{Hello}; confirm -> Hello. The first two bring an X25519 key and a membership each; from
-the second on, a signature by the identity that the membership names covers all that was said. Invariant: no item reaches
-the process before both signatures were checked, and nothing after them travels in clear.
+the second on, a signature by the identity that the membership names covers the whole conversation. Invariant: no item
+reaches the process before both signatures were checked, and nothing after them travels in clear.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LocalPeer:
 
 @dataclass(slots=True)
 class Session:
-    """What one link is known by: both nonces, the peer's membership, the revision of the revocations that it knows."""
+    """Identity of one link: both nonces, the peer's membership, and its revision of the revocations."""
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
     challenge: bytes = b""
@@ -68,7 +68,7 @@ class Session:
 
 
 class Handshake:
-    """One handshake as one end makes it, without the wire: frames in, frames out. Any refusal is a `LinkRefused`.
+    """One handshake from one end's view, without the wire: frames in, frames out. Any refusal is a `LinkRefused`.
 
     The dialler: `open`, `on_answer`. The listener: `on_open`, `answer`, `on_confirmation`. Then both `finish`.
     """
@@ -142,7 +142,7 @@ class Handshake:
     # ---- both ----
 
     def finish(self, *, dialled: bool) -> LinkKeys:
-        """The link's keys, once all has been said."""
+        """The link's keys, after the last frame."""
         keys = LinkKeys(self._secret, self._transcript.digest, dialled=dialled)
         self.session.keys = keys
         return keys
@@ -182,7 +182,7 @@ class Handshake:
             raise LinkRefused("the peer has not proved that it holds the key of its membership")
 
     def _meet(self, hello: link_pb2.Hello) -> PeerInfo:
-        """What the peer says of itself, compared with what the site says of it."""
+        """Compare the peer's Hello with its membership."""
         peer, membership = examine(hello, self._local, self._credentials)
         try:
             self._secret = self._ephemeral.exchange(hello.ephemeral)
@@ -197,7 +197,7 @@ class Handshake:
 
 
 def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -> tuple[PeerInfo, Membership]:
-    """Who the peer says it is and what the site says of that. Raises `LinkRefused` with the reason it may be told."""
+    """(the peer by its Hello, its membership). Raises `LinkRefused` with a reason that the peer may see."""
     if hello.cluster != local.cluster:
         raise LinkRefused(f"wrong cluster: this is {local.cluster!r}, the peer belongs to {hello.cluster!r}")
     protocol = min(hello.protocol_max, local.protocol_max)
@@ -243,7 +243,7 @@ def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -
 
 
 def busy_text(after_s: float) -> str:
-    """How a peer that takes no more links now says so, and when to come back."""
+    """The refusal of a peer with too many links, with the time of a retry."""
     return f"{_BUSY}{after_s:.3f} s"
 
 
@@ -276,7 +276,7 @@ def first_frame(item: link_pb2.Item) -> bytes:
 
 
 def _claim(hello: link_pb2.Hello) -> bytes:
-    """A Hello as its proof covers it: all but the proof. Fields are only appended, so one that this release does not know
+    """A Hello without its proof, as the proof covers it. Fields are only appended, so one that this release does not know
     stands at the end at both ends.
     """
     bare = link_pb2.Hello()

@@ -1,4 +1,4 @@
-"""Asking a controller to let this host join: one conversation, and what its answer proves."""
+"""A host's request to join a controller: one conversation, and the check of its answer."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CONVERSATION_S = 30.0
 
 
 class Unreachable(Exception):
-    """No controller answers there; the text says why."""
+    """No controller answers there; the text has the reason."""
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What a host asks for, and whose answer it takes."""
+    """A host's request, and the trusted authors of the answer."""
 
     identity: Identity
     role: Role
@@ -38,7 +38,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """An answer. `ring` and `membership` are there, and proven, when the state is `issued`; `text` is anybody's word."""
+    """An answer. `ring` and `membership` are present, and proven, when the state is `issued`; `text` is unproven."""
 
     state: str
     text: str

@@ -1,7 +1,7 @@
-"""Where hosts that are no members yet ask to become one: the only method that a stranger may call.
+"""The server of hosts that ask to join: the only method open to strangers.
 
-Invariant: what a stranger costs is bounded: conversations and frames that are read at a time by `peers`, what is decoded and
-verified by `Attempts`, a conversation by a deadline.
+Invariant: a stranger's cost is bounded: concurrent conversations and frames by `peers`, decoding and verification by
+`Attempts`, a conversation by a deadline.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class Attempts:
-    """How often hosts may ask."""
+    """Rate limit of hosts' requests."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class Attempts:
         self._by_address: OrderedDict[str, Budget] = OrderedDict()
 
     def charge(self, address: str) -> float:
-        """0 when the address may ask now, else in how many seconds."""
+        """0 when the address may ask now, else the seconds to wait."""
         now_s = self._clock()
         mine = self._by_address.get(address)
         if mine is None:
@@ -69,7 +69,7 @@ class Attempts:
 
 
 class JoinAnswerer(Protocol):
-    """What decides."""
+    """Decides about requests."""
 
     async def answer(
         self,
@@ -138,7 +138,7 @@ class JoinServer:
 
 
 def plain_reply(state: str, text: str, again_s: float = 0.0) -> join_pb2.JoinReply:
-    """A reply that proves nothing."""
+    """A reply without proofs."""
     answer = join_pb2.JoinAnswer(state=state, text=text, again_ms=math.ceil(again_s * 1000))
     return join_pb2.JoinReply(answer=answer.SerializeToString())
 

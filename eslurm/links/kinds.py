@@ -1,7 +1,7 @@
-"""Who may say what over a link: the kinds of items by the roles of sender and receiver.
+"""Permitted kinds of items on a link, by the roles of sender and receiver.
 
-Invariant: what is not in the table ends the link. What the link itself consumes (credits, byes) and statements of the site,
-which prove themselves, come from every member.
+Invariant: an item that is not in the table ends the link. Items for the link itself (credits, byes) and sealed statements
+of the site come from every member.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class GrpcLink:
         except BaseException:
             self.abort("on_up failed")
             raise
-        # At once, not with the lane: whoever holds our credit knows that we took the link for good.
+        # At once, not with the lane: the credit tells the peer that the link is accepted.
         self._grant(self._settings.bulk_window_bytes)
         self._spawn(self._read_lane(self._control, bulk=False), "read")
         self._spawn(self._write_control(), "write")
@@ -118,7 +118,7 @@ class GrpcLink:
             return False
         size_bytes = len(item)
         if size_bytes > CONTROL_ITEM_BYTES_MAX:
-            # Refused by value: an exception here would end whatever the sender was in the midst of.
+            # Refused by value: an exception here would end the sender's whole operation.
             self._counters.items_too_large += 1
             log.error(
                 "%r: an item of %d bytes is not sent: a control frame takes at most %d",
@@ -164,7 +164,7 @@ class GrpcLink:
 
     @property
     def queued_bytes(self) -> int:
-        """What the control lane has accepted and not yet handed to the transport."""
+        """Bytes accepted by the control lane and not yet handed to the transport."""
         return self._queued_bytes
 
     # ---- ending ----
@@ -205,7 +205,7 @@ class GrpcLink:
         self._control.cancel()
         if self._release is not None:
             await self._release()
-        # Whoever still holds the link must not hold its connection: gRPC closes it when the last call is collected.
+        # A holder of the link must not hold its connection: gRPC closes it when the last call is collected.
         self._control = self._bulk.stream = GONE
         self._open_bulk = self._release = None
         self.finished.set()

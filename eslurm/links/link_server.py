@@ -46,7 +46,7 @@ class LinkServer:
         counters: LinkCounters | None = None,
         on_refused: Callable[[str, str], None] = lambda _peer, _reason: None,
     ) -> None:
-        """`on_refused` is told of handshakes that were refused: from where, and why."""
+        """`on_refused` gets refused handshakes: (peer, reason)."""
         self._on_refused = on_refused
         self._local = local
         self._credentials = credentials
@@ -56,7 +56,7 @@ class LinkServer:
         # By the nonces of both ends, as a bulk lane names them.
         self._links: dict[tuple[str, bytes, bytes], GrpcLink] = {}
         self._joining = 0
-        # When the last of those who were told to come back will have had its turn.
+        # The time of the last retry that was assigned to a refused agent.
         self._line_ends_s = 0.0
         self._stopping = ""
 
@@ -80,7 +80,7 @@ class LinkServer:
         self._stopping = reason
 
     async def close_links(self, reason: str) -> None:
-        """End all accepted links in good order and wait until they are gone (bounded by the close grace)."""
+        """End all accepted links in good order and wait for their end (bounded by the close grace)."""
         self.stop_admitting(reason)
         links = list(self._links.values())
         for link in links:
@@ -144,7 +144,7 @@ class LinkServer:
         return GrpcLink(sealed, peer, handshake.session, self._local, self._sink, settings, self.counters)
 
     async def _meet(self, stream: AcceptedStream, handshake: Handshake) -> PeerInfo:
-        """Hello, HelloReply, confirmation."""
+        """Handle Hello, HelloReply, confirmation."""
         frame = await self._frame(stream)
         if self._stopping:
             raise LinkRefused(self._stopping)
@@ -159,7 +159,7 @@ class LinkServer:
             self._joining -= 1
 
     def _admit(self, peer: PeerInfo) -> None:
-        """Raises `LinkBusy` for an agent that has to wait; each is told another time, so that all do not come at once."""
+        """Raise `LinkBusy` for an agent that must wait; each gets another time, so that they do not return together."""
         agents_max = self._settings.agents_max
         if not agents_max or not is_agent(peer.role):
             return
@@ -212,7 +212,7 @@ def _refusal(reason: str) -> bytes:
 
 
 async def _turn_away(context: _Context, code: grpc.StatusCode, text: str) -> None:
-    """End the call with a status, unless an operation that was given up has ended it already."""
+    """End the call with a status, unless a cancelled operation has ended it already."""
     try:
         await context.abort(code, text)
     except grpc.aio.InternalError:

@@ -1,8 +1,8 @@
 """All links of a process: found by endpoint, dialled once, kept while used, closed when idle.
 
-Invariant: at most one dial per endpoint is under way; dialled links and dials are bounded; an endpoint that failed is
-left alone until its back-off ends. A peer that restarted (same endpoint, new process) loses its old links at once.
-Above the budget links are closed as soon as they are idle, never while somebody waits for an answer on them.
+Invariant: at most one dial per endpoint is under way; dialled links and dials are bounded; an endpoint that failed is left
+alone until its back-off ends. A peer that restarted (same endpoint, new process) loses its old links at once. Above the
+budget links are closed as soon as they are idle, never while an answer is awaited on them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TRIM_INTERVAL_S = 0.02
 
 
 class Rng(Protocol):
-    """Where jitter comes from."""
+    """Source of jitter."""
 
     def random(self) -> float:
         """A number in [0, 1)."""
@@ -59,7 +59,7 @@ class Rng(Protocol):
 
 
 class _NoRoom(LinkUnreachable):
-    """Our own want of sockets: no reason to leave the endpoint alone."""
+    """This process lacks sockets: no reason for a back-off of the endpoint."""
 
 
 class _Backoff(msgspec.Struct, frozen=True):
@@ -135,8 +135,8 @@ class LinkTable:
         """The live link to such a peer at `endpoint`, dialled if need be; concurrent callers share one dial.
 
         Raises `LinkUnreachable` (at once, with `retry_after_s`, during the back-off after a failure, which is at most
-        `backoff_max_s` where the table's own bound is too long) or `LinkRefused`. Cancelling a caller does not end the
-        dial that others may wait for.
+        `backoff_max_s` where the table's own bound is too long) or `LinkRefused`. Cancelling a caller does not end a
+        shared dial.
         """
         link = self.find(endpoint, wanted)
         if link is not None:
@@ -195,7 +195,7 @@ class LinkTable:
         return link
 
     async def _make_room(self, endpoint: str) -> None:
-        """Wait until there may be one more dialled link. Raises `LinkUnreachable` when none becomes idle in time."""
+        """Wait for space for one more dialled link. Raises `LinkUnreachable` when none becomes idle in time."""
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + self._settings.room_wait_s
         while (taken := self._taken()) >= self._settings.dialled_max:
@@ -251,7 +251,7 @@ class LinkTable:
     # ---- staying within the budget ----
 
     def _trim(self) -> None:
-        """Close idle links above the budget, those longest quiet first; look again soon while there are too many."""
+        """Close idle links above the budget, the longest quiet first; repeat soon while there are too many."""
         settings = self._settings
         dialled = self._close_idle(self._dialled, settings.cached_max, settings.idle_s)
         self.counters.evictions += dialled
@@ -270,7 +270,7 @@ class LinkTable:
         return self._taken() > self._settings.cached_max or 0 < parked_above < len(self._accepted)
 
     def _close_idle(self, links: Iterable[GrpcLink], keep: int, quiet_s: float) -> int:
-        # Whoever dialled a controller means to keep it.
+        # A dialled link to a controller is kept.
         open_now = [link for link in links if link.is_usable and link.peer.role != "controller"]
         excess = len(open_now) - keep
         if excess <= 0:
@@ -288,7 +288,7 @@ class LinkTable:
     # ---- the sink of all links ----
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
-        """Pass on what the peer may say; what the site states is learnt here."""
+        """Pass on the items that the peer may send; learn sealed statements of the site."""
         kinds = self._kinds(link.peer.role, self._local.role)
         others = []
         for item in items:
@@ -307,7 +307,7 @@ class LinkTable:
             self._sink.on_items(link, others)
 
     def on_up(self, link: Link) -> None:
-        """Remember a new link. The newest link of a process is the one to use."""
+        """Record a new link. The newest link of a process is the one to use."""
         assert isinstance(link, GrpcLink)
         endpoint = link.peer.endpoint
         if endpoint:
@@ -347,7 +347,7 @@ class LinkTable:
     # ---- what the site states ----
 
     def _learn(self, link: Link, item: link_pb2.Item) -> None:
-        """A statement of the site proves itself, whichever peer passes it on."""
+        """Learn a statement of the site, which its seal proves, whichever peer passes it on."""
         kind = item.WhichOneof("kind")
         try:
             if kind == "key_ring":
@@ -358,7 +358,7 @@ class LinkTable:
             log.warning("%r sent a %s that cannot be trusted: %s", link, kind, error)
 
     def _on_learnt(self) -> None:
-        """Newer keys or revocations: neighbours hear of them, and links of those who are no members any more end."""
+        """Pass newer keys or revocations to neighbours, and end links of revoked members."""
         try:
             self._credentials.keep()
         except OSError as error:

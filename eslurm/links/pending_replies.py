@@ -1,7 +1,7 @@
-"""What is still unanswered between this process and one peer: a link with open questions is not idle.
+"""Unanswered requests between this process and one peer: a link with pending replies is not idle.
 
-Invariant: a question counts until its answer has passed or its own patience has ended, whichever comes first, so a
-lost answer never keeps a link open for ever; at most `OPEN_MAX` are kept.
+Invariant: a request counts until its answer has passed or its own time-out has ended, whichever comes first, so a lost
+answer never keeps a link open for ever; at most `OPEN_MAX` are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class Debts:
-    """One for all links to a process: a question may go out on one of them and its answer come on another."""
+    """One for all links to a process: a request may go out on one of them and its answer come on another."""
 
     def __init__(self) -> None:
         self._until_s: dict[Key, float] = {}
@@ -31,13 +31,13 @@ class Debts:
         return len(self._until_s)
 
     def note(self, kind: str | None, item: link_pb2.Item, now_s: float) -> None:
-        """An item passed, in either direction: it may open questions, or answer some."""
+        """Note an item, in either direction: it may open requests, or answer some."""
         take = _NOTES.get(kind or "")
         if take is not None:
             take(self, getattr(item, kind or ""), now_s)
 
     def are_settled(self, now_s: float) -> bool:
-        """Check whether nobody waits for anything."""
+        """Check whether no reply is pending."""
         if not self._until_s:
             return True
         if any(until_s > now_s for until_s in self._until_s.values()):

@@ -1,4 +1,4 @@
-"""Counts of what a relay's driver did, for whoever exports metrics. Invariant: counts only rise."""
+"""Counts of a relay driver's events, for metrics. Invariant: counts only rise."""
 
 from __future__ import annotations
 

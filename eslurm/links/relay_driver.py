@@ -1,7 +1,7 @@
-"""Carries the relay's actions to links and what arrives there back to the relay; keeps its timer.
+"""Carries the relay's actions to links and arriving items to the relay; keeps its timer.
 
-One per process: satellite, agent, controller. Invariants: the relay is only ever called on the event loop and never
-from within one of its own calls; a send that cannot be made is told to the relay, so its list is adopted at once.
+One per process: satellite, agent, controller. Invariants: the relay is only ever called on the event loop and never from
+within one of its own calls; a failed send is reported to the relay, so its list is adopted at once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Attachments = tuple[link_pb2.Blob, ...]
 
 
 class Machine(Protocol):
-    """What the driver drives: a `Relay`, or the controller's `Broadcaster` around one. Each input returns actions."""
+    """The driven machine: a `Relay`, or the controller's `Broadcaster` around one. Each input returns actions."""
 
     def on_ack(self, peer: Peer, ack: Ack, now_us: int) -> Sequence[Action | Deliver]: ...
 
@@ -81,8 +81,8 @@ class Machine(Protocol):
 class RelayDriver:
     """`find_endpoint` is the address book. Give it items with `on_*`, links with `on_up` and `on_down`.
 
-    `wanted` is what the peer of a number has to be a member as; `is_behind` says that a newer book is on its way: a failed
-    dial then waits for it. `deliver` takes what a controller's machine has for its core. The machine's time begins at
+    `wanted` is the required membership of a number's peer; `is_behind`: a newer book is on its way, and a failed dial then
+    waits for it. `deliver` gets the messages of a controller's machine for its core. The machine's time begins at
     `origin_us`.
     """
 
@@ -122,11 +122,11 @@ class RelayDriver:
     # ---- from links ----
 
     def on_up(self, link: Link) -> None:
-        """A link to a peer process is there."""
+        """A link to a peer process is up."""
         self._peers.setdefault(link.peer.process, []).append(link)
 
     def on_down(self, link: Link) -> None:
-        """A link ended; the relay hears of it when it was the last to that process."""
+        """A link ended; the relay is told when it was the last to that process."""
         process = link.peer.process
         links = self._peers.get(process, [])
         if link in links:
@@ -151,7 +151,7 @@ class RelayDriver:
     # ---- from this process ----
 
     def on_book(self) -> None:
-        """The address book has grown: send what had no address."""
+        """The address book has grown: send messages that lacked an address."""
         waiting, self._unaddressed = self._unaddressed, []
         for send in waiting:
             self._send(send)
@@ -173,7 +173,7 @@ class RelayDriver:
             try:
                 self._carry_out(action)
             except Exception:
-                # The relay loses patience with whatever is missing now, as with a message that was lost.
+                # The relay times out on what is missing now, as for a lost message.
                 log.exception("%s could not be carried out", type(action).__name__)
         self._ask_timer()
 
@@ -258,7 +258,7 @@ class RelayDriver:
                 self._on_undeliverable(send, endpoint, f"{link.peer.names} is served there")
 
     def _on_undeliverable(self, send: SendBroadcast, endpoint: str, why: str) -> None:
-        """Nobody listens there. The node may have moved: look again, now or when the book has come."""
+        """No process listens there. The node may have moved: look again, now or with the next book."""
         if self._find_endpoint(send.to_node) != endpoint:
             self._send(send)
         elif self._is_behind is not None and self._is_behind():
@@ -288,17 +288,17 @@ class RelayDriver:
                 self._attached.popitem(last=False)
 
     def run_local(self, run: RunLocal) -> None:
-        """Do a command for nodes of this process: only a `RelayServer` can."""
+        """Run a command for nodes of this process: only a `RelayServer` can."""
         raise AssertionError(f"this process serves no nodes, but {run.nodes[:1]} was to run here")
 
     def detach(self, broadcast_id: BroadcastId) -> None:
-        """Its answer is known: what rode along is not needed any more."""
+        """Its answer is known: drop its attachments."""
         self._attached.pop(broadcast_id, None)
 
     # ---- time ----
 
     def _ask_timer(self) -> None:
-        """Once per turn of the loop, however many messages come in it: asking the machine costs as much as a message."""
+        """Ask the machine for its timer once per turn of the loop: a query costs as much as a message."""
         if not self._timer_asked:
             self._timer_asked = True
             self._loop.call_soon(self._set_timer)
@@ -337,10 +337,10 @@ class RelayDriver:
 
 
 class RelayServer(RelayDriver):
-    """The driver of a process that serves lists of others: satellite or agent. `run` does local nodes' part.
+    """The driver of a process that serves lists of others: satellite or agent. `run` runs commands for local nodes.
 
-    Nodes can be struck to pretend a failure: one that is off is none of the relay's own nodes meanwhile, so that its
-    neighbours in this process miss it, too. `on_healed` hears of nodes that nothing holds back any more.
+    Nodes can be struck to simulate a failure: one that is off is none of the relay's own nodes meanwhile, so that its
+    neighbours in this process miss it, too. `on_healed` gets the healed nodes.
     """
 
     def __init__(
@@ -395,13 +395,13 @@ class RelayServer(RelayDriver):
             self._late_head = None
 
     def _run_unheard(self, broadcast: Broadcast | SendBroadcast, node: int) -> None:
-        """A node whose way out is cut does its own part; it passes nothing on."""
+        """Run the command on a node whose way out is cut; it passes nothing on."""
         message = broadcast.broadcast if isinstance(broadcast, SendBroadcast) else broadcast
         run = RunLocal(message.broadcast_id, (node,), message.kind, message.command, message.deadline_us)
         self._loop.call_soon(self._run_unless_closed, run)
 
     def on_local_result(self, broadcast_id: BroadcastId, nodes: Sequence[int], outcome: Outcome) -> None:
-        """Local nodes have done their part."""
+        """Local nodes have finished."""
         if self.switches:
             held = [node for node in nodes if self.switches.is_mute(node)]
             if held:
@@ -411,7 +411,7 @@ class RelayServer(RelayDriver):
             self.perform(self.relay.on_local_result(broadcast_id, nodes, outcome, self.now_us()))
 
     def run_local(self, run: RunLocal) -> None:
-        """Not at once: its outcomes come back into the relay, which is still speaking."""
+        """Run it later: its outcomes must not enter the relay during one of its calls."""
         assert self._run is not None, f"a satellite serves no nodes, but {run.nodes[:1]} was to run here"
         by_delay: dict[int, list[int]] = {}
         for node in run.nodes if self.switches else ():
@@ -431,7 +431,7 @@ class RelayServer(RelayDriver):
     # ---- failures that are pretended ----
 
     def strike(self, nodes: Sequence[int], switch: Switch) -> None:
-        """Let nodes of this process fail in this way from now on."""
+        """Let nodes of this process fail in this mode from now on."""
         self.switches.set(nodes, switch)
         if switch.mode.is_off:
             self.perform(self.relay.remove_local(nodes, self.now_us()))
@@ -440,14 +440,14 @@ class RelayServer(RelayDriver):
         self._watch_expiry()
 
     def heal(self, nodes: Sequence[int]) -> list[int]:
-        """Undo it; those of `nodes` that were struck."""
+        """Undo it; returns those of `nodes` that were struck."""
         healed = self.switches.heal(nodes)
         self._revive(healed)
         self._watch_expiry()
         return healed
 
     def _revive(self, nodes: Sequence[int]) -> None:
-        """Nothing holds these nodes back any more: what they had to say is said now."""
+        """Add healed nodes to the relay, and report their held outcomes."""
         if not nodes:
             return
         self.relay.add_local(nodes)

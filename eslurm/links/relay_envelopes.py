@@ -1,7 +1,7 @@
 """Between the relay protocol's values and protobuf items.
 
-Invariant: node order survives (X-02). Whatever a peer sends that means nothing here raises `EnvelopeError`
-and nothing else; a status this version does not know never passes for ok.
+Invariant: node order survives (X-02). Invalid items of a peer raise `EnvelopeError` and nothing else; a status this
+version does not know never passes for ok.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _STATUSES: Final = {name: status for status, name in _NAMES.items()}
 
 
 class EnvelopeError(Exception):
-    """An item from a peer that means nothing here."""
+    """A peer's item is invalid."""
 
 
 def broadcast_item(broadcast: Broadcast, attachments: tuple[link_pb2.Blob, ...] = ()) -> link_pb2.Item:
-    """A list to serve, with the small blobs that came along with it."""
+    """A list to serve, with its small blobs."""
     return link_pb2.Item(
         broadcast=link_pb2.Broadcast(
             id=_number(broadcast.broadcast_id),

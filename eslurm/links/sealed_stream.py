@@ -1,7 +1,7 @@
 """A stream whose frames are encrypted: a lane of a link after the handshake.
 
-Invariant: what `read` returns was sent by the peer that the handshake proved, in this order and on this lane. A frame that
-is not ends the stream.
+Invariant: the result of `read` was sent by the peer that the handshake proved, in this order and on this lane. Any other
+frame ends the stream.
 """
 
 from __future__ import annotations

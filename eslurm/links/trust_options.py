@@ -33,10 +33,10 @@ def add_trust_options(parser: ArgumentParser) -> None:
 def read_member(
     given: Any, role: Role, names: Iterable[str], now_us: int, renewed_at: Iterable[Path] = ()
 ) -> Credentials:
-    """The credentials that the options name, checked to allow what the daemon is started as.
+    """The credentials that the options name, checked to allow the daemon's role and names.
 
-    `given` has the options as attributes, and `cluster`; `renewed_at` are directories besides where a newer membership
-    may be put. Raises `CannotJoin`.
+    `given` has the options as attributes, and `cluster`; `renewed_at` are further directories for a newer membership.
+    Raises `CannotJoin`.
     """
     from eslurm.security.credentials import CannotJoin, Renewal, check_own, read_credentials
     from eslurm.security.membership import MEMBERSHIP, NotAMember

@@ -1,1 +1,1 @@
-"""The log of facts outside the store: base states, files of facts, and playing them. Only applies, never decides."""
+"""The log of facts outside the store: base states, files of facts, and replay. Only applies, never decides."""

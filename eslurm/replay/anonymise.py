@@ -1,8 +1,8 @@
-"""Takes the names out of a log: users, accounts, jobs, comments, directories, nodes, hashes; what happened stays.
+"""Removes the names from a log: users, accounts, jobs, comments, directories, nodes, hashes; the events stay.
 
-Each name becomes the same word wherever it stands, made with a random secret that is forgotten with this object: nobody,
-not even its maker, can go back. Invariants: facts and records stay decodable and applicable; every text that is not
-known to be harmless is replaced, so a field added later is anonymised before anybody thinks of it.
+Each name becomes the same word wherever it stands, made with a random secret that is forgotten with this object: the
+mapping cannot be reversed, not even by its maker. Invariants: facts and records stay decodable and applicable; every text
+that is not known to be harmless is replaced, so a field added later is anonymised by default.
 """
 
 from __future__ import annotations
@@ -172,14 +172,14 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Anonymiser:
-    """`secret` is random and nobody's; drop the object when done."""
+    """`secret` is random and kept nowhere; drop the object when done."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._known: dict[tuple[str, str | bytes | int], Any] = {}
 
     def fact(self, fact: LoggedFact) -> LoggedFact:
-        """The same fact without names. Raises `msgspec.ValidationError` for what is none."""
+        """The same fact without names. Raises `msgspec.ValidationError` for an invalid one."""
         content = self._struct(decode_fact(fact.kind, fact.version, fact.blob))
         return LoggedFact(fact.revision, fact.at_us, *encode_fact(content), fact.epoch)
 
@@ -193,7 +193,7 @@ class Anonymiser:
         return packer.finish()
 
     def word(self, kind: str, name: str) -> str:
-        """What stands for a name; nothing stays nothing."""
+        """The word for a name; an empty name stays empty."""
         if not name or (kind == "resource" and name in PLAIN_RESOURCES):
             return name
         known = self._known.get((kind, name))
@@ -212,7 +212,7 @@ class Anonymiser:
         return self._fields(struct, ())
 
     def _named_by_kind(self, struct: Any) -> dict[str, Any]:
-        """Fields whose meaning another field tells."""
+        """Fields whose meaning depends on another field."""
         match struct:
             case Limit():
                 return {"consumer": self._named(struct.kind, struct.consumer)}

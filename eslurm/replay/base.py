@@ -1,8 +1,8 @@
-"""A base state: everything the cluster was as of one revision, as bytes, so that the log before it may go.
+"""A base state: the whole cluster as of one revision, as bytes, so that the log before it may be removed.
 
-Invariant: what `unpack_base` gives equals the state after all facts up to its revision, but for finished jobs when
-it was packed from rows (a restart leaves those in the store, too). Packed piece by piece: no copy of a large state is
-ever held, and the interpreter is held for one piece at a time.
+Invariant: the result of `unpack_base` equals the state after all facts up to its revision, but for finished jobs when it
+was packed from rows (a restart leaves those in the store, too). Packed piece by piece: no copy of a large state is ever
+held, and the interpreter is held for one piece at a time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BadBase(Exception):
 
 
 class BaseHead(msgspec.Struct, frozen=True, array_like=True):
-    """What a base state is of."""
+    """Format version, revision and time (UTC microseconds) of a base state."""
 
     version: int
     revision: int
@@ -72,7 +72,7 @@ class BasePacker:
             self._put(_encoder.encode(_Piece(kind, list(blobs[at : at + RECORDS_PER_PIECE]))))
 
     def add_rows(self, rows: Sequence[Row]) -> None:
-        """Rows as the store keeps them; kinds that are no part of the state are left out."""
+        """Add rows in the store's form; kinds outside the state are left out."""
         for kind, row_type in (("nodes", NodeRow), ("jobs", JobRow), ("steps", StepRow)):
             blobs = [row.blob for row in rows if isinstance(row, row_type)]
             if blobs:
@@ -113,7 +113,7 @@ def pack_base(state: State) -> bytes:
 
 
 def read_head(data: bytes) -> BaseHead:
-    """What a base state is of, without unpacking it. Raises `BadBase`."""
+    """The head of a base state, without unpacking it. Raises `BadBase`."""
     for piece in _split(data):
         return _head(piece)
     raise BadBase("the base state is empty")
@@ -166,7 +166,7 @@ def _head(piece: bytes) -> BaseHead:
 
 
 def _split(data: bytes) -> Iterator[bytes]:
-    """The pieces in order, inflated as they are asked for."""
+    """The pieces in order, inflated on demand."""
     inflate = zlib.decompressobj()
     held = b""
     at = 0

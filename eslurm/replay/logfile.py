@@ -1,9 +1,9 @@
-"""A log of facts as one file: what `esctl log export` writes and `eslurm replay` reads.
+"""A log of facts as one file: written by `esctl log export`, read by `eslurm replay`.
 
 The file is a magic line and frames, each {length, CRC-32, zlib-compressed MessagePack}: one header, the base state in
-pieces if the log does not begin at revision 1, facts in order, one end mark. Invariants: revisions are contiguous from
-the header's `first_revision`; a file without its end mark, or with a damaged frame, is reported with the offset and with
-what could be read before it, never taken for a whole one.
+pieces if the log does not begin at revision 1, facts in order, one end mark. Invariants: revisions are contiguous from the
+header's `first_revision`; a file without its end mark, or with a damaged frame, is reported with the offset and with what
+could be read before it, never taken for a whole one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FRAME = struct.Struct(">II")
 
 
 class DamagedLog(Exception):
-    """The file cannot be read on. The text names the file, the offset, and what could be read."""
+    """The file cannot be read further. The text names the file, the offset, and the readable part."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag="header"):
-    """What the file holds. `first_revision` is of the first fact; `base_bytes` 0: the log begins with nothing."""
+    """Contents of the file. `first_revision` is of the first fact; `base_bytes` 0: the log begins empty."""
 
     version: int
     cluster: str
@@ -56,7 +56,7 @@ class _Facts(msgspec.Struct, frozen=True, array_like=True, tag="facts"):
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """The mark of a whole file: how many facts it holds and where they end."""
+    """The mark of a whole file: the number of its facts and their last revision."""
 
     facts: int
     last_revision: int
@@ -70,7 +70,7 @@ _decoder: msgspec.msgpack.Decoder[_Frame] = msgspec.msgpack.Decoder(_Frame)
 
 
 class LogWriter:
-    """Writes a file, front to back. `header.last_revision` says how far it is meant to go."""
+    """Writes a file, front to back. `header.last_revision` is the intended end."""
 
     def __init__(self, file: IO[bytes], header: Header, base: bytes = b"") -> None:
         self._file = file
@@ -94,7 +94,7 @@ class LogWriter:
             self._flush()
 
     def finish(self) -> End:
-        """Write the end mark. Flushing and closing the file stay the caller's."""
+        """Write the end mark. The caller flushes and closes the file."""
         self._flush()
         end = End(self._count, self._next - 1, self._last_us)
         self._put(end)

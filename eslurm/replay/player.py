@@ -1,7 +1,7 @@
-"""Plays a log of facts: the state as it was at a moment, and the first fact after which the cluster contradicts itself.
+"""Replays a log of facts: the state at a moment, and the first fact after which the state contradicts itself.
 
-Invariant: nothing is decided anew. Facts are applied as they were written, so what is shown is what the controller
-had committed, whatever today's release would have decided.
+Invariant: nothing is decided anew. Facts are applied as they were written, so the state is the one that the controller had
+committed, whatever today's release would have decided.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Progress = Callable[[int], None]
 
 
 class CannotApply(Exception):
-    """A fact does not fit the state, or is none: the log or the program is wrong."""
+    """A fact does not fit the state, or is invalid: the log or the program is wrong."""
 
     def __init__(self, fact: LoggedFact, why: str) -> None:
         super().__init__(f"revision {fact.revision} ({fact.kind} {fact.version}): {why}")
@@ -44,7 +44,7 @@ class CannotApply(Exception):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """The first contradiction: after which fact, what it is, and a line for each record that the fact is about."""
+    """The first contradiction: its fact, its text, and a line for each record of the fact."""
 
     fact: LoggedFact
     content: core_facts.Fact | None
@@ -53,7 +53,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What looking for a contradiction came to. `whole_checks` of the `facts` were followed by a check of everything."""
+    """Result of the search for a contradiction. `whole_checks` of the `facts` were followed by a check of everything."""
 
     facts: int
     whole_checks: int
@@ -61,10 +61,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Player:
-    """A log being played. `state` is as of the last fact; time and revision only go forward."""
+    """A log under replay. `state` is as of the last fact; time and revision only go forward."""
 
     def __init__(self, log: LogFile) -> None:
-        """Raises `DamagedLog` for a base state that is none."""
+        """Raises `DamagedLog` for an invalid base state."""
         header = log.header
         self._facts = log.facts()
         self._waiting: LoggedFact | None = None
@@ -107,14 +107,14 @@ class Player:
         return self._waiting
 
     def step(self) -> tuple[core_facts.Fact, Touched]:
-        """Apply the next fact; what it was and which records it changed. Raises `CannotApply`."""
+        """Apply the next fact; returns it and the records that it changed. Raises `CannotApply`."""
         logged = self.peek()
         assert logged is not None, "the log has ended"
         content = decoded(logged)
         try:
             apply(self.state, content, logged.revision, logged.at_us)
         except Exception as error:
-            # Whatever it is: the log is somebody else's, and the fact does not fit.
+            # Any error: the log is from outside, and the fact does not fit.
             raise CannotApply(logged, f"{type(error).__name__}: {error}") from error
         self._waiting = None
         self.played += 1
@@ -154,13 +154,13 @@ def find_violation(log: LogFile, *, until_us: int | None = None, progress: Progr
 
 
 def _stride(state: State) -> int:
-    """After how many facts the whole state is checked again."""
+    """Number of facts after which the whole state is checked again."""
     records = len(state.jobs) + len(state.nodes)
     return 1 if records <= RECORDS_WHOLE_MAX else -(-records // RECORDS_PER_FACT)
 
 
 def _narrowed(log: LogFile, last_good: int, whole_checks: int) -> Verdict:
-    """From the last revision that was checked as a whole and good: fact by fact to the first that is not."""
+    """Search fact by fact from the last good revision to the first bad one."""
     player = Player(log)
     player.play(until_revision=last_good)
     while (fact := player.peek()) is not None:
@@ -172,7 +172,7 @@ def _narrowed(log: LogFile, last_good: int, whole_checks: int) -> Verdict:
 
 
 def _step_checked(player: Player, fact: LoggedFact, *, whole: bool = False) -> Violation | None:
-    """Apply a fact and check what it touched, or everything."""
+    """Apply a fact and check the records that it touched, or everything."""
     state = player.state
     try:
         content, touched = player.step()
@@ -241,7 +241,7 @@ def _touched(state: State, touched: Touched) -> str:
 
 
 def _whole(state: State) -> str:
-    """What contradicts itself in the whole state; empty when nothing does."""
+    """The contradiction in the whole state; empty when there is none."""
     try:
         check(state)
     except Exception as error:
@@ -250,7 +250,7 @@ def _whole(state: State) -> str:
 
 
 def _said(error: Exception) -> str:
-    """A broken rule in its own words; a check that broke itself by its kind, too."""
+    """A broken rule in its own words; a failed check by its kind, too."""
     return (
         str(error) if isinstance(error, (AssertionError, ValueError)) else f"{type(error).__name__}: {error}"
     )

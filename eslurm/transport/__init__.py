@@ -1,1 +1,1 @@
-"""What API and links share: channel options, TLS, streams of frames, bounds on strangers."""
+"""Parts shared by API and links: channel options, TLS, streams of frames, bounds on strangers."""

@@ -1,4 +1,4 @@
-"""Counts of what links and doors did, for whoever exports metrics.
+"""Counts of links' and API endpoints' events, for metrics.
 
 Invariant: counts only rise, except the gauges, whose names end in `_now`.
 """
@@ -41,7 +41,7 @@ class LinkCounters:
 
 @dataclass(slots=True)
 class DoorCounters:
-    """One set per door."""
+    """One set per API endpoint."""
 
     connections_now: int = 0
     connections: int = 0

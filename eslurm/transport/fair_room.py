@@ -1,4 +1,4 @@
-"""A bounded number of places that no few users can fill: each may have a part of what is left, and some are reserved.
+"""A bounded number of places that a few users cannot fill: each may have a part of the free ones, and some are reserved.
 
 Invariant: a privileged user finds a place while any of all is free; the places of others never reach into the reserve.
 """
@@ -19,7 +19,7 @@ U = TypeVar("U", bound=Hashable)
 
 
 class FairRoom(Generic[U]):
-    """Of users, or of addresses. `per_user` bounds one of them however much is free."""
+    """Places for users, or for addresses. `per_user` bounds one of them however much is free."""
 
     def __init__(self, places: int, per_user: int) -> None:
         self._places = places

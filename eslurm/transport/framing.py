@@ -28,7 +28,7 @@ _RETRY_UNITS_MAX = (1 << 16) - 1
 
 
 def checked_request_id(given: bytes | None, *, mutating: bool) -> bytes:
-    """What a call goes by over all its tries; made up for one that changes something. Raises `ValueError`."""
+    """The id of a call over all its tries; generated for a call that changes something. Raises `ValueError`."""
     if given is None:
         return os.urandom(REQUEST_ID_BYTES) if mutating else NO_REQUEST_ID
     if len(given) != REQUEST_ID_BYTES:
@@ -37,7 +37,7 @@ def checked_request_id(given: bytes | None, *, mutating: bool) -> bytes:
 
 
 def retry_units(retry_after_s: float) -> int:
-    """Seconds as a reply's header has them: rounded up, so that who comes then is not too early."""
+    """Seconds in a reply header's units: rounded up, so that a retry is not too early."""
     return min(_RETRY_UNITS_MAX, -int(-retry_after_s * _RETRY_UNITS_PER_S // 1))
 
 

@@ -1,4 +1,4 @@
-"""How this project uses gRPC: channel and server options, limits, addresses.
+"""This project's use of gRPC: channel and server options, limits, addresses.
 
 Invariant: both ends of a link are built from these values, so keepalive times agree and message sizes match.
 """
@@ -51,10 +51,11 @@ class LinkSettings(msgspec.Struct, frozen=True):
 
 
 class TableSettings(msgspec.Struct, frozen=True):
-    """Bounds of a link table. Dialled links above `cached_max` that were quiet for `idle_s` are closed, oldest first;
-    at `dialled_max` a dial waits for `room_wait_s` until one of them is idle, then it is refused. Accepted links of
-    agents above `parked_above` (0: any number is kept) are closed as soon as they are idle for `parked_quiet_s`. A
-    link is never closed while somebody waits for an answer on it."""
+    """Bounds of a link table. Dialled links above `cached_max` that were quiet for `idle_s` are closed, oldest first; at
+    `dialled_max` a dial waits for `room_wait_s` until one of them is idle, then it is refused. Accepted links of agents
+    above `parked_above` (0: any number is kept) are closed as soon as they are idle for `parked_quiet_s`. A link is never
+    closed while an answer is awaited on it.
+    """
 
     cached_max: int = 256
     dialled_max: int = 1024
@@ -69,10 +70,10 @@ class TableSettings(msgspec.Struct, frozen=True):
 
 
 class SocketBudget(msgspec.Struct, frozen=True):
-    """How a process keeps to a number of sockets: what its relay, its table, its link server and gRPC have to know.
+    """A process's budget of sockets: the bounds of its relay, its table, its link server and gRPC.
 
-    `sends_max` bounds the sends that wait for an acknowledgement: a child's patience begins when its send does, so what
-    has no socket yet had better wait before that.
+    `sends_max` bounds the unacknowledged sends: a child's time-out begins with its send, so a send without a socket had
+    better wait before that.
     """
 
     table: TableSettings
@@ -82,11 +83,11 @@ class SocketBudget(msgspec.Struct, frozen=True):
 
 
 def socket_budget(sockets_max: int) -> SocketBudget:
-    """`sockets_max` is four times the width of the process' trees.
+    """The budget for `sockets_max`, which is four times the width of the process's trees.
 
-    Five eighths are for links that it dials (the children of two trees, and those it adopts), three for agents that
-    dial it; half of the latter may stay while they are idle, the others come, say something and go. Raises ValueError
-    when there is no room for a tree.
+    Five eighths are for links that it dials (the children of two trees, and those it adopts), three for agents that dial
+    it; half of the latter may stay while they are idle, the others end after their exchange. Raises ValueError when there
+    is no room for a tree.
     """
     if sockets_max < SOCKETS_MIN:
         raise ValueError(f"{sockets_max} sockets are too few: at least {SOCKETS_MIN}")
@@ -155,7 +156,7 @@ def server_options(
         ("grpc.max_connection_idle_ms", _IDLE_MS),
         ("grpc.max_concurrent_streams", _STREAMS_MAX),
         ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
-        # Else what strangers push raises how much is taken of each of their streams before anybody reads it.
+        # Else strangers' data raises the window of each of their streams before anything is read.
         ("grpc.http2.bdp_probe", 0),
         # Two processes on one port would each get half of the connections.
         ("grpc.so_reuseport", int(shares_port)),
@@ -176,7 +177,7 @@ _ANY_HOST = ("0.0.0.0", "::")  # nosec B104 # recognised, not bound
 
 
 def reachable(endpoint: str) -> str:
-    """Where others find who listens there: of an address that stands for all of this host, the host's name."""
+    """The endpoint for other hosts: a wildcard address is replaced by the host's name."""
     host, port = split_endpoint(endpoint)
     return f"{socket.gethostname()}:{port}" if host in _ANY_HOST else endpoint
 

@@ -1,7 +1,7 @@
-"""What peers of a gRPC server may take before they have proven who they are: bounds per address.
+"""Bounds per address on peers of a gRPC server before they have proven their identity.
 
 A peer has proven itself by a link's handshake or by a valid token. Before that its messages are not read, but for the
-first frame of a link, of which few are read at a time; its connections are few and not kept for long. Invariant: whatever
+first frame of a link, of which few are read at a time; its connections are few and short-lived. Invariant: whatever
 strangers at some addresses do, a peer at another address finds a connection, a place for its handshake, and memory.
 """
 
@@ -59,7 +59,7 @@ def address_of(peer: str) -> Address:
 
 
 def _plain(host: str) -> str:
-    """One spelling for an address, whether or not it came as one of IPv6."""
+    """One spelling for an address, as IPv4 or mapped IPv6."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -93,14 +93,14 @@ class Peers:
 
     @asynccontextmanager
     async def first_frame(self, peer: str) -> AsyncIterator[None]:
-        """While a stranger's frame is read: whoever comes meanwhile waits, those of one address for each other first."""
+        """The turn to read a stranger's frame; those of one address wait for each other first."""
         host = address_of(peer)[0]
         mine = self._frames_of.setdefault(host, asyncio.Semaphore(self.settings.first_frames_address_max))
         async with mine, self._frames:
             yield
 
     def prove(self, peer: str) -> None:
-        """This connection's peer has shown who it is."""
+        """Record that this connection's peer has proven its identity."""
         address = address_of(peer)
         self._proven[address] = None
         self._proven.move_to_end(address)
@@ -108,17 +108,17 @@ class Peers:
             self._proven.popitem(last=False)
 
     def is_proven(self, address: Address) -> bool:
-        """Check whether it has."""
+        """Check whether the peer has proven its identity."""
         return address in self._proven
 
     def keep_only(self, addresses: set[Address]) -> None:
-        """Forget connections that are gone: their ports will be others'."""
+        """Forget connections that are gone: other peers will get their ports."""
         for address in [one for one in self._proven if one not in addresses]:
             del self._proven[address]
 
 
 class StrangerWatch:
-    """Closes connections of strangers that are too many or too old: gRPC bounds all connections together only.
+    """Closes connections of strangers that are too many or too old: gRPC only bounds all connections together.
 
     It shuts them down on a duplicate of the descriptor, so that gRPC itself sees their end and closes them.
     """
@@ -131,7 +131,7 @@ class StrangerWatch:
         self.closed = 0
 
     async def run(self) -> None:
-        """Look from time to time, and often while there is a crowd."""
+        """Look periodically, and more often while there are many."""
         settings = self._peers.settings
         loop = asyncio.get_running_loop()
         while True:
@@ -139,7 +139,7 @@ class StrangerWatch:
             await asyncio.sleep(settings.crowded_look_s if crowded else settings.look_s)
 
     def look(self, now_s: float) -> bool:
-        """Close what must be closed; whether there was any."""
+        """Close excess connections; returns whether there were any."""
         here = self._connections.look()
         self._peers.keep_only(set(here))
         strangers = [one for one in here if not self._peers.is_proven(one)]
@@ -161,8 +161,8 @@ class StrangerWatch:
 class Connections:
     """Accepted TCP connections of this process at a port of its own.
 
-    A descriptor that was there at the last look is not asked again: the peer of an accepted connection stays, and device
-    and inode tell when the descriptor has become another's. With thousands of links asking all of them held the loop.
+    A descriptor known from the last look is not queried again: the peer of an accepted connection stays, and device and
+    inode identify it. Querying thousands of links would block the loop.
     """
 
     def __init__(self, port: int) -> None:
@@ -170,7 +170,7 @@ class Connections:
         self._known: dict[int, tuple[tuple[int, int], Address | None]] = {}
 
     def look(self) -> dict[Address, int]:
-        """Those that are there now: peer -> descriptor."""
+        """The present connections: peer -> descriptor."""
         known: dict[int, tuple[tuple[int, int], Address | None]] = {}
         for name in os.listdir(_SOCKETS):
             descriptor = int(name)
@@ -225,6 +225,7 @@ def _duplicate(descriptor: int) -> socket.socket | None:
 
 
 def connections_room() -> int:
-    """How many connections a server may accept at most: half of the descriptors, the rest is for the local door, the
-    store and what this process opens itself."""
+    """Greatest number of connections for a server: half of the descriptors; the rest is for the local API socket, the
+    store and this process's own files.
+    """
     return max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)

@@ -32,7 +32,7 @@ class Stream(Protocol):
         ...
 
     async def end_writing(self) -> bool:
-        """Say that no more frames follow. True when the peer must still be waited for, so that it reads them all."""
+        """End the sending side. True when the peer must still be waited for, so that it reads all frames."""
         ...
 
     def cancel(self) -> None:
@@ -107,7 +107,7 @@ class AcceptedStream:
 
 
 class _GoneStream:
-    """Stands where a stream was, so that the stream can be collected."""
+    """Takes the place of an ended stream, so that the stream can be collected."""
 
     async def read(self) -> bytes | None:
         raise StreamLost("the link has ended")

@@ -1,8 +1,8 @@
-"""A process' certificate, key and authorities: read, tried out on each other, and read anew when the files change.
+"""A process's certificate, key and authorities: read, tested together, and read anew when the files change.
 
-Invariants: what is handed to gRPC has passed a whole handshake with itself; a new pair that does not pass leaves the old one
-in force and is told of once; no timer runs, the files are looked at when a connection is made or somebody watches. Threads
-of gRPC ask too, at each handshake.
+Invariants: material for gRPC has passed a whole handshake with itself; a new pair that does not pass leaves the old one in
+force and is logged once; no timer runs, the files are checked when a connection is made or a metric is read. Threads of
+gRPC call it too, at each handshake.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _Stamp = tuple[tuple[int, int, int, int], ...]
 
 
 class TlsError(Exception):
-    """The files cannot be used. The text names the file and the way out, in one line."""
+    """The files are unusable. The text names the file and the way out, in one line."""
 
 
 class Material(NamedTuple):
-    """What the files held when they fitted together. Ends are seconds since the epoch."""
+    """Contents of files that fit together. Ends are seconds since the epoch."""
 
     certificate: bytes
     key: bytes
@@ -52,7 +52,7 @@ class Material(NamedTuple):
     ca_end_s: float
 
     def ends(self) -> dict[str, float]:
-        """When each file's certificates end; of several authorities, the first one."""
+        """End of each file's certificates; of several authorities, the first one."""
         found = {"ca": self.ca_end_s}
         if self.certificate:
             found["certificate"] = self.certificate_end_s
@@ -98,14 +98,14 @@ class Tls:
             shown = current
             return _server_configuration(current)
 
-        # None is how gRPC is told that nothing has changed; its types know nothing of it.
+        # None tells gRPC that nothing has changed; its types lack it.
         fetcher: Any = fetch
         return grpc.dynamic_ssl_server_credentials(
             _server_configuration(shown), fetcher, self.files.require_client_certificate
         )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """For a connection that is made now. The own certificate is shown to those who ask for one."""
+        """Credentials for a new connection. The own certificate is shown to peers that ask for one."""
         self.current()
         with self._lock:
             if self._channel is None:
@@ -116,7 +116,7 @@ class Tls:
             return self._channel
 
     def current(self) -> Material:
-        """What is in force now, after a look at the files if the last one was a while ago."""
+        """The material in force, after a check of the files if the last one was a while ago."""
         with self._lock:
             now_s = self._clock_s()
             if now_s >= self._look_at_s:
@@ -125,11 +125,11 @@ class Tls:
             return self._material
 
     def ends(self) -> dict[str, float]:
-        """By file (certificate, ca), when it ends, in seconds since the epoch."""
+        """By file (certificate, ca), the end of its certificates in seconds since the epoch."""
         return self.current().ends()
 
     def context(self) -> ssl.SSLContext:
-        """A client's context of the files as they are, for a look at others: names are not checked. Raises OSError."""
+        """A client's context of the present files, for diagnosis: names are not checked. Raises OSError."""
         found = client_context()
         found.load_verify_locations(self.files.ca)
         if self.files.certificate is not None:
@@ -173,7 +173,7 @@ def _paths(files: TlsFiles) -> list[Path]:
 
 
 def _stamp(files: TlsFiles) -> _Stamp:
-    """What differs when a file was written or replaced."""
+    """The files' identities, which change when one was written or replaced."""
     found = []
     for path in _paths(files):
         try:
@@ -223,7 +223,7 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def client_context() -> ssl.SSLContext:
-    """For a look at certificates."""
+    """A context for the diagnosis of certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # What the files are called and where this process listens is nothing to each other.
     context.check_hostname = False
@@ -231,7 +231,7 @@ def client_context() -> ssl.SSLContext:
 
 
 def _authorities(client: ssl.SSLContext, path: Path, text: bytes) -> list[float]:
-    """Make `client` trust them; when each ends."""
+    """Make `client` trust them; returns the end of each."""
     try:
         client.load_verify_locations(cadata=text.decode("latin-1"))
     except (ssl.SSLError, ValueError):
@@ -272,7 +272,7 @@ def _take_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def _try_out(server_context: ssl.SSLContext, client_context: ssl.SSLContext, files: TlsFiles) -> float:
-    """Let the pair shake hands with itself in memory; when its certificate ends."""
+    """Let the pair shake hands with itself in memory; returns the end of its certificate."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(down, up)
     server = server_context.wrap_bio(up, down, server_side=True)
@@ -301,7 +301,7 @@ def _try_out(server_context: ssl.SSLContext, client_context: ssl.SSLContext, fil
 
 
 def _advance(end: ssl.SSLObject) -> bool:
-    """One flight of the handshake; whether this end is through."""
+    """Take one step of the handshake; returns whether this end is done."""
     try:
         end.do_handshake()
     except ssl.SSLWantReadError:

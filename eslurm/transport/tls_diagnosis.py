@@ -1,7 +1,7 @@
-"""Why two ends do not understand each other: TLS on one side only, or certificates that do not do.
+"""Diagnosis of a failed connection: TLS on one side only, or certificates that do not match.
 
-Invariant: an endpoint is asked itself only when gRPC's words leave it open, once in `ASK_EVERY_S`, and for `ASK_S` at most.
-Who stands in line at a busy daemon is told the same words as who speaks another language there.
+Invariant: an endpoint is probed only when gRPC's words leave it open, once in `ASK_EVERY_S`, and for `ASK_S` at most. A
+busy daemon's refusal has the same words as one of another protocol.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([a-z][\w -]*)")
 
 
 class Texts(NamedTuple):
-    """How the reasons that one end can find by itself are told to those who can do something about them."""
+    """The reasons that one end can find by itself, in its users' words."""
 
     other_names: str
     speaks_plain: str
@@ -58,7 +58,7 @@ COMMAND = Texts(
 
 
 def reason_in(text: str, texts: Texts = DAEMON) -> str:
-    """What gRPC's words for a failed connection mean to a person; empty when they have nothing to do with TLS."""
+    """The meaning of gRPC's text for a failed connection; empty when it has nothing to do with TLS."""
     if "Hostname Verification" in text:
         return texts.other_names
     if "CERTIFICATE_VERIFY_FAILED" in text:
@@ -84,7 +84,7 @@ class Mismatch:
         self._asked: dict[str, _Asked] = {}
 
     async def find(self, endpoint: str, text: str) -> str:
-        """Why a connection to `endpoint` failed with gRPC's `text`; empty when it is nothing of the kind."""
+        """The reason why a connection to `endpoint` failed with gRPC's `text`; empty when it is not TLS."""
         said = reason_in(text)
         if said or not any(words in text for words in BROKEN_OFF):
             return said
@@ -92,7 +92,7 @@ class Mismatch:
         asked = self._asked.get(endpoint)
         if asked is None or now_s >= asked.until_s:
             self.forget(endpoint)
-            # Before the answer: others who dial meanwhile do not ask as well.
+            # Before the answer: concurrent dials do not probe as well.
             self._asked[endpoint] = _Asked(now_s + ASK_EVERY_S, "")
             if len(self._asked) > ENDPOINTS_MAX:
                 del self._asked[next(iter(self._asked))]
@@ -101,7 +101,7 @@ class Mismatch:
         return asked.reason
 
     def forget(self, endpoint: str) -> None:
-        """Whatever it was is over."""
+        """Forget the last diagnosis of an endpoint."""
         self._asked.pop(endpoint, None)
 
     async def _ask(self, endpoint: str) -> str:
@@ -124,7 +124,7 @@ class Mismatch:
         try:
             if self._tls is None:
                 return SPEAKS_TLS
-            # Whoever lets us in speaks first.
+            # A server that accepts us speaks first.
             return "" if await reader.read(1) else NOT_LET_IN
         except ConnectionResetError:
             return NOT_LET_IN

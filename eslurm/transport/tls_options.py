@@ -1,7 +1,7 @@
-"""Which files TLS is made of, and the options that name them, the same for every daemon.
+"""The files of TLS, and the options that name them, the same for every daemon.
 
-Invariant: either everything that is needed is named or nothing is; half of it is an error, never a daemon without TLS.
-Imports nothing heavy: command lines are read before gRPC is imported.
+Invariant: either all needed files are named or none; half of them is an error, never a daemon without TLS. Imports nothing
+heavy: command lines are read before gRPC is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME = "what all daemons' certificates name; default: each names its own host, a
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """Where they are. Without `certificate` and `key` they are enough to call others, not to listen."""
+    """Paths of the files. Without `certificate` and `key` they are enough to call others, not to listen."""
 
     ca: Path
     certificate: Path | None = None
@@ -46,12 +46,12 @@ def add_tls_options(parser: ArgumentParser) -> None:
 def tls_files(
     given: Any, section: TlsSection | None = None, base: Path | None = None, *, listens: bool = True
 ) -> TlsFiles | None:
-    """What the options say, and where they say nothing the configuration, relative to `base`. None: no TLS.
+    """The files from the options, else from the configuration, relative to `base`. None: no TLS.
 
-    Who only calls (not `listens`) needs a certificate of its own where one is required.
+    A process that only calls (not `listens`) needs a certificate of its own where one is required.
 
     `given` has the options as attributes: tls_certificate, tls_key, tls_ca, tls_require_client_certificate, tls_name.
-    Raises ValueError that names what is missing.
+    Raises ValueError that names the missing one.
     """
     found: dict[str, Path] = {}
     for name in ("certificate", "key", "ca"):

@@ -1,4 +1,4 @@
-"""`esctl audit`: who changed what, and who was refused what, from the leading controller's audit log."""
+"""`esctl audit`: changes and refusals with their callers, from the leading controller's audit log."""
 
 from __future__ import annotations
 

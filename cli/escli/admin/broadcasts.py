@@ -1,4 +1,4 @@
-"""`esctl broadcast`: the trees of recent broadcasts: who was slow, who adopted whom, what each level cost."""
+"""`esctl broadcast`: the trees of recent broadcasts: slow nodes, adoptions, the cost of each level."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def listed(broadcasts: Any) -> str:
 
 
 def described(one: Any, *, with_tree: bool) -> str:
-    """All that is known of one broadcast; with its tree if asked for."""
+    """One broadcast in full; with its tree on request."""
     by = ", ".join(one.satellites) or "the controller itself"
     lines = [
         f"Broadcast {one.id}: {one.kind} to {one.nodes} nodes at {format_moment(one.started_us, clock.local_offset_s)}, "
@@ -100,14 +100,14 @@ def described(one: Any, *, with_tree: bool) -> str:
 
 
 def _cut(names: str) -> str:
-    """Thousands of failed nodes at random places fold badly: nobody reads a hundred kilobytes."""
+    """Shorten a long list: thousands of failed nodes at random places fold badly."""
     if len(names) <= _NAMES_CHARS_MAX:
         return names
     return names[:_NAMES_CHARS_MAX].rpartition(",")[0] + ",... (all of them: --json)"
 
 
 def _tree(one: Any) -> str:
-    """The tree as the core draws it, over names that this command numbers for itself."""
+    """The tree as the core renders it, over names that this command numbers for itself."""
     from eslurm.core.relay.trace import ROOT, LevelCost, Trace, TraceSpan
     from eslurm.core.relay.trace_text import render as draw
 

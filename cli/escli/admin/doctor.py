@@ -1,4 +1,4 @@
-"""`esctl doctor`: what is wrong with the cluster, how bad it is, what to do about it. The controller does the looking."""
+"""`esctl doctor`: problems of the cluster, their severity, and the way out. The controller examines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def verdict(findings: Sequence[Any]) -> int:
 
 
 def report(reply: Any) -> str:
-    """The findings as a table, the worst first, each followed by what to do; then one sentence."""
+    """The findings as a table, the worst first, each followed by its advice; then one sentence."""
     findings = sorted(
         reply.findings, key=lambda one: (_ORDER.get(one.severity, 2), one.check, one.what, one.text)
     )
@@ -63,7 +63,7 @@ def report(reply: Any) -> str:
 
 
 def _advice(findings: Sequence[Any]) -> list[str]:
-    """What to do, each piece of advice once, with the checks it belongs to."""
+    """Each piece of advice once, with the checks to which it belongs."""
     found: dict[str, list[str]] = {}
     for one in findings:
         if one.advice:

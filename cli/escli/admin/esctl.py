@@ -1,4 +1,4 @@
-"""`esctl`: look closely at jobs, nodes, partitions, satellites and the configuration, and change them; hand over."""
+"""`esctl`: show and change jobs, nodes, partitions, satellites and the configuration; hand over."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _suspend(door: Door, words: list[str], given: Words) -> int:
 
 
 def _resume(door: Door, words: list[str], given: Words) -> int:
-    """Suspended jobs, or drained nodes: a job is a number."""
+    """Resume suspended jobs, or drained nodes: a job is a number."""
     if words and all(word.lower().removeprefix("jobid=")[:1].isdecimal() for word in words):
         return _suspend_or_resume(door, words, given, "resume")
     return _nodes(door, words, given, "resume")

@@ -65,7 +65,7 @@ def _since_us(given: Words) -> int:
 
 
 def _export(door: Door, path: str, since_us: int, *, anonymise: bool) -> dict[str, Any]:
-    """Fetch, fold and write; what has been written."""
+    """Fetch, fold and write; returns a sentence on the file."""
     from pathlib import Path
 
     target = Path(path)
@@ -98,7 +98,7 @@ def _export(door: Door, path: str, since_us: int, *, anonymise: bool) -> dict[st
 
 
 class _Pages:
-    """The log as the controller gives it, page by page. `first` has the base state and the names."""
+    """The log in pages from the controller. `first` has the base state and the names."""
 
     def __init__(self, door: Door, since_us: int) -> None:
         from eslurm.v1 import controller_pb2 as pb
@@ -114,7 +114,7 @@ class _Pages:
         return self._door.call("ExportLog", request, _PAGE_TIMEOUT_S)
 
     def facts(self) -> Iterator[LoggedFact]:
-        """Up to the head as it was at the beginning."""
+        """The facts up to the head as it was at the beginning."""
         from eslurm.ports.store import LoggedFact
 
         page = self.first
@@ -168,7 +168,7 @@ def _write(path: Path, pages: _Pages) -> End:
 
 
 def _rewrite(raw: Path, part: Path, since_us: int, *, anonymise: bool) -> End:
-    """The same log from `since_us` on, what came before folded into its base state; without names if asked."""
+    """The same log from `since_us` on, earlier facts folded into its base state; without names on request."""
     from eslurm.replay.base import pack_base
     from eslurm.replay.logfile import LogFile, LogWriter
     from eslurm.replay.player import CannotApply, Player
@@ -220,7 +220,7 @@ def _from(log: LogFile, revision: int) -> Iterator[LoggedFact]:
 
 
 def _private(path: Path) -> Any:
-    """A new file that nobody else may read, from its first byte on."""
+    """A new file that only this user may read, from its first byte on."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 

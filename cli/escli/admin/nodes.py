@@ -1,4 +1,4 @@
-"""`esctl node token|pending|approve|deny|revoke|list`: which hosts are members of the cluster.
+"""`esctl node token|pending|approve|deny|revoke|list`: membership of hosts in the cluster.
 
 The leading controller decides. Invariant: a host is let in by the fingerprint that it shows itself, or by a token.
 """
@@ -29,7 +29,7 @@ USES_MAX = 10_000
 
 
 def node(door: Door, words: Sequence[str], given: Words) -> int:
-    """Members: who joins, and who is one no longer."""
+    """Members of the cluster: joining, listing, revoking."""
     return _choose(_ACTIONS, "node", door, words, given)
 
 
@@ -98,7 +98,7 @@ def _revoke_tokens(door: Door, words: Sequence[str], given: Words) -> int:
 
 
 def _pending(door: Door, words: Sequence[str], given: Words) -> int:
-    """Hosts that ask to join, and wait."""
+    """Hosts that ask to join."""
     reply = _joins(door, words)
     rows = [
         [
@@ -206,7 +206,7 @@ def _change(door: Door, method: str, request: Any, given: Words) -> int:
 
 
 def _number(given: Words, option: str, most: int) -> int:
-    """What is given; 0: as the controller says."""
+    """The given number; 0: the controller's default."""
     if not given.has(option):
         return 0
     text = given.text(option)

@@ -1,7 +1,7 @@
-"""What a waiting job is to need from now on: the options that it was asked for with, under those that are given now.
+"""Changed resources of a waiting job: its original options, overlaid by the given ones.
 
-A given option takes back those that it excludes; one without a value is taken away. Invariant: what comes out is what
-`essubmit` would send for the same options.
+A given option replaces those that it excludes; one without a value is removed. Invariant: the result is what `essubmit`
+would send for the same options.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ _FLAGS: Mapping[str, bool] = {
 
 
 def changed_resources(asked: Iterable[str], given: Given) -> dict[str, Any]:
-    """The component of a job that asks for `asked` (`option=value`) when `given` (value, key) is put over it, in the shape
-    of `wire_tables.JOB_REQUEST`. Raises OptionError.
+    """The component of a job with options `asked` (`option=value`), overlaid by `given` (value, key), in the shape of
+    `wire.JOB_REQUEST`. Raises OptionError.
     """
     options = {option: value for option, _, value in (word.partition("=") for word in asked)}
     spellings: dict[str, str] = {}
@@ -106,7 +106,7 @@ def changed_resources(asked: Iterable[str], given: Given) -> dict[str, Any]:
 
 
 def _make_way(options: dict[str, str], option: str, value: str) -> None:
-    """Takes away what the option says now, and what cannot be said beside it."""
+    """Remove the option's old value, and the options that it excludes."""
     names = {name for name, _, _ in parse_gres(value, option)} if option == "gres" and value else set()
     others = _INSTEAD.get(option, ()) if value or option in ("gres", *GPU_OPTIONS) else ()
     for other in (*others, *(GPU_OPTIONS if GPU in names else ())):
@@ -162,7 +162,7 @@ def _together(parts: list[str], place: list[str]) -> str:
 
 
 def _set_cpus(options: dict[str, str], spellings: dict[str, str], value: str, key: str) -> None:
-    """So many cores in all: as many tasks as that gives."""
+    """Set the total number of cores, by the number of tasks."""
     number = whole_number(value, 10)
     each = whole_number(options.get("cpus-per-task", "1"), 10)
     if not 0 < number <= limits.COUNT_MAX or each < 1 or number % each:

@@ -1,7 +1,6 @@
 """`esctl account|user|qos|limit|pool|reservation|defaults show|add|modify|delete`, and `esctl load FILE.toml`.
 
-The words become settings as they stand: the controller reads them, so that every command and every file is told the same
-about a wrong one.
+The words are sent as they stand: the controller reads them, so that every command and every file gets the same errors.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {"limit": ("user", "group", "account"
 
 
 def actions() -> Iterator[tuple[str, Action]]:
-    """The words of `esctl` that are answered here."""
+    """The words of `esctl` that are handled here."""
     for kind in EXAMPLES:
         yield kind, _of_kind(kind)
 
@@ -104,7 +103,7 @@ def _show(door: Door, kind: str, names: Sequence[str], given: Words) -> int:
 
 
 def table(kind: str, found: Sequence[tuple[str, Mapping[str, str]]]) -> str:
-    """One line per policy, its settings in the order in which the controller tells them."""
+    """One line per policy, its settings in the controller's order."""
     heads, rows = _lines(kind, found)
     columns = [Column("NAME"), *(Column(head.upper()) for head in heads)]
     shown = [
@@ -211,7 +210,7 @@ def _settings(path: str, where: str, settings: Mapping[str, Any]) -> Iterator[tu
 
 
 def _key(text: str) -> str:
-    """A key of the file as a message names it."""
+    """A key of the file in the form for messages."""
     return quoted(text)[1:-1]
 
 

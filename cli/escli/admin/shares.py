@@ -1,5 +1,5 @@
-"""`esctl shares`: the tree of accounts and users with what each is due, has used, and where that puts them; and
-`esctl priority`: how the priorities of waiting jobs came about.
+"""`esctl shares`: the tree of accounts and users with shares, usage and rank; and `esctl priority`: the parts of the
+priorities of waiting jobs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _selection(words: Sequence[str]) -> dict[str, str]:
 
 
 def _chosen(rows: Sequence[Any], chosen: dict[str, str]) -> list[Any]:
-    """Of an account all that is below it, too."""
+    """The chosen rows; of an account all below it, too."""
     inside = {chosen.get("account", "")}
     kept: list[Any] = []
     for row in rows:
@@ -77,7 +77,7 @@ def _chosen(rows: Sequence[Any], chosen: dict[str, str]) -> list[Any]:
 
 
 def _depths(rows: Sequence[Any]) -> dict[str, int]:
-    """How deep each account is; parents come first."""
+    """Depth of each account; parents come first."""
     depths = {"": -1}
     for row in rows:
         if not row.user:
@@ -121,7 +121,7 @@ def priority(door: Door, words: list[str], given: Words) -> int:
 
 
 def priority_table(rows: Sequence[Any]) -> str:
-    """One line per job, the highest first; a number that was given has no parts."""
+    """One line per job, the highest first; a number that was set has no parts."""
     cells = []
     for row in rows:
         points = (row.age_points, row.fairshare_points, row.size_points, row.partition_points, row.qos_points)

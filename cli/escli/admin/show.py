@@ -1,4 +1,4 @@
-"""`esctl show`: everything known of one thing, in `Key=value` lines as scontrol shows it."""
+"""`esctl show`: all data of one thing, in `Key=value` lines as scontrol shows it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _at(at_us: int) -> str:
 
 
 def ping(reply: Any, path: str, taken_ms: float) -> str:
-    """One sentence: who answered, and how the cluster is."""
+    """One sentence: the controller that answered, and the state of the cluster."""
     up_s = (reply.now_us - reply.started_us) // 1_000_000
     return (
         f"controller of cluster {reply.cluster} is up at {path} ({taken_ms:.1f} ms): "
@@ -71,7 +71,7 @@ def _jobs(door: Door, words: Sequence[str], as_json: bool) -> str:
 
 
 def job_block(info: Any, now_us: int) -> str:
-    """All that is known of a job, in scontrol's form."""
+    """All data of a job, in scontrol's form."""
     run_s = run_us(info, now_us) // 1_000_000
     ended_tasks = info.tasks_done + info.tasks_failed
     is_array = bool(info.array_tasks_left or ended_tasks or info.tasks_running)

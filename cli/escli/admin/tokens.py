@@ -1,6 +1,6 @@
-"""`esctl token create|list|revoke`: the tokens by which commands on other hosts are known to the cluster.
+"""`esctl token create|list|revoke`: the tokens by which the cluster authenticates commands on other hosts.
 
-The leading controller makes them. Invariant: a token is written nowhere where others could read it.
+The leading controller makes them. Invariant: a token is never written where other users could read it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _table(reply: Any) -> str:
 
 
 def _life_s(given: Words) -> int:
-    """As long as is asked for; 0: as the controller says."""
+    """The requested life in seconds; 0: the controller's default."""
     if not given.has("for"):
         return 0
     text, option = given.text("for"), given.spelling("for")
@@ -135,7 +135,7 @@ def _life_s(given: Words) -> int:
 
 
 def _check_file(path: Path) -> None:
-    """Before a token is made for it. A file can take the place of a file only, not of a device."""
+    """Check the target before a token is made for it. A file can replace a file only, not a device."""
     try:
         may_hold = path.parent != Path("/dev") and stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -150,9 +150,9 @@ def _check_file(path: Path) -> None:
 
 
 def _write(path: Path, reply: Any) -> None:
-    """In the place of what was there; root gives it to the user, who could not read it otherwise.
+    """Replace the file; root gives it to the user, who could not read it otherwise.
 
-    All within one directory, held open: whoever owns it may rename it meanwhile, and gains nothing.
+    All within one directory, held open: its owner may rename it meanwhile, and gains nothing.
     """
     fresh = f".{path.name}.{os.urandom(6).hex()}"
     try:

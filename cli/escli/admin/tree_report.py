@@ -1,4 +1,4 @@
-"""`esctl tree report`: how well failures are predicted, and what the predictions gain over random places (E-34, E-b)."""
+"""`esctl tree report`: quality of failure predictions, and their gain over random places (E-34, E-b)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tree(door: Door, words: list[str], given: Words) -> int:
 
 
 def report(reply: Any) -> str:
-    """The table of predictors, what it was counted from, and what the automatic width has measured."""
+    """The table of predictors, the counts behind it, and the measurements of the automatic width."""
     since = format_moment(reply.since_us, clock.local_offset_s)
     width = "automatic" if not reply.width else str(reply.width)
     parts = [

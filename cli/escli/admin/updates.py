@@ -1,8 +1,7 @@
 """`esctl update job ID key=value ...`: the words become one UpdateJob request.
 
-What the job needs is changed as a whole: what it asks for now is looked up in the words of `essubmit`'s options, the given
-ones are put over it, and the result is read by the code that reads a submission. Invariant: the controller carries it out
-only if the job still asks for what was looked up.
+Resources are changed as a whole: the present request as `essubmit`'s options, overlaid by the given ones, is read by the
+code that reads a submission. Invariant: the controller applies it only if the job's request has not changed since.
 """
 
 from __future__ import annotations

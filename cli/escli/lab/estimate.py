@@ -229,7 +229,7 @@ def _evaluate(asked: Asked) -> int:
 
 
 def _candidates(given: Sequence[str]) -> tuple[Candidate, ...]:
-    """Those that exist, each once."""
+    """The estimators with these names, each once. Raises an error for unknown ones."""
     from eslurm.estimator import registry
 
     words = [word.strip() for text in given for word in text.split(",")] or list(BY_DEFAULT)
@@ -268,7 +268,7 @@ def _table_path(path: Path, label: str, estimators: int) -> Path:
 
 
 def _check_outputs(asked: Asked) -> None:
-    """Finds out before a run of minutes whether its result could be written."""
+    """Check before a run of minutes whether its result can be written."""
     from eslurm.lab.studies import pictures
 
     for option, path in (("--predictions", asked.predictions), ("--picture", asked.picture)):

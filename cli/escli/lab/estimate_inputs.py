@@ -21,7 +21,7 @@ WARM_UP_JOBS: Final = 3_000
 
 
 def warm_up(jobs: int) -> int:
-    """How many of so many jobs only teach by default."""
+    """Number of jobs that only train by default, of this many."""
     return min(WARM_UP_JOBS, jobs // 2)
 
 

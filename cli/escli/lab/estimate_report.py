@@ -112,7 +112,7 @@ def report(user: str | None, all_users: bool, name: str, since: str, as_json: bo
 
 
 def _fetch(door: Door, user: str, name: str, since_us: int) -> tuple[list[Any], bool]:
-    """Attempts that ended, and whether there are more than are looked at."""
+    """Ended attempts, and whether there are more than the bound."""
     from eslurm.v1 import controller_pb2 as pb
 
     request = pb.AccountingRequest(user=user, name=name, since_us=since_us, limit=PAGE)
@@ -144,7 +144,7 @@ def reviewed(attempts: Sequence[Any], since_us: int, *, is_cut: bool = False) ->
 
 
 def run_of(attempt: Any) -> Run:
-    """The runs that advice is made from: run times are rounded up to whole seconds, at least one."""
+    """The attempt as input of advice: the run time is rounded up to whole seconds, at least one."""
     from eslurm.core.model.forecast import Forecast
     from eslurm.lab.studies.advice import Run
 

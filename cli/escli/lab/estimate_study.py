@@ -199,7 +199,7 @@ def _write_table(found: Study, path: Path) -> None:
 
 
 def _as_text(figures: dict[str, Any], out: Path) -> str:
-    """The figures that matter, a line each; what is not known is left out."""
+    """The important figures, a line each; unknown ones are left out."""
     log = figures["log"]
     lines = [f"{figures['trace']}: {log['jobs']:,} jobs of {log['users']:,} users over {log['days']:g} days"]
     if log["long_jobs_18_to_24"] is not None:

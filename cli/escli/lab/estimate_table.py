@@ -1,4 +1,4 @@
-"""How the outcome of `eslurm estimate evaluate` is shown: three tables for people, or one JSON object."""
+"""Output of `eslurm estimate evaluate`: three tables, or one JSON object."""
 
 from __future__ import annotations
 

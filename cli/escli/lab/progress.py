@@ -1,6 +1,6 @@
-"""How far a long piece of work is: one line on a terminal that is written over; elsewhere a line now and then.
+"""Progress of long work: one line on a terminal that is overwritten; elsewhere a line now and then.
 
-Nothing is shown of work that is done within `QUIET_S`.
+Work that is done within `QUIET_S` shows nothing.
 """
 
 from __future__ import annotations

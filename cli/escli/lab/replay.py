@@ -38,7 +38,7 @@ _HASH_CHARS_SHOWN = 12
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What to show. `facts` is a range of revisions as given."""
+    """The requested output. `facts` is a range of revisions as given."""
 
     at: str = ""
     queue: bool = False
@@ -50,7 +50,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class CannotReplay(Exception):
-    """What to tell, in one line, and the exit code."""
+    """The error text, in one line, and the exit code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ class CannotReplay(Exception):
 
 
 def run(path: Path, wanted: Wanted, say: Callable[[str], None]) -> int:
-    """Do what is wanted; the exit code. Raises `CannotReplay`."""
+    """Do the requested work; returns the exit code. Raises `CannotReplay`."""
     try:
         log = LogFile(path)
         if wanted.facts:
@@ -91,7 +91,7 @@ def _picture(log: LogFile, wanted: Wanted, say: Callable[[str], None]) -> int:
     ends_us = max(player.state.now_us, log.header.exported_us)
     note = ""
     if ended and picture.now_us > ends_us:
-        # What was after that nobody knows: neither do clocks go on.
+        # The time after the log's end is unknown: clocks stop there.
         picture.now_us = ends_us
         note = f"the log ends at {format_moment(ends_us, clock.local_offset_s)}: that is what is shown"
     if wanted.as_json:
@@ -102,7 +102,7 @@ def _picture(log: LogFile, wanted: Wanted, say: Callable[[str], None]) -> int:
 
 
 def _moment(log: LogFile, text: str) -> int | None:
-    """The time asked for. A clock time is that of the day on which the log ends."""
+    """The requested time. A clock time is that of the day on which the log ends."""
     if not text:
         return None
     end = log.find_end()
@@ -118,7 +118,7 @@ def _begins_us(log: LogFile, player: Player) -> int:
 
 
 class Picture:
-    """A state in the messages that commands show."""
+    """A state as the messages that commands show."""
 
     def __init__(self, state: State, now_us: int) -> None:
         self.state = state
@@ -134,7 +134,7 @@ class Picture:
         return sorted(chosen, key=queue_columns.sort_key)
 
     def job(self, job: Job) -> pb.JobInfo:
-        """One job. Why the planner let it wait is not in the log: plans are made of facts, not kept."""
+        """One job. Its waiting reason is not in the log: plans are made of facts, not kept."""
         info = job_info(self.state, job, None)
         if info.reason_text == "not looked at by a plan yet":
             info.reason = info.reason_text = ""
@@ -287,7 +287,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _story(verdict: Verdict) -> str:
-    """What was found, or how thoroughly nothing was."""
+    """The finding, or the extent of the checks without one."""
     how = (
         f"{verdict.facts} facts played; the records that each changed were checked after it, "
         f"the whole state {verdict.whole_checks} times"

@@ -222,7 +222,7 @@ def _run(asked: Asked) -> int:
 
 
 def _head(asked: Asked, machine: Machine, workload: Workload) -> dict[str, object]:
-    """What the JSON object says of the input."""
+    """The JSON object's description of the input."""
     estimates = asked.choices.estimates
     head: dict[str, object] = {
         "trace": asked.trace.name,
@@ -254,7 +254,7 @@ def _config(asked: Asked) -> ClusterConfig | None:
 def _machine_and_policies(
     asked: Asked, config: ClusterConfig | None
 ) -> tuple[Machine | None, tuple[str, ...]]:
-    """The machine that was asked for (None: the log's own), and the policies that exist."""
+    """The requested machine (None: the log's own), and the policies."""
     from eslurm.config.policies import PolicyError, load_policy
     from eslurm.lab.workloads.machine import MachineError, from_config, from_shape
 
@@ -276,7 +276,7 @@ def _machine_and_policies(
 
 
 def _records(asked: Asked, config: ClusterConfig | None) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """What `--records` says; nothing without it."""
+    """The content of `--records`; empty without it."""
     from escli.admin.policies import read_file
     from escli.failures import CommandFailed
 
@@ -381,7 +381,7 @@ def _length(option: str, text: str | None) -> int | None:
 
 
 def _check_outputs(asked: Asked, policies: Sequence[str]) -> None:
-    """Finds out before a run of minutes whether its result could be written."""
+    """Check before a run of minutes whether its result can be written."""
     outputs = {"--gantt": asked.gantt, "--trace": asked.perfetto, "--swf": asked.swf}
     for option, path in outputs.items():
         if path is None:

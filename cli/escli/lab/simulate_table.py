@@ -1,4 +1,4 @@
-"""How `eslurm simulate` tells its results: one line a run, the waits of parts of the jobs, or one JSON object."""
+"""Output of `eslurm simulate`: one line a run, the waits of parts of the jobs, or one JSON object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What is told of one policy. `happened`: what the rules did, if there are any."""
+    """The results of one policy. `happened`: counts of rules' effects, if there are any."""
 
     metrics: Metrics
     parts: list[Part]
@@ -25,7 +25,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def name_of(by: str, header: Header) -> Callable[[Ran], str] | None:
-    """What the jobs of a run are told apart by; None: by nothing."""
+    """The function that groups the jobs of a run by this field; None: no groups."""
     from eslurm.lab.workloads.workload import FIELD_LETTERS
 
     if not by:
@@ -100,7 +100,7 @@ def parts_table(by: str, runs: Sequence[Run]) -> str:
 
 
 def as_json(head: Mapping[str, Any], notes: Sequence[str], runs: Sequence[Run], by: str) -> str:
-    """All of it, under what is said of the input; what rules did only where there are records, or they did something."""
+    """All results, after the description of the input; rules' effects only with records, or when there are some."""
     found: dict[str, Any] = {**head, "notes": notes, "results": [run.metrics for run in runs]}
     if by:
         found["by"] = by

@@ -1,8 +1,8 @@
 """`eslurm chaos`: let nodes, satellites and controllers of a personal cluster fail, and heal them.
 
-Nodes that share a process are struck inside it, through its private socket, which also keeps the time of `--for`. A
-controller, a satellite, or an agent with a single node, is killed or stopped as a process. Invariant: everything is
-checked before anything is struck, and what this command has to undo itself it undoes also when it is interrupted.
+Nodes that share a process fail inside it, through its private socket, which also times `--for`. A controller, a satellite,
+or an agent with a single node, is killed or stopped as a process. Invariant: everything is checked before anything fails,
+and this command undoes its own failures even when it is interrupted.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Tell = Callable[[str], None]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What the command line asks for. `share` is a part of the nodes, 0 to 1; `names` are controllers and satellites;
-    `one_way` is one of `WAYS`, for `cut`.
+    """The command line. `share` is a part of the nodes, 0 to 1; `names` are controllers and satellites; `one_way` is one
+    of `WAYS`, for `cut`.
     """
 
     action: str
@@ -62,12 +62,12 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def mode(self) -> str:
-        """How what is struck fails."""
+        """The mode of failure."""
         return WAYS[self.one_way] if self.action == "cut" else MODES[self.action]
 
     @property
     def names_something(self) -> bool:
-        """Check whether it is about some nodes or daemons, not about all."""
+        """Check whether it names nodes or daemons, instead of all."""
         return bool(self.nodes or self.names_daemons or self.share is not None)
 
     @property
@@ -93,7 +93,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What was done, and what holds now in the whole cluster."""
+    """The actions taken, and all failures in force in the cluster."""
 
     action: str
     nodes: int = 0
@@ -104,7 +104,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class _Targets(msgspec.Struct, frozen=True):
-    """By name of their daemon: folded nodes to strike inside it; and daemons to strike as a whole."""
+    """By name of their daemon: folded nodes to fail inside it; and daemons to fail as a whole."""
 
     inside: dict[str, str]
     whole: tuple[str, ...]
@@ -135,7 +135,7 @@ class Chaos:
         self._wholes = self._controllers | ({ESTIMATOR: ESTIMATOR} if record.estimator else {})
 
     def do(self, request: Request) -> Outcome:
-        """Carry out a request and look at what holds afterwards."""
+        """Carry out a request; returns the failures afterwards."""
         _check(request)
         targets = self._choose(request)
         if request.action == "heal":
@@ -146,7 +146,7 @@ class Chaos:
         controllers = tuple(name for name, daemon in self._controllers.items() if daemon in targets.whole)
         return Outcome(request.action, targets.nodes, satellites, targets.seed, self.look(), controllers)
 
-    # ---- who is meant ----
+    # ---- targets ----
 
     def _choose(self, request: Request) -> _Targets:
         seed = request.seed
@@ -288,7 +288,7 @@ class Chaos:
         self._killed.difference_update(names)
 
     def _ends_fenced(self, daemon: DaemonRecord) -> bool:
-        """Check whether it was a leader that finds, now that it goes on, that another one has taken over: it ends."""
+        """Check whether it was a leader that ends when it resumes, because another one has taken over."""
         if daemon.kind != "esctld" or not self._record.standbys:
             return False
         deadline_s = time.monotonic() + _FENCED_MAX_S
@@ -298,7 +298,7 @@ class Chaos:
         return True
 
     def _is_led_without(self, daemon: DaemonRecord) -> bool:
-        """Check whether the others have a leader who does not count this controller in."""
+        """Check whether the others have a leader that does not list this controller."""
         own = str(self._layout.directory / f"{daemon.name}.sock")
         # Its own word is what it knew before it was stopped.
         others = [socket for socket in self._layout.sockets(self._record) if socket != own]
@@ -309,7 +309,7 @@ class Chaos:
         with locked(self._layout):
             record = self._layout.get_record()
             config = load_config(self._layout, record.cluster)
-            # Whoever watches the cluster may have been faster.
+            # The supervising `eslurm up` may have been faster.
             missing = [
                 planned
                 for planned in daemons_of(self._layout, config, record)
@@ -328,7 +328,7 @@ class Chaos:
     # ---- looking ----
 
     def look(self) -> tuple[Failed, ...]:
-        """Every failure that holds now."""
+        """Every failure in force."""
         found: list[Failed] = []
         for agent in self._record.agents:
             process_mode = self._process_mode(agent.name)
@@ -353,7 +353,7 @@ class Chaos:
         return tuple(found)
 
     def _process_mode(self, name: str) -> str:
-        """How the process as a whole has failed; empty when it runs."""
+        """The failure of the process as a whole; empty when it runs."""
         daemon = self._layout.get_record().find(name)
         if daemon is None or not _runs(daemon) or name in self._killed:
             return MODES["kill"]
@@ -368,7 +368,7 @@ class Chaos:
         return daemon
 
     def _signal(self, daemon: DaemonRecord, signum: int) -> None:
-        """Signal it, and wait until the kernel has stopped or ended it: before that it could not be shown."""
+        """Signal it, and wait until the kernel has stopped or ended it, so that its state can be shown."""
         if not processes.signal_one(daemon.identity, signum):
             raise ClusterError(f"{daemon.name} has just ended")
         if signum == signal.SIGKILL:
@@ -439,7 +439,7 @@ def _failed(struck: Struck) -> Failed:
 
 
 def _add(found: list[Failed], kind: Failed, names: Sequence[str]) -> None:
-    """Add nodes to those that fail alike. Processes were asked one after the other, so their times differ a little."""
+    """Add nodes with the same failure. Processes were asked one after the other, so their times differ a little."""
     for at, other in enumerate(found):
         if (other.mode, other.delay_ms) == (kind.mode, kind.delay_ms) and _is_near(other.left_s, kind.left_s):
             names = [*expand(other.nodes, "nodes"), *names]

@@ -1,4 +1,4 @@
-"""What people write and read of `eslurm chaos`: shares, times, and what came of it."""
+"""Input and output of `eslurm chaos`: shares, times, and outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parse_share(text: str) -> float:
 
 
 def describe(outcome: Outcome) -> str:
-    """The outcome for people, every line ended by a newline."""
+    """The outcome as text, every line ended by a newline."""
     lines = []
     if outcome.seed is not None:
         lines.append(f"{_count(outcome.nodes)}, drawn with --seed {outcome.seed}")

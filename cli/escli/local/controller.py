@@ -1,4 +1,4 @@
-"""Asking this cluster's controllers how they do, without patience: no answer is an answer here."""
+"""Status queries to this cluster's controllers, without retries: no answer is an answer here."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def ping(sockets: Path | Sequence[str], timeout_s: float = _TIMEOUT_S) -> Any:
 
 
 def ping_and_roles(sockets: Sequence[str]) -> tuple[Any, dict[str, str]]:
-    """The PingReply, None without an answer in time; and by name what each linked controller is: leader or standby."""
+    """The PingReply, None without an answer in time; and by name the role of each linked controller: leader or standby."""
     from eslurm.v1 import controller_pb2 as pb
 
-    # With one client: a socket at which nobody answers is waited for only once.
+    # With one client: a silent socket is waited for only once.
     with _client(sockets) as client:
         reply = _find(client, "Ping", pb.PingRequest(), _TIMEOUT_S)
         if reply is None:

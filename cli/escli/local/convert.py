@@ -32,9 +32,9 @@ _KNOCK_TIMEOUT_S = 5.0
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """`members`: how many satellites and agents have a membership; `retired`: where the shared key is, empty without.
+    """`members`: number of satellites and agents with a membership; `retired`: path of the former shared key, or empty.
 
-    `refuses_root`: the cluster is root's and takes none of root's own jobs from now on.
+    `refuses_root`: the cluster is root's and refuses root's own jobs from now on.
     """
 
     cluster: str
@@ -45,7 +45,7 @@ class Converted(msgspec.Struct, frozen=True):
 
 
 class ByHand(msgspec.Struct, frozen=True):
-    """What a controller's directory has got, and the commands that issue memberships for the other daemons."""
+    """The new files of a controller's directory, and the commands that issue memberships for the other daemons."""
 
     cluster: str
     site_key: str
@@ -137,7 +137,7 @@ def _commands(state_dir: Path, config: Config) -> Iterator[str]:
 
 
 def _retire(directory: Path, config: Config) -> Path | None:
-    """Put the key that all daemons shared aside, once; None when there is none any more."""
+    """Move the key that all daemons shared aside, once; None when there is none any more."""
     key = directory / (config.cluster.key_file or SHARED_KEY)
     retired = key.with_name(key.name + RETIRED)
     try:

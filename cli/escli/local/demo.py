@@ -1,7 +1,7 @@
 """`make demo`: a whole cluster for a minute, with one real piece of work on it.
 
 Invariant: whatever happens, nothing that it started is left running, and it says so; the exit code is 0 only when the
-picture is there and every process is gone.
+picture exists and every process is gone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RESULTS = ("tiles/*.tile", "tile-*.out", "join-*.out", PICTURE)
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What one look at the two jobs showed; a block is printed when it differs from the last one."""
+    """State of the two jobs; a block is printed when it differs from the last one."""
 
     waiting: int
     running: int
@@ -57,7 +57,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Demo:
-    """One run. `say` gets the lines of the story; without `width_px` the picture is as wide as the example makes it."""
+    """One run. `say` gets the lines of output; without `width_px` the picture has the example's width."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Demo:
         return int(text)
 
     def _command(self, name: str, *arguments: str) -> str:
-        """What one of the commands prints, run as a user would run it."""
+        """Output of one of the commands, run as a user would run it."""
         shown = [os.path.relpath(word) if os.path.isabs(word) else word for word in arguments]
         self._say(f"   $ {name} {' '.join(shown)}")
         environment = os.environ | {
@@ -163,7 +163,7 @@ class Demo:
         return done.stdout
 
     def _watch(self, tiles: int, join: int) -> None:
-        """Until both jobs have ended; tells every change. Raises `ClusterError` unless both ended well."""
+        """Wait until both jobs have ended; print every change. Raises `ClusterError` unless both ended well."""
         deadline_s = time.monotonic() + self._timeout_s
         told = None
         while True:
@@ -220,7 +220,7 @@ class Demo:
         self._say(f"== The picture: {picture} ({width} x {height}, {len(data) // 1024} KiB)")
 
     def _outputs(self) -> list[str]:
-        """The last words of the jobs."""
+        """The last lines of the jobs' outputs."""
         paths = sorted(self._output.glob("*.out"))
         return [f"{path.name}: {line}" for path in paths for line in log_tail(path, 1)][-12:]
 
@@ -239,7 +239,7 @@ class Demo:
                 self._say(f"   {line}")
 
     def _stop(self) -> bool:
-        """Stop everything and look whether anything is left; true when nothing is."""
+        """Stop everything; true when nothing is left."""
         layout = self._layout
         try:
             if layout.find_record() is None:
@@ -284,7 +284,7 @@ def progress_of(infos: Sequence[Any], tiles: int, join: int) -> Progress | None:
 
 
 def _left(array: Any) -> int:
-    """How many tasks of an array have not begun."""
+    """Number of tasks of an array that have not begun."""
     from eslurm.compat.arrays import parse_array
 
     tasks = array.array_tasks_left.partition("%")[0]
@@ -332,7 +332,7 @@ def run_demo(
     timeout_s: float = TIMEOUT_S,
     width_px: int | None = None,
 ) -> int:
-    """Run the demo, its story on standard output; returns the exit code."""
+    """Run the demo, its lines on standard output; returns the exit code."""
     place = Path(output).absolute() if output else find_example().parent.parent / "build" / "demo"
 
     def say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""`eslurm down`: stop all that a cluster has running; with `--purge` remove what it has kept."""
+"""`eslurm down`: stop all daemons and jobs of a cluster; with `--purge` remove its data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _tell_jobs(layout: Layout, record: ClusterRecord, keep_jobs: bool, tell: Cal
 
 
 def _check_purgeable(layout: Layout) -> None:
-    """Only a directory that holds nothing but a cluster's own files is removed."""
+    """Check that the directory holds nothing but a cluster's own files."""
     if os.path.islink(layout.directory):
         raise unusable(f"{layout.directory}: is a symbolic link: --purge the directory it leads to")
     foreign = foreign_names(layout)

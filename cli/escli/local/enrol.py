@@ -1,6 +1,6 @@
 """The site's keys of a personal cluster, and the membership of each of its satellites and agents.
 
-Invariant: what is there and holds stays as it is, so a cluster that was made by an older release or copied comes up, too.
+Invariant: valid files stay as they are, so a cluster that was made by an older release or copied comes up, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`eslurm health` among the other commands: for their help, and for whoever comes in by this door.
+"""`eslurm health` among the other commands, for their help and for callers of the group.
 
 `escli.local.eslurm` answers it without the imports of the others.
 """

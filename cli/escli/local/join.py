@@ -1,4 +1,4 @@
-"""`eslurm join`: this host asks a controller to make it a member, and keeps what it is given.
+"""`eslurm join`: ask a controller for this host's membership, and keep the answer.
 
 Invariant: the identity key never leaves the directory, and nothing of an answer is kept that is not proven.
 """
@@ -123,7 +123,7 @@ def join(
 
 
 class _Asking:
-    """Asks one controller after the other until one has answered for good."""
+    """Asks one controller after the other until one has given a final answer."""
 
     def __init__(
         self, endpoints: list[str], wish: Any, tls: Any, shown: str, timeout_s: float, interrupts: Interrupts
@@ -138,7 +138,7 @@ class _Asking:
         self._told = ""
 
     def run(self) -> tuple[Ring, bytes]:
-        """What was issued. Raises `ClusterError`."""
+        """The site's keys and the membership. Raises `ClusterError`."""
         from eslurm.links.join_client import Unreachable, ask
         from eslurm.links.join_server import ISSUED, REFUSED
 
@@ -169,7 +169,7 @@ class _Asking:
             self._interrupts.wait([], again_s)
 
     def _tell(self, text: str) -> None:
-        """Once for each thing to tell."""
+        """Print each new message once."""
         from escli.console import tell
 
         if text != self._told:
@@ -178,7 +178,7 @@ class _Asking:
 
 
 def _trust(token_file: Path | None, site_key: str) -> Trust:
-    """Whose answer counts: without a token or a fingerprint anybody on the way could answer."""
+    """The trusted authors of the answer: without a token or a fingerprint any host on the network could answer."""
     digits = site_key.replace(":", "").lower()
     if token_file is None and not digits:
         raise unusable(
@@ -208,7 +208,7 @@ def _names(text: str) -> str:
 
 
 def _keep(directory: Path, ring: Ring, membership: bytes) -> None:
-    """What daemons read at their start; another site's keys are not replaced."""
+    """Write the files that daemons read at their start; another site's keys are not replaced."""
     path = directory / SITE_PUB
     try:
         if path.exists():

@@ -1,7 +1,7 @@
 """`eslurm keys`: the site's keys and the memberships of its hosts, on a controller's host.
 
-Only files of the controller's directory are read and written; running controllers notice within a second and tell all
-others. Invariant: nothing is revoked or retired that would end this very cluster without `--force`.
+Only files of the controller's directory are read and written; running controllers notice within a second and inform all
+others. Invariant: without `--force` nothing is revoked or retired that would end this very cluster.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def keys() -> None:
 
 
 def _of_site(function: Callable[..., int]) -> Callable[..., int]:
-    """A command on a controller's directory, whose failures are one line each."""
+    """A command on a controller's directory, with failures of one line each."""
 
     @click.option(
         "--state-dir",
@@ -211,7 +211,7 @@ def _host(number: int, line: str) -> tuple[Any, str, Path]:
 
 
 def _homes(place: Path, found: tuple[str, ...], *, each: bool) -> dict[Path, str]:
-    """Who a membership is for, by where it goes."""
+    """The names of each membership, by its target directory."""
     if not each:
         return {place: fold(found)}
     for name in found:

@@ -1,7 +1,7 @@
 """The state directory of a personal cluster: its files, its locks, and whether it may be used at all.
 
-Invariant: a directory is used only if it is empty or holds a record of this user's own cluster; until that
-is certain nothing in it is touched.
+Invariant: a directory is used only if it is empty or holds a record of this user's own cluster; before that is certain
+nothing in it is touched.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Layout:
         self.logs = directory / "log"
 
     def sockets(self, record: ClusterRecord) -> list[str]:
-        """The doors of all controllers, the first one's first; each leads to the one that leads."""
+        """The API sockets of all controllers, the first one's first; each serves through the leader."""
         others = [str(self.directory / f"{controller_daemon(one.name)}.sock") for one in record.standbys]
         return [str(self.socket), *others]
 
     def log_of(self, name: str) -> Path:
-        """Where a daemon's output goes."""
+        """A daemon's log file."""
         return self.logs / f"{name}.log"
 
     def state_of(self, name: str) -> Path:
@@ -61,7 +61,7 @@ class Layout:
         return read_record(self.record_file, __version__, os.getuid())
 
     def get_record(self) -> ClusterRecord:
-        """The record of a cluster that is known to be here."""
+        """The record of a cluster that is known to exist."""
         record = self.find_record()
         if record is None:
             raise ClusterError(f"{self.record_file} is gone: was the cluster removed meanwhile?")
@@ -78,7 +78,7 @@ def controller_daemon(name: str) -> str:
 
 
 def choose(option: str | None, environ: Mapping[str, str]) -> Layout:
-    """The layout that `--state-dir`, ESLURM_STATE_DIR or the default name. Raises `ClusterError` for a bad path."""
+    """The layout from `--state-dir`, ESLURM_STATE_DIR or the default. Raises `ClusterError` for a bad path."""
     text = option if option is not None else state_dir(environ)
     if not text or "\0" in text:
         raise unusable("--state-dir: an empty path: name a directory")
@@ -95,7 +95,7 @@ def choose(option: str | None, environ: Mapping[str, str]) -> Layout:
 def check(layout: Layout) -> ClusterRecord | None:
     """Check whether the directory may be used; the record of the cluster in it, None if it is empty or missing.
 
-    Raises `ClusterError` that says why not. Changes nothing.
+    Raises `ClusterError` with the reason. Changes nothing.
     """
     directory = layout.directory
     try:
@@ -126,7 +126,8 @@ def check(layout: Layout) -> ClusterRecord | None:
 def make(layout: Layout) -> None:
     """Make the directory if need be, closed to others. Raises `ClusterError`.
 
-    Of root's others may pass to their jobs' scripts, and root's agents, which are not root, to their own directories.
+    In root's directory other users may pass to their jobs' scripts, and root's agents, which are not root, to their own
+    directories.
     """
     try:
         make_own_directory(layout.directory, 0o700)
@@ -141,13 +142,13 @@ def make(layout: Layout) -> None:
 
 
 def foreign_names(layout: Layout) -> list[str]:
-    """What lies in the directory that no part of a cluster put there."""
+    """Names in the directory that no part of a cluster created."""
     return sorted(name for name in os.listdir(layout.directory) if not _OWN_NAMES.fullmatch(name))
 
 
 @contextmanager
 def locked(layout: Layout, timeout_s: float = 60.0) -> Iterator[None]:
-    """The right to start and stop daemons here; another command that has it is waited for.
+    """The lock to start and stop daemons here; waits for another command that holds it.
 
     Raises `ClusterError` after `timeout_s`, or when the directory is gone.
     """
@@ -173,7 +174,7 @@ def locked(layout: Layout, timeout_s: float = 60.0) -> Iterator[None]:
 
 @contextmanager
 def supervising(layout: Layout) -> Iterator[bool]:
-    """Be the one that watches the daemons; false when another `eslurm up` already does."""
+    """The lock to watch the daemons; false when another `eslurm up` already does."""
     fd = _try_lock(layout.supervisor_lock_file)
     try:
         yield fd is not None

@@ -85,7 +85,7 @@ def commands() -> None:
 
 
 def _common(function: Callable[..., int]) -> Callable[..., int]:
-    """The options that several commands have."""
+    """The options that several commands share."""
     function = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(function)
     return click.option(
         "--state-dir",
@@ -254,7 +254,7 @@ def _greeting(running: Running, detach: bool) -> str:
 
 
 def _processes(running: Running) -> str:
-    """What the daemons take, by kind."""
+    """Memory use of the daemons, by kind."""
     parts = []
     for kind in KINDS:
         found = [usage_of(daemon.identity) for daemon in running.record.daemons if daemon.kind == kind]
@@ -266,7 +266,7 @@ def _processes(running: Running) -> str:
 
 
 def _hints(nodes: int) -> list[str]:
-    """What to try next."""
+    """Commands to try next."""
     lines = [
         "  essubmit --wrap hostname     submit a job",
         "  esqueue, esinfo, esacct      look at jobs, nodes, and what has run",

@@ -1,7 +1,7 @@
-"""Which daemons a configuration means, with their command lines.
+"""The daemons of a configuration, with their command lines.
 
-Invariant: a node stays with the agent process that served it first, because its spool lies in that process's
-directory; new nodes get new processes.
+Invariant: a node stays with the agent process that served it first, because its spool lies in that process's directory;
+new nodes get new processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Listener = TypeVar("Listener", AgentRecord, StandbyRecord)
 Programs = Mapping[str, Sequence[str]]
 """How each kind of daemon is called: the first words of its command line."""
 
-# -P: the directory in which somebody types `eslurm up` may be another user's; `-m` alone would import from it.
+# -P: the current directory of `eslurm up` may be another user's; `-m` alone would import from it.
 PROGRAMS: Programs = {kind: (sys.executable, "-P", "-m", kind) for kind in KINDS}
 
 
@@ -42,7 +42,7 @@ WIDTH_AUTOMATIC = 64
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A daemon as it is to run. `arguments` follow the program; the ready descriptor's option follows them.
+    """A daemon to run. `arguments` follow the program; the ready descriptor's option follows them.
 
     `listen` is empty for one that only calls others.
     """
@@ -55,7 +55,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Planned]:
-    """All daemons of the cluster, in the order of their start."""
+    """All daemons of the cluster, in order of start."""
     controllers = ",".join([config.controller.listen, *(one.listen for one in record.standbys)])
     sockets = ":".join(layout.sockets(record))
     satellites = [satellite.listen for satellite in config.satellite]
@@ -104,12 +104,12 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
 
 
 def can_estimate(programs: Programs) -> bool:
-    """Check whether an `esestd` could run here: what it learns with is installed."""
+    """Check whether the packages of `esestd` are installed."""
     return ESTIMATOR in programs and find_spec("sklearn") is not None
 
 
 def _controllers(layout: Layout, config: Config, record: ClusterRecord) -> list[Planned]:
-    """The first one, which leads unless it has been away, and those that stand by."""
+    """The first controller, which leads unless it has been away, and the standbys."""
     arguments = (
         *("--config", str(layout.config_file), "--state-dir", str(layout.directory)),
         *_user_words(record.controller_uid),
@@ -123,7 +123,7 @@ def _controllers(layout: Layout, config: Config, record: ClusterRecord) -> list[
 
 
 def standbys_of(known: Sequence[StandbyRecord], controllers: int) -> tuple[StandbyRecord, ...]:
-    """The controllers beside the first one when there are so many in all; new ones have no port yet."""
+    """The controllers beside the first one, for this total number; new ones have no port yet."""
     kept = known[: controllers - 1]
     fresh = range(len(kept) + 2, controllers + 1)
     return (*kept, *(StandbyRecord(f"c{number}", "") for number in fresh))
@@ -134,7 +134,7 @@ def _user_words(uid: int) -> tuple[str, ...]:
 
 
 def _tls_words(layout: Layout, config: Config) -> Iterator[str]:
-    """Satellites and agents do not read the configuration: they are told of its TLS."""
+    """TLS options for satellites and agents, which do not read the configuration."""
     for name in ("certificate", "key", "ca"):
         configured: str = getattr(config.tls, name)
         if configured:
@@ -155,10 +155,10 @@ def _size_of(config: Config, agent: AgentRecord) -> tuple[int, int]:
 
 
 def assign_nodes(config: Config, known: Sequence[AgentRecord], wanted: int) -> tuple[AgentRecord, ...]:
-    """The agents for the configured nodes: those known keep theirs, nodes new to all get new agents without a port.
+    """The agents for the configured nodes: known nodes keep theirs, new ones get new agents without a port.
 
-    A new cluster gets `wanted` agents, but at most one for each node and at least one for each group of nodes.
-    Raises `ClusterError` when an agent's nodes have become unlike each other.
+    A new cluster gets `wanted` agents, but at most one for each node and at least one for each group of nodes. Raises
+    `ClusterError` when an agent's nodes have become unlike each other.
     """
     group_of = {
         name: index

@@ -1,6 +1,6 @@
 """Ports on loopback for the daemons: free ones at first, the same ones ever after.
 
-Invariant: a port is looked at, never taken from anybody: one that is in use is an error that names it.
+Invariant: a port in use is never taken over, but an error that names it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def address(port: int) -> str:
 
 
 def port_of(listen: str) -> int:
-    """The port of a `HOST:PORT`; 0 when there is none to be read."""
+    """The port of a `HOST:PORT`; 0 when there is none."""
     text = listen.rpartition(":")[2]
     return int(text) if text.isdecimal() else 0
 

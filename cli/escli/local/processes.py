@@ -1,7 +1,7 @@
-"""Which process is which, and how to end it.
+"""Identity of processes, and their end.
 
-Invariant: a process is named by pid, start time and boot, never by pid alone, so one that took over a recycled
-pid is neither counted as running nor signalled. Everything comes from /proc and pidfds.
+Invariant: a process is named by pid, start time and boot, never by pid alone, so one that took over a recycled pid is
+neither counted as running nor signalled. Everything comes from /proc and pidfds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SLICE_S = 0.5
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """One process for ever: `start_ticks` is its start in clock ticks since the boot `boot_id`."""
+    """Permanent identity of one process: `start_ticks` is its start in clock ticks since the boot `boot_id`."""
 
     pid: int
     start_ticks: int
@@ -30,7 +30,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Usage(NamedTuple):
-    """What a living process takes. `rss_mib` is resident memory, shared pages included."""
+    """Age and memory of a living process. `rss_mib` is resident memory, shared pages included."""
 
     uptime_s: float
     rss_mib: float
@@ -108,7 +108,7 @@ def open_pidfd(identity: Identity) -> int | None:
         pidfd = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return None
-    # The descriptor is of whoever has the pid now: only after that is it sure who that is.
+    # The descriptor is of the pid's present owner: only with it can the identity be checked.
     if is_alive(identity):
         return pidfd
     os.close(pidfd)
@@ -134,9 +134,9 @@ def end_all(
     signum: int = signal.SIGTERM,
     hurry: Callable[[], bool] = lambda: False,
 ) -> list[Identity]:
-    """Signal processes, wait `grace_s` for their end, then SIGKILL; returns those that would not even then.
+    """Signal processes, wait `grace_s` for their end, then SIGKILL; returns those that still run.
 
-    `hurry` is asked from time to time and ends the grace when true.
+    `hurry` is called from time to time and ends the grace when true.
     """
     with _opened(identities) as watched:
         for pidfd in watched:

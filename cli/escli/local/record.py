@@ -1,7 +1,7 @@
-"""`cluster.json`: whose cluster a state directory holds, and which processes are its daemons.
+"""`cluster.json`: the cluster of a state directory, and the processes of its daemons.
 
-Invariant: the file appears whole or not at all, and is changed only under the directory's lock. A daemon is
-recorded as soon as it exists, so that no crash of a command leaves a process nobody knows.
+Invariant: the file appears whole or not at all, and is changed only under the directory's lock. A daemon is recorded as
+soon as it exists, so that a crashed command leaves no unknown process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT_SHARED_KEY = 1
 
 
 class AgentRecord(msgspec.Struct, frozen=True):
-    """Which nodes one agent process serves, for good: their spools are in its directory."""
+    """The nodes of one agent process, for good: their spools are in its directory."""
 
     name: str
     nodes: str
@@ -67,7 +67,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
     @property
     def is_old(self) -> bool:
-        """Check whether an older release has made the cluster, and `eslurm convert` has not been here."""
+        """Check whether an older release has made the cluster, and `eslurm convert` has not run yet."""
         return self.format != FORMAT
 
     def find(self, name: str) -> DaemonRecord | None:
@@ -88,7 +88,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct):
-    """What every version of the file has."""
+    """The fields of every version of the file."""
 
     format: int
     version: str
@@ -96,7 +96,7 @@ class _Head(msgspec.Struct):
 
 
 def write_record(path: Path, record: ClusterRecord) -> None:
-    """Replace the file at once."""
+    """Replace the file atomically."""
     fresh = path.with_suffix(".json.new")
     data = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
     with open(fresh, "wb") as file:
@@ -138,7 +138,7 @@ def read_record(path: Path, version: str, uid: int) -> ClusterRecord | None:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Versions in order: the numbers before anything else (`0.2.1rc1` counts as 0.2)."""
+    """Sort key of versions: the numbers before anything else (`0.2.1rc1` counts as 0.2)."""
     numbers = []
     for part in version.split("."):
         if not part.isdecimal():

@@ -63,9 +63,10 @@ default = true
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What the command line asks for; None leaves it to the configuration, or to the defaults of a new cluster.
+    """The options of the command line; None leaves the choice to the configuration, or to the defaults of a new cluster.
 
-    `emulated` nodes offer what a real one would, not their share of this machine, and have more satellites and agents.
+    `emulated` nodes offer the resources of real ones, not their share of this machine, and have more satellites and
+    agents.
     """
 
     nodes: int | None = None
@@ -81,7 +82,7 @@ class Wishes(msgspec.Struct, frozen=True):
 
     @property
     def satellites_wanted(self) -> int:
-        """How many satellites a new cluster gets."""
+        """Number of satellites of a new cluster."""
         if self.satellites is not None:
             return self.satellites
         if not self.emulated:
@@ -90,7 +91,7 @@ class Wishes(msgspec.Struct, frozen=True):
 
     @property
     def agents_wanted(self) -> int:
-        """How many processes serve the nodes of a new cluster, at most."""
+        """Number of processes for the nodes of a new cluster, at most."""
         if self.agents is not None:
             return self.agents
         return (
@@ -108,9 +109,9 @@ def cluster_name(uid: int) -> str:
 
 
 def write_site_keys(directory: Path, cluster: str) -> None:
-    """Draw the keys that the controllers sign with, unless there are any. Raises `ClusterError`, OSError.
+    """Generate the controllers' signing keys, unless there are any. Raises `ClusterError`, OSError.
 
-    A crash may have come between both halves: then the public one is written now.
+    After a crash between both halves the public one is written now.
     """
     if not (directory / site_keys.SITE_KEY).exists():
         site_keys.write_site_keys(directory, site_keys.new_site(cluster, time.time_ns() // 1000))
@@ -150,7 +151,7 @@ def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> st
 
 
 def add_agent_section(layout: Layout, uid: int, *, allow_root_jobs: bool) -> None:
-    """Let an older cluster run its owner's jobs as a new one would; a section that is there stays. Raises OSError."""
+    """Let an older cluster run its owner's jobs as a new one would; a present section stays. Raises OSError."""
     text = layout.config_file.read_text(encoding="utf-8")
     if "agent" not in tomllib.loads(text):
         section = _agent_section(uid, allow_root_jobs)
@@ -159,7 +160,7 @@ def add_agent_section(layout: Layout, uid: int, *, allow_root_jobs: bool) -> Non
 
 
 def _agent_section(uid: int, allow_root_jobs: bool) -> str:
-    """What differs from what every site has: a personal cluster runs its owner's jobs, root's if that is wished."""
+    """The section that differs from the default: a personal cluster runs its owner's jobs, root's on request."""
     if uid == 0:
         return "\n[agent]\nallow_root_jobs = true\n" if allow_root_jobs else ""
     return f"\n[agent]\nmin_uid = {uid}\n" if uid < AgentSection().min_uid else ""
@@ -194,7 +195,7 @@ def load_config(layout: Layout, cluster: str) -> Config:
 
 
 def check_agreement(layout: Layout, config: Config, agents: int, wishes: Wishes) -> None:
-    """Raise `ClusterError` when an option asks for another cluster than the one that is here."""
+    """Raise `ClusterError` when an option contradicts the existing cluster."""
     nodes = count_nodes(config)
     cores = sorted({section.cores for section in config.nodes})
     for option, wanted, here in (
@@ -224,7 +225,7 @@ def _way_to_change(option: str, layout: Layout) -> str:
 
 
 def count_nodes(config: Config) -> int:
-    """How many nodes the configuration has."""
+    """Number of nodes in the configuration."""
     return sum(len(expand(section.names, "nodes.names")) for section in config.nodes)
 
 
@@ -263,7 +264,7 @@ def share(layout: Layout, uid: int) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a whole file in the place of the one that is there; readable by its owner only."""
+    """Replace a file atomically; readable by its owner only."""
     fresh = path.with_suffix(".toml.new")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """Starting daemons and waiting until they are ready.
 
-Invariant: whoever was started is recorded before anything else can go wrong, and a daemon that does not come up is
-ended and shown with the end of its log.
+Invariant: a started daemon is recorded before anything else can go wrong, and one that does not come up is ended and shown
+with the end of its log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RESET_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, 
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A daemon that was started and has not said that it is ready."""
+    """A started daemon that is not ready yet."""
 
     planned: Planned
     identity: Identity
@@ -44,7 +44,7 @@ class Waiting(msgspec.Struct, frozen=True):
     began_s: float
 
     def close(self) -> None:
-        """Let go of its descriptors; the daemon goes on."""
+        """Close its descriptors; the daemon goes on."""
         os.close(self.ready_fd)
         os.close(self.pidfd)
 
@@ -58,10 +58,10 @@ def start_all(
     timeout_s: float,
     told: Callable[[str, float], None],
 ) -> ClusterRecord:
-    """Start daemons side by side and wait until all are ready; `told` hears of each with its seconds.
+    """Start daemons side by side and wait until all are ready; `told` gets each with its seconds.
 
-    Returns the record with them in it, which is also saved. Raises `ClusterError` when one of them ends or is not
-    ready in time (those of `group` that did start go on running), `Interrupted` when asked to stop.
+    Returns the record with them in it, which is also saved. Raises `ClusterError` when one of them ends or is not ready in
+    time (those of `group` that did start go on running), `Interrupted` when asked to stop.
     """
     waiting: list[Waiting] = []
     try:
@@ -127,7 +127,7 @@ def _spawn(layout: Layout, planned: Planned, cluster: str, programs: Programs) -
 
 
 def _shorten(log: Path) -> None:
-    """Put a log that has grown long aside; one earlier log is kept."""
+    """Move a log that has grown long aside; one earlier log is kept."""
     try:
         if log.stat().st_size > _LOG_BYTES_MAX:
             os.replace(log, log.with_suffix(".log.1"))

@@ -37,7 +37,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """What `eslurm status --json` prints. `controller` is the PingReply, None when there is no answer."""
+    """The object of `eslurm status --json`. `controller` is the PingReply, None when there is no answer."""
 
     state: State
     cluster: str
@@ -101,7 +101,7 @@ def _look_at(layout: Layout, daemon: DaemonRecord) -> DaemonStatus:
 
 
 def _missing(layout: Layout, record: ClusterRecord) -> tuple[DaemonStatus, ...]:
-    """Daemons that should run beside those that were started: an `up` could not bring them up."""
+    """Daemons that should run but that an `up` could not bring up."""
     if not record.daemons:
         return ()
     try:
@@ -124,7 +124,7 @@ def _state(daemons: tuple[DaemonStatus, ...], reply: Any) -> State:
 
 
 def describe(status: ClusterStatus) -> str:
-    """The status for people, every line ended by a newline."""
+    """The status as text, every line ended by a newline."""
     if status.state == "down" and not status.daemons:
         return (
             f"Cluster {status.cluster} ({status.state_dir}) is down; `eslurm up` starts it with the jobs it has.\n"

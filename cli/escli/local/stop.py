@@ -1,10 +1,10 @@
-"""Stopping what a cluster has running on this machine, down to the last process of its jobs.
+"""Stopping a cluster's processes on this machine, down to the last process of its jobs.
 
-Step supervisors outlive agents on purpose, so that jobs survive an agent's restart; a cluster that is taken down
-must find them: by the status file each leaves in its agent's directory, and their jobs' processes by the marker that
-every process of a step inherits. Invariant: only processes that are surely this cluster's are signalled.
+Step supervisors outlive agents on purpose, so that jobs survive an agent's restart; a cluster that is taken down must find
+them: by the status file each leaves in its agent's directory, and their jobs' processes by the marker that every process
+of a step inherits. Invariant: only processes that are surely this cluster's are signalled.
 
-Jobs that are ended here are to run again. A supervisor that is told to stop notes its steps as ended by a signal,
+Jobs that are ended here will run again. A supervisor that is stopped by SIGTERM records its steps as ended by a signal,
 which would make their jobs fail; so it is killed first, and its successor reports them as lost.
 """
 
@@ -33,7 +33,7 @@ _ROUNDS_MAX = 5
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """What was found and ended. `job_processes` counts processes of jobs, `kept` tells that they were left alone."""
+    """The processes found and ended. `job_processes` counts processes of jobs, `kept`: they were left alone."""
 
     daemons: int = 0
     supervisors: int = 0
@@ -42,7 +42,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 class _Status(msgspec.Struct):
-    """What matters here of the status file that a supervisor writes (`esstepd.json`)."""
+    """The used fields of the status file that a supervisor writes (`esstepd.json`)."""
 
     pid: int
     start_ticks: int
@@ -60,8 +60,8 @@ def stop_all(
 ) -> Stopped:
     """End the daemons, and the jobs unless they are kept. Idempotent. Hold the directory's lock.
 
-    1. the controllers, so that they do not take the rest for lost nodes 2. satellites and agents 3. supervisors
-    and jobs 4. what else carries the cluster's mark. Raises `ClusterError` when something does not end at all.
+    1. the controllers, so that they do not take the rest for lost nodes 2. satellites and agents 3. supervisors and jobs
+    4. all else with the cluster's mark. Raises `ClusterError` when something does not end at all.
     """
     ended: set[str] = set()
     stuck: list[Identity] = []
@@ -110,7 +110,7 @@ def _end_jobs(
 def take_back(
     layout: Layout, record: ClusterRecord, names: set[str], grace_s: float = GRACE_S
 ) -> ClusterRecord:
-    """End some daemons again, and their step supervisors that have nothing to do; jobs are left alone."""
+    """End some daemons again, and their idle step supervisors; jobs are left alone."""
     group = [daemon for daemon in record.daemons if daemon.name in names]
     processes.end_all([daemon.identity for daemon in group], grace_s)
     record = record.without_daemons(names)
@@ -126,7 +126,7 @@ def take_back(
 
 
 def supervisors_of(layout: Layout, agent: str = "agent*") -> list[tuple[Identity, str]]:
-    """The step supervisors that run for this cluster, each with the name that its steps' processes carry."""
+    """The step supervisors of this cluster, each with the name that its steps' processes carry."""
     found = []
     for path in _files(layout, agent, "esstepd.json"):
         try:
@@ -140,7 +140,7 @@ def supervisors_of(layout: Layout, agent: str = "agent*") -> list[tuple[Identity
 
 
 def _files(layout: Layout, agent: str, name: str) -> list[Path]:
-    """Files of supervisors: only those of this user's, for an agent that runs as another one may write what it likes."""
+    """Files of supervisors, owned by this user only: an agent of another user may write anything."""
     paths = sorted(layout.directory.glob(f"{agent}/**/{name}"))
     return [path for path in paths if path.lstat().st_uid == os.geteuid()]
 
@@ -168,5 +168,5 @@ def leftovers(layout: Layout, record: ClusterRecord) -> list[Identity]:
 
 
 def alive_daemons(record: ClusterRecord) -> list[DaemonRecord]:
-    """Those of the recorded daemons that run."""
+    """The recorded daemons that run."""
     return [daemon for daemon in record.daemons if processes.is_alive(daemon.identity)]

@@ -1,7 +1,7 @@
-"""The foreground of `eslurm up`: stay, tell when a daemon dies, start it again a few times.
+"""The foreground of `eslurm up`: watch the daemons, report a death, restart a few times.
 
 Invariant: the record decides what should run. A daemon that is no longer in it was stopped by `eslurm down` and stays
-stopped; when none is left there is nothing to watch any more.
+stopped; when none is left the watch ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Watch:
             return True  # Removed by `eslurm down --purge`.
 
     def _wait(self, record: ClusterRecord) -> list[DaemonRecord]:
-        """The daemons that died, at once or after a while; looks at the record anew every few seconds."""
+        """The daemons that died, at once or after a while; reads the record anew every few seconds."""
         watched: dict[int, DaemonRecord] = {}
         dead = []
         try:
@@ -79,7 +79,7 @@ class Watch:
         for daemon in dead:
             processes.reap(daemon.identity.pid)
         with locked(self._layout):
-            # Whoever had the lock may have stopped or replaced them.
+            # The lock's former holder may have stopped or replaced them.
             record = self._layout.get_record()
             for daemon in dead:
                 if record.find(daemon.name) == daemon:

@@ -1,7 +1,7 @@
 """`eslurm up`: a state directory and its daemons become a running cluster.
 
-Invariant: everything is checked before anything is changed, and daemons that this run started are ended again when
-the rest does not come up; what ran before goes on.
+Invariant: everything is checked before anything is changed, and daemons that this run started are ended again when the
+rest does not come up; older ones go on.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def bring_up(
     tell: Tell,
     timeout_s: float | None = None,
 ) -> Running:
-    """Make the cluster if it is new, and start what does not run. Raises `ClusterError`, `Interrupted`.
+    """Make the cluster if it is new, and start the missing daemons. Raises `ClusterError`, `Interrupted`.
 
     Without `timeout_s` the patience grows with the number of nodes.
 
-    1. look 2. lock 3. look again, make or read 4. see what is missing 5. start it, stage by stage 6. wait for the nodes
+    1. look 2. lock 3. look again, make or read 4. find what is missing 5. start it, stage by stage 6. wait for the nodes
     """
     check(layout)
     make(layout)
@@ -105,7 +105,7 @@ def _create(layout: Layout, wishes: Wishes, programs: Programs) -> tuple[Cluster
 
 
 def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
-    """Write keys and configuration of a cluster that has none. All that can fail comes before the first write."""
+    """Write keys and configuration of a new cluster. All checks come before the first write."""
     nodes = wishes.nodes or settings.NODES_DEFAULT
     satellites = wishes.satellites_wanted
     agents = min(nodes, record.agents_wanted)
@@ -183,7 +183,7 @@ def _standbys(
 
 
 def _estimator(record: ClusterRecord, wishes: Wishes, *, is_up: bool) -> bool:
-    """Check whether the cluster has an estimator from now on: one can be added while it is up."""
+    """Check whether the cluster has an estimator from now on: one can be added to a running cluster."""
     if is_up and record.estimator and wishes.estimator is False:
         raise unusable("--no-estimator: the cluster is up with one: stop it first (eslurm down)")
     return record.estimator if wishes.estimator is None else wishes.estimator
@@ -192,7 +192,7 @@ def _estimator(record: ClusterRecord, wishes: Wishes, *, is_up: bool) -> bool:
 def _with_free_ports(
     config: Config, agents: tuple[AgentRecord, ...], standbys: tuple[StandbyRecord, ...]
 ) -> tuple[tuple[AgentRecord, ...], tuple[StandbyRecord, ...]]:
-    """The agents and controllers, new ones with ports that nobody here has."""
+    """The agents and controllers, new ones with unused ports."""
     known = [agent.listen for agent in agents] + [standby.listen for standby in standbys]
     known += [config.controller.listen, *(satellite.listen for satellite in config.satellite)]
     fresh = iter(ports.choose(known.count(""), None, [ports.port_of(listen) for listen in known]))
@@ -249,7 +249,7 @@ def _start(
 
 
 def _without_estimator(layout: Layout, error: ClusterError, tell: Tell) -> ClusterRecord:
-    """A cluster works without an estimator: that one could not be started is told of, and that is all."""
+    """Report that the estimator could not be started, and go on without it."""
     for line in (error.text, *(f"    {line}" for line in error.tail)):
         tell(line)
     tell("the cluster goes on without it: plans count on time limits alone")
@@ -258,7 +258,7 @@ def _without_estimator(layout: Layout, error: ClusterError, tell: Tell) -> Clust
 
 
 def _stages(missing: Sequence[Planned]) -> Iterator[list[Planned]]:
-    """What is started together: the first controller alone, so that it leads, then kind by kind."""
+    """Groups of daemons to start together: the first controller alone, so that it leads, then kind by kind."""
     first = [daemon for daemon in missing if daemon.name == controller_daemon(MAIN)]
     yield first
     for kind in KINDS:
@@ -268,7 +268,7 @@ def _stages(missing: Sequence[Planned]) -> Iterator[list[Planned]]:
 def _await_nodes(
     layout: Layout, record: ClusterRecord, interrupts: Interrupts, tell: Tell, timeout_s: float
 ) -> None:
-    """Until every node has registered. Raises `ClusterError` after `timeout_s`."""
+    """Wait until every node has registered. Raises `ClusterError` after `timeout_s`."""
     tell_at_s = time.monotonic()
     deadline_s = tell_at_s + timeout_s
     told = -1
@@ -292,7 +292,7 @@ def _await_nodes(
 
 
 def _names(record: ClusterRecord) -> list[str]:
-    """Without the estimator: its end is nobody's."""
+    """The daemons' names without the estimator, whose end has no consequence."""
     return [daemon.name for daemon in record.daemons if daemon.kind != ESTIMATOR]
 
 

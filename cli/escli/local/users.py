@@ -1,6 +1,6 @@
-"""Whom the daemons of a cluster become that root brings up: no process that speaks with the network is root's.
+"""The users of a cluster's daemons that root brings up: no process with network access is root's.
 
-Agents, satellites and controllers are different users: none of them can read or signal what is another's.
+Agents, satellites and controllers are different users: none of them can read the others' files or signal them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _TRIES = 1_000
 
 
 def with_users(record: ClusterRecord, *, is_up: bool) -> ClusterRecord:
-    """Root's daemons have users of their own, the same for as long as the cluster exists. Raises `ClusterError`.
+    """The record with the daemons' users, the same for the cluster's whole life. Raises `ClusterError`.
 
-    Those that it lacks are chosen while it is down: daemons that share files are of one user.
+    Missing ones are chosen while it is down: daemons that share files have one user.
     """
     if record.owner_uid != 0 or is_up:
         return record

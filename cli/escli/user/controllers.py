@@ -1,4 +1,4 @@
-"""Controllers for people: the table of `esinfo --controllers`, and `esctl takeover`, which lets another one lead."""
+"""Output of controllers: the table of `esinfo --controllers`; and `esctl takeover`, which lets another one lead."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_table(door: Door, given: Words) -> None:
 
 
 def table(reply: Any, *, header: bool = True) -> str:
-    """One line per controller that the leader knows of, itself first."""
+    """One line per controller that the leader knows, itself first."""
     ordered = sorted(reply.controllers, key=lambda one: (one.role != LEADER, one.name))
     rows = [
         [
@@ -96,7 +96,7 @@ def _leader(reply: Any) -> Any:
 
 
 def _successor(reply: Any, name: str) -> str:
-    """The controller to lead. Named here, so that a call that is sent twice does not hand over twice."""
+    """The controller to lead. Named here, so that a repeated call does not hand over twice."""
     names = sorted(one.name for one in reply.controllers)
     standbys = sorted(one.name for one in reply.controllers if one.role == STANDBY)
     if name:
@@ -117,7 +117,7 @@ def _successor(reply: Any, name: str) -> str:
 def _await(door: Door, to: str, before: int) -> int:
     """Wait until a controller of a later epoch leads; its epoch. Raises CommandFailed when it is another one.
 
-    In short calls: the patience of a long one would grow longer than the switch takes.
+    In short calls: the patience of a long one would exceed the time of the switch.
     """
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:

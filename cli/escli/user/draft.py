@@ -1,7 +1,7 @@
-"""From options to a job request: what `essubmit` sends for what was written.
+"""From options to a job request: the content of `essubmit`'s call.
 
-Everything that can be known to be wrong without the cluster is refused here, so nothing is sent for it.
-The request is a plain mapping in the shape of `wire_tables.JOB_REQUEST`.
+Errors that can be found without the cluster are refused here, so nothing is sent for them. The request is a plain mapping
+in the shape of `wire.JOB_REQUEST`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PASSED = tuple((long, long.replace("-", "_")) for long in PASSED)
 
 
 class Surroundings:
-    """What a submission takes from the process it comes from, as values: the drafting itself reads no clock or file."""
+    """The submitting process's data, as values: the drafting itself reads no clock or file."""
 
     __slots__ = ("cwd", "environment", "host", "now_us", "offset_s", "umask")
 
@@ -94,7 +94,7 @@ def _add_times(job: dict[str, Any], given: Words, around: Surroundings) -> None:
 
 
 def _add_warning(job: dict[str, Any], given: Words, around: Surroundings) -> None:
-    """What happens before the time limit (C-40)."""
+    """Add the actions before the time limit (C-40)."""
     if given.has("signal"):
         from eslurm.compat.signals import parse_warning
 

@@ -1,7 +1,7 @@
-"""What a job needs, from the options to the request: tasks on nodes, or chunks; devices, features, licences (C-16, C-17).
+"""A job's resources, from the options to the request: tasks on nodes, or chunks; devices, features, licences (C-16, C-17).
 
-`--gpus` and the other ways to ask for GPUs become amounts on each node or with each task, a type becomes a feature that
-the nodes must have: the core knows one form only. Invariant: what contradicts itself on any cluster is refused here.
+`--gpus` and the other GPU options become amounts on each node or with each task, a type becomes a feature that the nodes
+must have: the core knows one form only. Invariant: a contradiction on any cluster is refused here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def draft_resources(given: Words) -> dict[str, Any]:
 
 
 def _chunks(given: Words) -> dict[str, Any]:
-    """`--rset` says what otherwise the options for tasks, cores, memory and devices say."""
+    """`--rset` in place of the options for tasks, cores, memory and devices."""
     for long in WITHOUT_RSET:
         if given.has(long):
             raise OptionError(
@@ -98,7 +98,7 @@ def _chunks(given: Words) -> dict[str, Any]:
 
 
 def _add_for_job(request: dict[str, Any], given: Words, constraint: str) -> None:
-    """Features of all nodes, besides `constraint`, and what belongs to no node."""
+    """Add features of all nodes, besides `constraint`, and cluster-wide resources."""
     if given.has("constraint"):
         asked = parse_constraint(given.text("constraint"), given.spelling("constraint"))
         constraint = both(constraint, asked)
@@ -108,7 +108,7 @@ def _add_for_job(request: dict[str, Any], given: Words, constraint: str) -> None
 
 
 def _add_devices(request: dict[str, Any], given: Words, tasks: int) -> str:
-    """GPUs and other resources of nodes: on each node, or with each task. Returns the features of their types."""
+    """Add GPUs and other resources of nodes: on each node, or with each task. Returns the features of their types."""
     gres = parse_gres(given.text("gres"), given.spelling("gres")) if given.has("gres") else ()
     constraint = ""
     for name, kind, _ in gres:
@@ -143,7 +143,7 @@ def _spread_gpus(
     per_node: list[tuple[str, int]],
     per_task: list[tuple[str, int]],
 ) -> None:
-    """`--gpus N` is of the whole job: as many on each of its nodes, or with each of its tasks."""
+    """Spread `--gpus N`, which is for the whole job, evenly over its nodes or its tasks."""
     option, text = given.spelling("gpus"), given.text("gpus")
     nodes = request["nodes_min"]
     if nodes != request["nodes_max"]:
@@ -174,7 +174,7 @@ def _amounts(named: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 def _check_shape(given: Words, request: Mapping[str, Any], tasks: int) -> None:
-    """Refuse what contradicts itself on any cluster."""
+    """Refuse contradictions on any cluster."""
     if tasks and tasks < request["nodes_min"]:
         raise OptionError(
             given.spelling("ntasks"),

@@ -1,4 +1,4 @@
-"""`esacct`: what has run. One line for each attempt that has ended."""
+"""`esacct`: past runs. One line for each ended attempt."""
 
 from __future__ import annotations
 

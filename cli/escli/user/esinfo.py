@@ -74,7 +74,7 @@ def state_of(node: Any) -> str:
 
 
 def is_login_host(node: Any) -> bool:
-    """Check whether commands are given there and no job runs."""
+    """Check whether the node is a login host, without jobs."""
     return "LOGIN" in node.flags
 
 
@@ -136,7 +136,7 @@ def _capacity(group: Sequence[Any]) -> list[str]:
 
 
 def _offers(node: Any) -> str:
-    """What one node has besides cores and memory, as `--gres` writes it."""
+    """One node's resources besides cores and memory, as `--gres` writes them."""
     return ",".join(f"{_kind(one)}:{one.total}" for one in node.resources) or "-"
 
 
@@ -145,7 +145,7 @@ def _kind(resource: Any) -> str:
 
 
 def _uses(node: Any) -> str:
-    """The same with how much of it is used: `gpu:a100:1/4`."""
+    """The same with the used number: `gpu:a100:1/4`."""
     return ",".join(f"{_kind(one)}:{one.used}/{one.total}" for one in node.resources) or "-"
 
 

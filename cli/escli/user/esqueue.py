@@ -1,4 +1,4 @@
-"""`esqueue`: the jobs that wait and run, as a table or JSON."""
+"""`esqueue`: the waiting and running jobs, as a table or JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _queue(given: Words) -> int:
 
 
 def _ask(door: Door, request: Any, given: Words) -> Any:
-    """The jobs; with `--start` as the plan has them, too."""
+    """The jobs; with `--start` the planned ones, too."""
     reply = door.call("Jobs", request)
     if not given.has("start"):
         return reply
@@ -64,7 +64,7 @@ def _ask(door: Door, request: Any, given: Words) -> Any:
 
 
 def _watch(look: Callable[[], str], text: str, pause_s: float) -> NoReturn:
-    """Show what there is, again and again. A controller that is away for a while ends nothing."""
+    """Show the jobs again and again. A controller that is away for a while does not end it."""
     heard_s = time.monotonic()
     while True:
         _redraw(text, pause_s)

@@ -1,7 +1,7 @@
 """`esrun`: inside a job, start tasks on its nodes, show their output and end with their highest exit code.
 
-Numbered steps of `_run`: 1. listen, 2. create the step, 3. show output until every node has ended or is lost,
-4. tell the controller how it ended.
+Numbered steps of `_run`: 1. listen, 2. create the step, 3. show output until every node has ended or is lost, 4. report
+its end to the controller.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _run(given: Words) -> int:
 
 
 def _check_here(door: Door) -> None:
-    """The tasks' output comes to this process over the network of the nodes."""
+    """Check that the step's nodes can reach this process, which receives the tasks' output."""
     if door.is_remote:
         raise CommandFailed(
             exits.USAGE,
@@ -126,10 +126,10 @@ def _count(given: Words, long: str) -> int:
 
 
 def listen_host(environ: Mapping[str, str]) -> str:
-    """The numeric address that the step's nodes can reach this process at.
+    """The numeric address at which the step's nodes can reach this process.
 
-    ESLURM_STEP_HOST when set. Else loopback, when this node's name is not the machine's (its node is a virtual
-    one, and so are the others); else the address by which the machine's name is known.
+    ESLURM_STEP_HOST when set. Else loopback, when this node's name is not the machine's (its node is a virtual one, and so
+    are the others); else the address of the machine's name.
     """
     chosen = environ.get("ESLURM_STEP_HOST", "")
     if chosen:
@@ -161,7 +161,7 @@ def _create(door: Door, given: Words, shape: Mapping[str, int], endpoint: str, c
 
 
 def _name(given: Words) -> str:
-    """What the step is called: as its command, if no option says so, as far as that can be shown."""
+    """The step's name: from an option, else its command's, as far as that is printable."""
     if given.has("job-name"):
         return checked_line(given.spelling("job-name"), given.text("job-name"))
     return escaped(os.path.basename(given.rest[0]))[:NAME_CHARS_MAX]
@@ -175,7 +175,7 @@ def _tasks_by_node(layout: Sequence[Any]) -> dict[str, int]:
 
 
 class _Launch:
-    """Asks in a thread of its own what became of the launch: the answer may take as long as the slowest node."""
+    """Waits in a thread of its own for the answer to the launch, which may take as long as the slowest node."""
 
     def __init__(self, door: Door, step: Any) -> None:
         self.heard, self._tell = socket.socketpair()
@@ -188,7 +188,7 @@ class _Launch:
         self._thread.start()
 
     def settle(self) -> None:
-        """Wait for the controller's word, which explains why a node left; it is due, or has come long ago."""
+        """Wait for the controller's answer, which explains why a node left; it is due, or has come long ago."""
         self._thread.join(_SETTLE_S)
 
     def close(self) -> None:
@@ -253,7 +253,7 @@ def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
 def _until_ended(
     output: StepOutput, launch: _Launch, interrupts: Interrupts, nodes: frozenset[str]
 ) -> list[str]:
-    """Show output until each node has ended, is lost, or never came; what went wrong, one text each."""
+    """Show output until each node has ended, is lost, or never came; returns the problems, one text each."""
     heard_s = 0.0
     while not output.finished | output.lost >= nodes:
         interrupts.check()
@@ -277,7 +277,7 @@ def _not_started(launch: _Launch) -> list[str]:
 
 
 def _lost(output: StepOutput, launch: _Launch) -> list[str]:
-    """Why nodes left before all of their tasks had been reported: they could not start them, or nobody knows."""
+    """Reasons of nodes that left before all of their tasks had been reported: a refused start, or a lost connection."""
     if not output.lost:
         return []
     launch.settle()

@@ -1,6 +1,6 @@
 """`essubmit`: a script and options become a job; one call; the job's id.
 
-The hottest command of all: it imports neither protobuf nor anything else that it can do without.
+The hottest command of all: it imports neither protobuf nor anything else that is dispensable.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _send(door: Door, request: bytes, options: Words) -> int:
 
 
 def _check_parts(given: Words) -> None:
-    """sbatch begins another part of the job, with resources of its own, after a `:`. Raises OptionError."""
+    """Refuse sbatch's `:`, which begins another component with resources of its own. Raises OptionError."""
     parts, rest = 1, given.rest
     while rest[:1] == [":"]:
         parts += 1
@@ -107,7 +107,7 @@ def _refuse_parts(where: str, word: str, parts: int) -> None:
 
 
 def with_directives(given: Words, script: bytes) -> Words:
-    """The options of the script's lines, under those of the command line. Raises OptionError."""
+    """The options of the script's lines, overridden by those of the command line. Raises OptionError."""
     parser = Parser(rows_of(COMMAND), excludes=_OPPOSITES)
     merged = Words()
     directives = read_directives(script)
@@ -136,7 +136,7 @@ def with_directives(given: Words, script: bytes) -> Words:
 
 
 def _script(given: Words) -> tuple[bytes, str]:
-    """The batch script and the job's name that follows from it."""
+    """The batch script and the job's default name."""
     if given.has("wrap"):
         if given.rest:
             raise OptionError("--wrap", given.rest[0], "is a script beside it", "give one of them")
@@ -212,7 +212,7 @@ def _surroundings(options: Words) -> Surroundings:
 
 
 def _traceparent() -> str:
-    """The W3C trace that the submission takes part in; whether it is one, the controller decides."""
+    """The W3C traceparent of the submission; the controller checks it."""
     text = os.environ.get("TRACEPARENT", "")
     return text if text.isascii() else ""
 
@@ -229,7 +229,7 @@ def _tell(job_id: int, options: Words) -> None:
 
 
 def _tell_test(answer: bytes, options: Words) -> int:
-    """Check whether and when each job would start, where, and what would keep it waiting."""
+    """Print whether and when each job would start, its nodes, and its waiting reasons."""
     from eslurm.v1 import controller_pb2 as pb
 
     reply = pb.SubmitReply.FromString(answer)
@@ -246,7 +246,7 @@ def _tell_test(answer: bytes, options: Words) -> int:
 
 
 def _of_older(reply: Any) -> Any:
-    """The answer of a controller that knows one job in a test."""
+    """The answer of an older controller, which knows one job in a test."""
     from eslurm.v1 import controller_pb2 as pb
 
     return pb.TestAnswer(

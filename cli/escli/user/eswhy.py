@@ -1,4 +1,4 @@
-"""`eswhy JOB`: why a job does not run yet, when it will, and what would let it start earlier."""
+"""`eswhy JOB`: a job's waiting reasons, its expected start, and alternatives that start earlier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variables of the submitting shell a job gets (`--export`)."""
+"""The environment variables of the submitting shell that a job gets (`--export`)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def exported(choice: str, environ: Mapping[str, str], option: str = "--export") 
 
 
 def login_variables() -> dict[str, str]:
-    """What every program may expect even when nothing is exported."""
+    """The standard variables for programs even when nothing is exported."""
     import pwd
 
     variables = {"PATH": _BARE_PATH, "SHELL": "/bin/sh"}

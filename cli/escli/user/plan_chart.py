@@ -176,14 +176,14 @@ class _Grid:
         return ["".join(times[: self._columns]), "".join(marks)]
 
     def _put(self, times: list[str], column: int, text: str) -> int:
-        """Writes a text and says which column is the next one to write to; none where it would be cut."""
+        """Write a text; returns the next free column, or none where it would be cut."""
         if column + len(text) > self._columns:
             return self._columns
         times[column : column + len(text)] = text
         return column + len(text) + 1
 
     def line(self, row: int, *, coloured: bool) -> str:
-        """One row of cells; where now is a line stands on what is free."""
+        """One row of cells; the mark of now only over free ones."""
         out = []
         for column, cell in enumerate(self._cells[row]):
             shown = cell
@@ -197,7 +197,7 @@ class _Grid:
         return "".join(out)
 
     def legend(self, *, coloured: bool) -> list[str]:
-        """Which letter is which job; the other signs where they are used."""
+        """The job of each letter; the other signs where they are used."""
         lines = []
         seen = {cell for row in self._cells for cell in row}
         for at, tag in self._tags.items():
@@ -228,7 +228,7 @@ def _length(length_us: int) -> str:
 
 
 def _clock(at_us: int, tick_s: int) -> str:
-    """As much of the time as tells two ticks apart, with the day where one is nearly as long."""
+    """The shortest form of a time that tells two ticks apart, with the day for long ones."""
     day, _, time = format_moment(at_us, clock.local_offset_s).partition("T")
     return f"{day[5:]} {time[:5]}" if tick_s > 3 * 3600 else time[:5]
 

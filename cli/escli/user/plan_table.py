@@ -1,4 +1,4 @@
-"""`esctl plan`: what runs, what is planned next and where, and the reservations beside it; as a table, a chart or JSON."""
+"""`esctl plan`: running and planned jobs with their nodes, and the reservations; as a table, a chart or JSON."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _reservation_row(one: Any) -> list[str]:
 
 
 def next_starts(reply: Any) -> dict[int, Any]:
-    """Of each waiting job its first planned start, of an array that of its first tasks."""
+    """The first planned start of each waiting job; of an array, that of its first tasks."""
     found: dict[int, Any] = {}
     for one in reply.jobs:
         if not one.running:

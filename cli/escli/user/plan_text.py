@@ -1,4 +1,4 @@
-"""What the table and the chart of a plan say alike."""
+"""Texts shared by the table and the chart of a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def summary(reply: Any) -> str:
-    """Who plans, how much is planned, and when that was done."""
+    """The policy, the counts of the plan, and its time."""
     running = sum(one.running for one in reply.jobs)
     planned = len(reply.jobs) - running
     text = f"policy {reply.policy}: {running} running, {planned} planned, {reply.waiting} without a planned start"

@@ -1,4 +1,4 @@
-"""The columns of esqueue and how a job fills them. Letters are squeue's (`-o '%.18i %t %M'`)."""
+"""The columns of esqueue and their cells. Letters are squeue's (`-o '%.18i %t %M'`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def job_label(info: Any, _now_us: int = 0) -> str:
 
 
 def run_us(info: Any, now_us: int) -> int:
-    """How long a job has run, or ran; while it stands still it does not run."""
+    """Run time of a job so far, or in all; suspensions do not count."""
     if not info.started_us:
         return 0
     until_us = info.ended_us or info.suspended_us or now_us
@@ -71,7 +71,7 @@ def _end_us(info: Any) -> int:
 
 
 def expected_s(info: Any) -> int:
-    """How long plans expect a job to run: what an estimator says, at most its limit; 0: nobody has said."""
+    """Expected runtime in plans: the estimate, at most the limit; 0: no estimate."""
     if not info.HasField("forecast"):
         return 0
     return int(min(info.forecast.estimate_s, info.time_limit_s or info.forecast.estimate_s))
@@ -82,7 +82,7 @@ def _expected(info: Any, _now_us: int) -> str:
 
 
 def _between(info: Any, _now_us: int) -> str:
-    """`13:40:00 - 15:00:00`; a day is told where it is another than that of the planned start."""
+    """`13:40:00 - 15:00:00`; a date is given where it differs from the planned start's."""
     if not info.planned_latest_us:
         return "N/A"
     day = _moment(info.planned_start_us).partition("T")[0] + "T"
@@ -204,7 +204,7 @@ _STATE_ORDER = {"PENDING": 0, "LAUNCHING": 1, "RUNNING": 2, "SUSPENDED": 3, "COM
 
 
 def sort_key(info: Any) -> tuple[int, int, int, int]:
-    """Waiting jobs first, the next one to start on top; then what runs, newest last."""
+    """Waiting jobs first, the next one to start on top; then running ones, newest last."""
     return (
         _STATE_ORDER.get(info.state, 4),
         -info.priority,

@@ -1,4 +1,4 @@
-"""Satellites for people: the table of `esinfo --satellites`, `esctl show satellite`, `esctl satellite down|resume`."""
+"""Output of satellites: the table of `esinfo --satellites`, `esctl show satellite`, `esctl satellite down|resume`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The receiving end of a step's output: one connection from each node's supervisor, shown line by line.
 
-The messages are those of `eslurm.ports.step_runner`, in the frames of `eslurm.security.step_stream`. Invariants: nothing is
-shown that is not under the step's cookie; connections that have not proven themselves are bounded in number and time; a
-line of one task is never torn by another task's; what is held of an unfinished line is bounded.
+The messages are those of `eslurm.ports.step_runner`, in the frames of `eslurm.security.step_stream`. Invariants: nothing
+is shown that is not under the step's cookie; unproven connections are bounded in number and time; a line of one task is
+never torn by another task's; the buffer of an unfinished line is bounded.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LineWriter:
             self._show(task, stream, bytes(rest) + b"\n")
 
     def flush(self) -> None:
-        """Show what is held of all tasks, and pass on what is buffered."""
+        """Write the buffers of all tasks, and flush the streams."""
         for task, stream in sorted(self._partial):
             self.end(task, stream)
         for sink in self._sinks.values():
@@ -89,10 +89,10 @@ class _Connection:
 
 
 class StepOutput:
-    """Listens for a step's nodes and gathers what their tasks say and how they end.
+    """Listens for a step's nodes and collects their tasks' output and ends.
 
-    `statuses` maps each task's rank to its exit code, or to the negated number of the signal that ended it.
-    `finished` and `lost` hold the nodes whose connection ended with all of their tasks reported, and without.
+    `statuses` maps each task's rank to its exit code, or to the negated number of the signal that ended it. `finished` and
+    `lost` hold the nodes whose connection ended with all of their tasks reported, and without.
     """
 
     def __init__(self, host: str, cookie: bytes, writer: LineWriter) -> None:
@@ -113,13 +113,13 @@ class StepOutput:
         self.lost: set[str] = set()
 
     def expect(self, layout: Mapping[str, int]) -> None:
-        """The nodes of the step and the number of tasks on each."""
+        """Set the nodes of the step and the number of tasks on each."""
         for node, tasks in layout.items():
             self._unreported[node] = self._unreported.get(node, 0) + tasks
 
     @property
     def connected(self) -> frozenset[str]:
-        """The nodes that have shown themselves so far."""
+        """The nodes that have proved themselves so far."""
         live = {connection.node for connection in self._connections.values() if connection.node}
         return frozenset(live | self.finished | self.lost)
 
@@ -128,7 +128,7 @@ class StepOutput:
         self._selector.register(readable, selectors.EVENT_READ, lambda: None)
 
     def unwatch(self, readable: HasFileno) -> None:
-        """No longer."""
+        """Undo `watch`."""
         self._selector.unregister(readable)
 
     def run_once(self, timeout_s: float) -> None:

@@ -1,6 +1,6 @@
-"""`essubmit --wait`: watch one job until it has ended, tell its progress, give its exit code.
+"""`essubmit --wait`: watch one job until it has ended, print its progress, return its exit code.
 
-The controller may restart meanwhile, or another one take over: the job goes on, and so does the waiting.
+The controller may restart meanwhile, or another one take over: the job goes on, and so does the wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAUSE_S = 0.2
 
 
 class Progress:
-    """Tells what changed: one line that is rewritten on a terminal, a line per change elsewhere."""
+    """Prints changes: one line that is rewritten on a terminal, a line per change elsewhere."""
 
     def __init__(self, command: str, *, is_terminal: bool, quiet: bool) -> None:
         self._command = command
@@ -38,7 +38,7 @@ class Progress:
         self._told = ""
 
     def show(self, text: str, clock_text: str = "") -> None:
-        """`clock_text` is shown beside the text, but its change alone is no news."""
+        """`clock_text` is shown beside the text, but its change alone prints nothing."""
         if self._quiet:
             return
         if self._is_terminal:
@@ -73,7 +73,7 @@ def wait_for_job(
 
 
 def exit_code_of(info: Any) -> int:
-    """What a command ends with for a job that has ended."""
+    """A command's exit code for an ended job."""
     if info.exit_signal:
         return 128 + int(info.exit_signal)
     if info.state != "COMPLETED":

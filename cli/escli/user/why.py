@@ -1,4 +1,4 @@
-"""What `eswhy` and `esctl why` show of a job: what is in its way, its start, its nodes one by one, and alternatives."""
+"""Output of `eswhy` and `esctl why`: a job's reasons, its start, its nodes one by one, and alternatives."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _order(reply: Any) -> list[str]:
 def _start(reply: Any) -> list[str]:
     if not reply.planned_start_us:
         return ["No start can be foretold"]
-    # What is booked for it is told with the job itself.
+    # Its bookings are shown with the job itself.
     word = "Planned start" if reply.job.planned_start_us else "Estimated start"
     where = f" on {reply.planned_nodes}" if reply.planned_nodes else ""
     between = interval(reply.start_earliest_us, reply.start_latest_us, reply.now_us)
@@ -92,7 +92,7 @@ def _start(reply: Any) -> list[str]:
 
 
 def interval(earliest_us: int, latest_us: int, now_us: int) -> str:
-    """`, between now and 15:00:00 today by what ...`; nothing when nothing is known of those before it."""
+    """`, between now and 15:00:00 today by what ...`; empty when nothing is known of the jobs before it."""
     if not latest_us:
         return ""
     first = "now" if earliest_us <= now_us else _clock_time(earliest_us, now_us)
@@ -101,7 +101,7 @@ def interval(earliest_us: int, latest_us: int, now_us: int) -> str:
 
 
 def _expected(job: Any) -> list[str]:
-    """How long it is expected to run itself."""
+    """The job's own expected runtime."""
     if not job.HasField("forecast"):
         return []
     limit_s, said = job.time_limit_s, job.forecast
@@ -114,7 +114,7 @@ def _expected(job: Any) -> list[str]:
 
 
 def reason_lines(reasons: Iterable[Any], now_us: int) -> list[str]:
-    """Reasons without numbers of nodes, and who is behind them."""
+    """Reasons without numbers of nodes, and their holders."""
     lines = []
     for one in reasons:
         lines.append(f"  {one.kind}: {escaped(one.text)}{_until(one.until_us, now_us)}")
@@ -126,7 +126,7 @@ def _filters(filters: Iterable[Any], now_us: int) -> list[str]:
     lines = []
     for one in filters:
         lines.append(f"  {one.nodes_failing:>5}  {escaped(one.text)}")
-        # When the first of them comes free stands with who holds it.
+        # The end of the first of them is shown with its holder.
         lines += [f"           {line}" for line in _holders(one.holders, now_us)]
     return lines
 
@@ -145,7 +145,7 @@ def _until(at_us: int, now_us: int, word: str = "until") -> str:
 
 
 def _alternatives(found: Sequence[Any], job_id: int, now_us: int) -> list[str]:
-    """Each with the command that takes it."""
+    """Each alternative with its command."""
     columns = [Column(""), Column(""), Column("")]
     rows = [
         [

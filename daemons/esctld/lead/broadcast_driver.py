@@ -1,6 +1,6 @@
-"""The shell around the core's broadcaster: what is committed goes out, what comes back enters the inbox; ticks, addresses.
+"""I/O around the core's broadcaster: committed effects go out, answers enter the inbox; ticks, addresses.
 
-What to say, to whom, when again, and what silence means is `core.dispatch.broadcaster`'s, the same as in the simulator.
+`core.dispatch.broadcaster` decides content, addressees, retries and time-outs, as in the simulator.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _tell_bug(bug: Exception) -> None:
 
 
 def _not_counted_us() -> int:
-    """By how much CLOCK_BOOTTIME is ahead of the event loop's clock, which stands while the host sleeps."""
+    """Lead of CLOCK_BOOTTIME over the event loop's clock, which stops while the host sleeps."""
     return boot_us() - int(asyncio.get_running_loop().time() * 1_000_000)
 
 
@@ -77,7 +77,7 @@ class BroadcastDriver:
         self._enter(list(state.nodes.values()))
 
     def attach(self, dispatcher: Dispatcher, links: Links) -> RelayDriver:
-        """Where messages go in and over what they go out; the driver that links' items are for."""
+        """Connect the inbox and the links; returns the driver for the links' items."""
         self._dispatcher = dispatcher
         # The broadcaster's times are the cluster's, because commands expire by them, but they never jump.
         origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * 1_000_000)
@@ -93,12 +93,12 @@ class BroadcastDriver:
         return self.driver
 
     def lead(self) -> None:
-        """After a start: what the state owes is sent again as its nodes register, and nodes are called."""
+        """After a start: owed effects are sent again as their nodes register, and nodes are called."""
         self._leads = True
         self.driver.perform(self.herald.lead(self.driver.now_us()))
 
     def awake_us(self) -> int:
-        """The broadcaster's time, and what this host has slept: for what must not seem younger than it is."""
+        """The broadcaster's time plus this host's sleep: for ages that must not seem smaller."""
         return self.driver.now_us() + self._asleep_us()
 
     def _asleep_us(self) -> int:
@@ -116,7 +116,7 @@ class BroadcastDriver:
     # ---- after a commit ----
 
     def on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
-        """The batch is durable: its effects may happen now."""
+        """The batch is durable: its effects may go out."""
         registered = [fact.number for fact in batch.facts if isinstance(fact, facts.NodeRegistered)]
         if registered:
             self._enter([self._state.nodes[number] for number in registered])
@@ -124,7 +124,7 @@ class BroadcastDriver:
         self.driver.perform(self.herald.on_committed(messages, batch, self.driver.now_us()))
 
     def _enter(self, nodes: list[Node]) -> None:
-        """Nodes' addresses go into the book under a new revision."""
+        """Enter nodes' addresses into the book under a new revision."""
         entries = [
             (node.number, node.name, node.endpoint, node.incarnation) for node in nodes if node.endpoint
         ]

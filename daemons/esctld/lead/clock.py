@@ -15,7 +15,7 @@ log = logging.getLogger("esctld.clock")
 
 
 class Clock:
-    """Never before `floor_us`, the time of the last commit; follows jumps of the wall above `bound_us` only slowly."""
+    """Never before `floor_us`, the time of the last commit; follows jumps of the wall clock above `bound_us` only slowly."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Clock:
         self._steady = steady
 
     def now_us(self) -> int:
-        """What time it is for the cluster."""
+        """The cluster's time."""
         now_us = self._keeper.read(self._wall(), self._steady())
         alarm = self._keeper.take_alarm()
         if alarm is not None:

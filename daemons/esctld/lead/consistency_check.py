@@ -1,8 +1,8 @@
-"""Whether the store's rows and the state in memory say the same of every record.
+"""Comparison of the store's rows with the state in memory.
 
-Both move while they are compared: a record that differs is looked at again, and it is drift only if its memory stayed
-the very same object through all looks and the row still differs. Invariant: memory is compared in slices, the store is
-read through its reader, nothing is locked and nobody waits.
+Both move while they are compared: a record that differs is examined again, and it is drift only if its memory stayed the
+very same object through all looks and the row still differs. Invariant: memory is compared in slices, the store is read
+through its reader, without locks.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _RECORDS: dict[str, msgspec.msgpack.Decoder[Any]] = {
 
 
 class Differs(msgspec.Struct, frozen=True):
-    """One record that is not the same on both sides. `record` is the one in memory, None if there is none."""
+    """One record that differs between both sides. `record` is the one in memory, None if there is none."""
 
     record: Any
     text: str
 
 
 class RowDrift:
-    """One comparison. `settings` gives the state's scalars as they are committed; `pause` lets others have their turn."""
+    """One comparison. `settings` gives the state's committed scalars; `pause` yields to other tasks."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class RowDrift:
         self._pause = pause
 
     async def findings(self) -> list[Finding]:
-        """What differs for good. Raises StoreUnavailable."""
+        """The lasting differences. Raises StoreUnavailable."""
         suspects = await self._look(None)
         for _ in range(LOOKS - 1):
             if not suspects:
@@ -203,7 +203,7 @@ def _name(key: Key) -> str:
 
 
 def _is_finished(job: Job) -> bool:
-    """Whether a restart would leave the job in the store."""
+    """Check whether a restart would leave the job in the store."""
     return job.state in FINAL and not job.residues
 
 
@@ -224,5 +224,5 @@ def _blob_differs(record: Job | Node | Step | Record | None, blob: bytes, decode
 
 
 def _same(before: Any, now: Any) -> bool:
-    """Whether memory stood still between two looks."""
+    """Check whether memory stayed the same between two looks."""
     return before is now or (isinstance(now, bytes) and before == now)

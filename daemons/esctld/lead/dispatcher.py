@@ -1,8 +1,8 @@
-"""The one place where messages become durable state: the event loop, clock and store around the core's commit pipeline.
+"""The one place where messages become durable state: event loop, clock and store around the core's commit pipeline.
 
-Handlers never touch the state: they put a message here and await the answer. What is batched, refused, committed and
-released, and in which order, is `core.control.commit_pipeline`'s, the same as in the simulator; here are the futures, the
-timers, the transaction and its retries, and the committed view.
+Handlers never touch the state: they put a message here and await the answer. `core.control.commit_pipeline` decides about
+batches, refusals, commits and releases, as in the simulator; this module has the futures, the timers, the transaction and
+its retries, and the committed view.
 """
 
 from __future__ import annotations
@@ -93,24 +93,24 @@ class Dispatcher:
 
     @property
     def is_available(self) -> bool:
-        """Whether the store takes commits, as far as is known."""
+        """Check whether the store takes commits, as far as is known."""
         return self._pipeline.is_available
 
     @property
     def depths(self) -> dict[str, float]:
-        """How many messages wait in each lane of the inbox."""
+        """Number of messages that wait in each lane of the inbox."""
         return self._pipeline.depths
 
     def now_us(self) -> int:
-        """The time that a batch would be decided at now."""
+        """The time at which a batch would be decided now."""
         return max(self._clock.now_us(), self.state.now_us)
 
     # ---- in ----
 
     def post(self, message: Message, done: Done | None = None) -> None:
-        """An event of nodes, links, timers or the planner. Never refused; bounded by what the links admit.
+        """Post an event of nodes, links, timers or the planner. Never refused; bounded by what the links admit.
 
-        After `stop` it is dropped: nobody acknowledges it, so it is told again to whoever leads next.
+        After `stop` it is dropped without an acknowledgement, so its sender repeats it to the next leader.
         """
         if self._pipeline.post(message, None if done is None else _Waiter(done=done)):
             self._wake.set()
@@ -118,12 +118,12 @@ class Dispatcher:
     async def decided(self, message: Message) -> None:
         """Post an event and wait until it has been decided and committed.
 
-        Raises `NotNow` once the dispatcher stops: nothing would ever answer.
+        Raises `NotNow` once the dispatcher stops, because no answer would come.
         """
         await self._post_and_wait(message)
 
     async def keep(self, rows: Sequence[RowChange], blobs: Sequence[BlobRow] = ()) -> None:
-        """Write rows that are no part of the state (what is known of the log itself) with the next commit.
+        """Write rows outside the state (about the log itself) with the next commit.
 
         Raises `NotNow` once the dispatcher stops.
         """
@@ -145,10 +145,10 @@ class Dispatcher:
         blobs: Sequence[BlobRow] = (),
         charge: Charge | None = None,
     ) -> asyncio.Future[BatchAnswer]:
-        """A request of a person. The same `request_id` gets the same answer and takes effect once. `charge` hears how
-        many seconds deciding and applying it has held the loop.
+        """Decide a user's request. The same `request_id` gets the same answer and takes effect once. `charge` gets the
+        seconds for which it held the loop.
 
-        Raises `InboxFull` or `NotNow`, both before anything has happened, or `Unsettled`; so may the answer.
+        Raises `InboxFull` or `NotNow`, both before it has any effect, or `Unsettled`; so may the answer.
         """
         answer: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
         try:
@@ -163,7 +163,7 @@ class Dispatcher:
         return answer
 
     def knows(self, request_id: bytes) -> bool:
-        """Whether a request is under way or was answered lately: the store need not be asked for it."""
+        """Check whether a request is under way or was answered lately: the store need not be asked for it."""
         return self._pipeline.knows(request_id)
 
     async def moved(self) -> None:
@@ -177,7 +177,7 @@ class Dispatcher:
             raise NotNow
 
     async def committed(self) -> None:
-        """Wait until all that is decided by now can be read: for an answer that was found in the live state.
+        """Wait until all that is decided by now is committed: for an answer from the live state.
 
         Raises `NotNow` while the store is away, and once `interrupt` was called.
         """
@@ -188,8 +188,8 @@ class Dispatcher:
             await self.moved()
 
     async def rest(self, patience_s: float) -> None:
-        """Wait until nothing is there to be decided or committed, at most so long: for work that can wait itself."""
-        # Whoever was woken has its turn first.
+        """Wait until nothing is left to decide or commit, at most this long: for work that can wait."""
+        # Woken tasks have their turn first.
         await asyncio.sleep(0)
         if self._rests.is_set():
             return
@@ -198,7 +198,7 @@ class Dispatcher:
                 await self._rests.wait()
 
     def interrupt(self) -> None:
-        """Whoever waits for things to happen here need not wait any longer."""
+        """Release the waiters of `moved` and `committed`."""
         self._interrupted = True
         self._moved.set()
 
@@ -210,7 +210,7 @@ class Dispatcher:
     # ---- the loop ----
 
     async def run(self) -> None:
-        """Until `stop`. Raises what makes going on impossible: a lost fence, a damaged store, a bug in apply."""
+        """Run until `stop`. Raises fatal errors: a lost fence, a damaged store, a bug in apply."""
         while True:
             if self._pipeline.is_empty:
                 if self._pipeline.is_stopping:
@@ -223,7 +223,7 @@ class Dispatcher:
             await self._gather()
             batch = self._decide(self._pipeline.take())
             if len(batch.facts) > BATCH_WEIGHT_MAX:
-                # One large call has held the loop long enough; nobody else writes, and nothing shows before the commit.
+                # One large call has held the loop long enough; no other task writes, and nothing shows before the commit.
                 await asyncio.sleep(0)
             await self._perform(
                 self._pipeline.decided(batch, _loop_us(), owes_more=bool(self.state.unsettled))
@@ -304,7 +304,7 @@ def _loop_us() -> int:
 
 
 def _metered(entries: Sequence[Entry[_Waiter]]) -> Iterator[Message]:
-    """Their messages; what each took until the next was asked for is charged to its sender."""
+    """The entries' messages; each one's time until the next is charged to its sender."""
     for entry in entries:
         charge = entry.waiters[0].charge if entry.waiters else None
         if charge is None:

@@ -1,7 +1,7 @@
-"""`esctl doctor`, the controller's side: measures, and lets `eslurm.core.doctor` judge.
+"""`esctl doctor`, the controller's side: it measures, and `eslurm.core.doctor` judges.
 
 Invariant: one examination at a time, in slices of at most `SLICE_S`, on the committed view and the state between two
-batches, so that it delays nobody; who asks meanwhile gets the same answer. A check that cannot be made is a finding, too.
+batches, so that it delays no other work; later callers get the same answer. A failed check is a finding, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FDS = Path("/proc/self/fd")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the doctor looks at besides the state. `keys` reads files."""
+    """The doctor's inputs besides the state. `keys` reads files."""
 
     name: str
     epoch: int
@@ -57,7 +57,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Doctor:
-    """Answers Doctor. `watch` is told of every committed batch by whoever owns the dispatcher."""
+    """Answers Doctor. The dispatcher's owner calls `watch` with every committed batch."""
 
     def __init__(self, state: State, view: View, store: StoreReader, around: Surroundings) -> None:
         self._state = state
@@ -72,11 +72,11 @@ class Doctor:
         """Examine the cluster, or wait for the examination that is under way."""
         if self._under_way is None or self._under_way.done():
             self._under_way = asyncio.get_running_loop().create_task(self.examine(), name="doctor")
-        # Who gave up waiting does not end it for the others.
+        # A cancelled waiter does not end it for the others.
         return await asyncio.shield(self._under_way)
 
     async def close(self) -> None:
-        """Give up the examination that is under way."""
+        """Cancel the examination under way."""
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)
@@ -121,7 +121,7 @@ class Doctor:
         )
 
     async def _guarded(self, name: str, check: Callable[[], Awaitable[list[Finding]]]) -> list[Finding]:
-        """A check's findings, a bounded number; one that cannot be made is one itself."""
+        """A bounded number of a check's findings; its failure is one, too."""
         try:
             found = await check()
         except StoreError as error:
@@ -257,7 +257,7 @@ def _is_fact(fact: LoggedFact) -> bool:
 
 
 async def _disk(path: Path) -> host.Disk:
-    """What is free there. A file system that hangs holds one thread, not the loop."""
+    """Free space. A file system that hangs blocks one thread, not the loop."""
     try:
         async with asyncio.timeout(DISK_PATIENCE_S):
             found = await asyncio.to_thread(os.statvfs, path)

@@ -1,8 +1,8 @@
-"""Predictions beside the controller: predictors and their sources, what goes with each broadcast, and how good it was.
+"""Failure predictions beside the controller: predictors and their sources, the prediction of each broadcast, and scores.
 
-Observes every broadcast's outcome, tells the predictors, counts how good they were (E-34), and gives the broadcaster
-the union of what they say now. Invariant: nothing here changes a node's state (E-26), and nothing that fails here, be it a
-site's predictor or Prometheus, holds up a broadcast.
+Observes every broadcast's outcome, passes it to the predictors, scores them (E-34), and gives the broadcaster the union of
+their predictions. Invariant: nothing here changes a node's state (E-26), and no failure here, be it a site's predictor or
+Prometheus, delays a broadcast.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class FailurePrediction:
 
     async def start(self) -> None:
         """Listen to the alert sources. Raises OSError when the webhook's address cannot be had."""
-        # Before anything is told: an alert for a node that is not known yet would be dropped.
+        # Before the first alert: one for an unknown node would be dropped.
         self._refresh()
         await self._feeds.start()
 
@@ -113,7 +113,7 @@ class FailurePrediction:
             await asyncio.sleep(REFRESH_S)
 
     async def close(self) -> None:
-        """End the sources; no site's code is waited for."""
+        """Close the sources, without waiting for a site's code."""
         for one in self._plugins:
             one.close()
         await self._feeds.close()
@@ -121,7 +121,7 @@ class FailurePrediction:
     # ---- broadcasts (Observer) ----
 
     def on_answered(self, answered: Answered) -> None:
-        """Score what was predicted for this broadcast, then learn from it."""
+        """Score the prediction of this broadcast, then learn from it."""
         now_us = answered.started_us + answered.took_us
         unreached = answered.results.nodes(Status.UNREACHED)
         self._count(answered, len(unreached))
@@ -138,7 +138,7 @@ class FailurePrediction:
         self._refresh()
 
     def _count(self, answered: Answered, unreached: int) -> None:
-        """Most broadcasts have nothing to count."""
+        """Count it; most broadcasts have nothing to count."""
         counted = self._unreached.get(answered.kind)
         if counted is None:
             counted = self._unreached[answered.kind] = self._metrics.unreached.labels(answered.kind)
@@ -152,7 +152,7 @@ class FailurePrediction:
                 counter.inc(count)
 
     def _prediction_of(self, answered: Answered) -> Prediction:
-        """What each predictor had said when the broadcast was made."""
+        """Each predictor's prediction when the broadcast was made."""
         made_us = answered.started_us - answered.waited_us
         for since_us, prediction in reversed(self._recent):
             if since_us <= made_us:
@@ -181,15 +181,15 @@ class FailurePrediction:
         return self._scores.report(self._now_us())
 
     def states(self) -> dict[str, str]:
-        """By predictor `on`, or why it is off."""
+        """By predictor `on`, or the reason why it is off."""
         return self._predictors.states()
 
     def problems(self) -> dict[int, tuple[str, ...]]:
-        """What nodes last reported to be wrong with their hosts."""
+        """Problems that nodes last reported of their hosts."""
         return self._health.problems()
 
     def predicted(self) -> dict[str, int]:
-        """How many nodes each predictor and all together predict now."""
+        """Number of nodes that each predictor and all together predict now."""
         now = self._recent[-1][1]
         return {UNION: len(now.all)} | {name: len(now.by_name.get(name, ())) for name in self.states()}
 

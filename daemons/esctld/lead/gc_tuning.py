@@ -1,6 +1,6 @@
-"""The garbage collector and a heap of a million records that never form cycles: they are kept apart.
+"""The garbage collector and a heap of a million records without cycles: they are frozen.
 
-Invariant: what was set apart is given back before another role begins, so that the objects of the former one can go.
+Invariant: they are unfrozen before another role begins, so that the objects of the former one can be freed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ COLLECT_EVERY = (10_000, 20, 20)
 
 
 def spare_collector() -> None:
-    """What exists now lives as long as the role: walking it again and again would stall the loop."""
+    """Freeze the present objects, which live as long as the role: scanning them again and again would stall the loop."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_EVERY)
 
 
 def give_back_to_collector() -> None:
-    """A role has ended: what it kept may be collected."""
+    """Unfreeze the objects of an ended role."""
     gc.unfreeze()
     gc.collect()

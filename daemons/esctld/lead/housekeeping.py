@@ -1,4 +1,4 @@
-"""What a controller throws away in the background: old answers, blobs that no job needs, the beginning of the log.
+"""Background removal of old data: answers, unreferenced blobs, the beginning of the log.
 
 Bounded work per turn, so that neither the store's writer nor the loop is held.
 """
@@ -21,7 +21,7 @@ PAUSE_S = 0.05
 
 
 async def prune(store: Store, state: State, keeper: LogKeeper) -> None:
-    """Every now and then, until cancelled."""
+    """Prune periodically, until cancelled."""
     while True:
         await asyncio.sleep(keeper.turn_every_s)
         give_back()
@@ -36,7 +36,7 @@ async def prune(store: Store, state: State, keeper: LogKeeper) -> None:
 
 
 async def prune_once(store: Store, keeper: LogKeeper, now_us: int) -> Pruned:
-    """All that may go now, a bounded number of rows at a time, with room for commits between. Raises StoreUnavailable."""
+    """Prune a bounded number of rows at a time, with pauses for commits. Raises StoreUnavailable."""
     limits = await keeper.turn(now_us)
     answers = blobs = facts = 0
     while True:

@@ -1,8 +1,8 @@
-"""Hosts that join over the network, at the leader: what strangers ask, and what administrators decide about them.
+"""Hosts that join over the network, at the leader: requests of strangers, and decisions of administrators.
 
-The core decides and the log remembers who is a member; here a membership that is committed is sealed. Invariants: an answer
-tells nothing to a host that has not proved its key, nor of a token to one that has not proved its secret; a membership is in
-this directory's ledger before its host has it; a token's secret stands in the reply to its maker and nowhere else.
+The core decides and the log records members; here a committed membership is sealed. Invariants: an answer reveals nothing
+to a host that has not proved its key, nor of a token to one that has not proved its secret; a membership is in this
+directory's ledger before its host has it; a token's secret stands in the reply to its maker and nowhere else.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Joining:
         proof_frame: bytes,
         address: str,
     ) -> join_pb2.JoinReply:
-        """See `JoinAnswerer`. What a refused host is told stands in the audit log, too."""
+        """See `JoinAnswerer`. The reason of a refusal stands in the audit log, too."""
         if not conversation.is_signed(request.public, proof.signature):
             return self._refused(address, UNPROVED)
         token: JoinToken | None = None
@@ -171,7 +171,7 @@ class Joining:
         return cast(JoinToken, record) if is_good else None
 
     def _member_of(self, public: bytes, role: str, names: str) -> Member | None:
-        """The committed membership of a key, when it is the one that is asked for."""
+        """The committed membership of a key, when it is the requested one."""
         serial = self._state.members.of_key.get(public)
         found = self._view.records.get((MEMBER, serial.hex())) if serial is not None else None
         fits = isinstance(found, Member) and (found.role, found.names) == (role, names)
@@ -209,7 +209,7 @@ class Joining:
         return member
 
     async def _issue(self, member: Member) -> bytes:
-        """The sealed membership, by the key that signs now; first the ledger has it."""
+        """The membership, sealed by the signing key; entered into the ledger first."""
         keys = self._site.keys
         serial = member.serial.hex()
         role = cast(Role, member.role)
@@ -228,7 +228,7 @@ class Joining:
     # ---- administrators ----
 
     async def create(self, request: pb.CreateJoinTokenRequest, caller: Caller) -> pb.CreateJoinTokenReply:
-        """Make a join token. Its secret is told once: a retry whose first answer was lost is refused."""
+        """Make a join token. Its secret is returned once: a retry whose first answer was lost is refused."""
         try:
             names = checked_names(request.names, "--nodes") if request.names else ""
         except OptionError as error:
@@ -249,7 +249,7 @@ class Joining:
         return pb.CreateJoinTokenReply(token=secret.text, id=made.id.hex(), expires_us=made.expires_us)
 
     async def show(self, _request: pb.JoinsRequest, _caller: Caller) -> pb.JoinsReply:
-        """Hosts that wait, join tokens that are good, and members that joined over the network."""
+        """Waiting hosts, valid join tokens, and members that joined over the network."""
         return pb.JoinsReply(
             pending=[
                 pb.PendingJoin(
@@ -289,7 +289,7 @@ class Joining:
         )
 
     async def settle(self, request: pb.DecideJoinRequest, caller: Caller) -> pb.ChangeReply:
-        """Approve or deny a host that waits."""
+        """Approve or deny a waiting host."""
         name, digits = request.name, request.fingerprint.replace(":", "").lower()
         waiting = [
             one
@@ -323,7 +323,7 @@ class Joining:
 
 
 def checked_names(text: str, option: str) -> str:
-    """A host list as everybody writes it. Raises `OptionError`."""
+    """Check a host list. Raises `OptionError`."""
     if not 0 < len(text) <= NAMES_CHARS_MAX:
         raise OptionError(
             option, text[:64], f"has {len(text)} characters, 1 to {NAMES_CHARS_MAX} are possible", "fold it"

@@ -1,4 +1,4 @@
-"""What the doctor sees of the files that a controller proves itself and signs with. Every look reads them anew."""
+"""The state of a controller's key files for the doctor. Every look reads them anew."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from eslurm.security.site_keys import SITE_KEY, SITE_PUB, SiteKeyError, read_rin
 
 
 class KeyFiles(msgspec.Struct, frozen=True):
-    """Where they are. The site's keys lie in `directory`."""
+    """Paths of the files. The site's keys lie in `directory`."""
 
     directory: Path
     identity: Path
     membership: Path
 
     def look(self, now_us: int) -> list[KeyFile]:
-        """All of them as they are now."""
+        """The files as they are now."""
         return [
             _look(
                 self.directory / SITE_KEY,

@@ -1,7 +1,7 @@
-"""Scripts and environments that ride along with a launch on one node, and how long each broadcast took.
+"""Scripts and environments attached to a launch on one node, and the duration of each broadcast.
 
-A one-node launch waits until its blobs are at hand; small ones then travel with it, so that the node need not ask.
-Invariant: at most one question is with the store, for all launches that wait; they go out in the order they came.
+A one-node launch waits until its blobs are loaded; small ones then travel with it, so that the node need not ask.
+Invariant: at most one query to the store is under way, for all waiting launches; they go out in order of arrival.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Load: TypeAlias = Callable[[Collection[bytes], int], Awaitable[Mapping[bytes, by
 class BlobCargo:
     """Implements `Broadcaster`'s `Cargo`. `attach` and `ready` are the controller's driver and broadcaster.
 
-    What only the store has goes from there into the launch and not into the cache: of a long queue it is wanted once.
+    Blobs from the store go into the launch and not into the cache: for a long queue each is needed once.
     """
 
     def __init__(self, cache: BlobCache, load: Load, metrics: ControllerMetrics) -> None:
@@ -56,13 +56,13 @@ class BlobCargo:
         detach: Callable[[int], None],
         ready: Callable[[Sequence[Send]], None],
     ) -> None:
-        """Where attachments go, and who takes sends that need not wait any more."""
+        """Set the callbacks for attachments and for sends that need not wait any more."""
         self._attach = attach
         self._detach = detach
         self._ready = ready
 
     def defers(self, send: Send) -> bool:
-        """Whether the launch has to wait for blobs that only the store has."""
+        """Check whether the launch must wait for blobs from the store."""
         if all(self._cache.find(digest) is not None for digest in _digests(send)):
             return False
         self._deferred.append(send)
@@ -70,7 +70,7 @@ class BlobCargo:
         return True
 
     def on_broadcast(self, broadcast_id: int, kind: str, send: Send | None) -> None:
-        """Attach what is small enough."""
+        """Attach small blobs."""
         self._began[broadcast_id] = (kind, time.perf_counter())
         if send is None:
             return
@@ -82,7 +82,7 @@ class BlobCargo:
             self._attach(broadcast_id, blobs)
 
     def on_answered(self, broadcast_id: int) -> None:
-        """Count how long it took."""
+        """Record its duration."""
         self._detach(broadcast_id)
         kind, began = self._began.pop(broadcast_id)
         timer = self._timers.get(kind)
@@ -125,13 +125,13 @@ class BlobCargo:
             log.warning("launches go without their blobs: %s", error)
             return {}
         except Exception:
-            # Whatever it is, a launch that never goes out is never tried again: it counts as under way.
+            # On any error: a launch that never goes out is never retried, because it counts as under way.
             log.exception("launches go without their blobs")
             return {}
         return {digest: data for digest, data in found.items() if hashlib.sha256(data).digest() == digest}
 
     async def close(self) -> None:
-        """Give up what waits."""
+        """Drop the waiting launches."""
         self._closed = True
         if self._loading is not None:
             self._loading.cancel()
@@ -139,7 +139,7 @@ class BlobCargo:
 
 
 def _tell(launch: JobLaunch, broadcast_id: int) -> None:
-    """The one line that has a job's ids and its broadcast's: satellites and agents' relays log the latter."""
+    """Log the line that joins a job's ids with its broadcast's: satellites and agents' relays log the latter."""
     log.debug(
         "job %d, attempt %d: sent with broadcast %d",
         launch.job_id,

@@ -1,8 +1,8 @@
-"""What makes a controller the leader, and how it stops being one: its lease, the standbys it knows, handing over.
+"""The lead of a controller: its lease, the linked standbys, the handover.
 
-Invariant: the lead is let go only after the last commit; who was told that a standby takes over is told so by a leader
-that does nothing else from then on. A lease that cannot be renewed because the store is away changes nothing: commits
-decide who leads, never this process' idea of time. Only its nodes' contact is not confirmed any more (`core.model.contact`).
+Invariant: the lead is released only after the last commit; a handover is announced by a leader that does nothing else from
+then on. A lease that cannot be renewed because the store is away changes nothing: commits decide who leads, never this
+process's idea of time. Only its nodes' contact is not confirmed any more (`core.model.contact`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ NAME_FEATURE = "controller="
 
 
 class Lease:
-    """Makes the writes of a `LeaderLease`; run it as a task from the claim to the release.
+    """Keeps the leader row moving; run it as a task from the claim to the release.
 
-    `on_renewed` hears when (by `now_us`) each renewal that succeeded had begun.
+    `on_renewed` gets the begin (by `now_us`) of each successful renewal.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Lease:
         self._last: Batch | None = None
 
     async def run(self) -> None:
-        """Until cancelled. Raises FenceLost when another controller leads."""
+        """Renew until cancelled. Raises FenceLost when another controller leads."""
         is_away = False
         while (write := self._lease.next(self._now_us())) is not None:
             try:
@@ -116,7 +116,7 @@ class Standbys:
         return standby
 
     def remove(self, link: Link) -> Standby | None:
-        """A link has ended; who it was, if it was a standby's."""
+        """A link has ended; returns its standby, if it was one's."""
         return self._linked.pop(link, None)
 
     @property
@@ -127,7 +127,7 @@ class Standbys:
 
 
 class Leadership:
-    """This leader for people, and the switch to another one. `since_us` is when it began to lead."""
+    """This leader's status, and the handover to another one. `since_us` is the begin of its lead."""
 
     def __init__(self, lead: Lead, standbys: Standbys, since_us: int) -> None:
         self.lead = lead
@@ -157,7 +157,7 @@ class Leadership:
         return [own, *others]
 
     def hand_over(self, to: str, request_id: bytes) -> pb.TakeoverReply:
-        """Decide who follows; the switch begins once the caller has its answer. Raises Refused."""
+        """Choose the successor; the switch begins once the caller has its answer. Raises Refused."""
         if self.handing_over.is_set():
             raise Refused(RefusalCode.CONFLICT, f"the lead passes to {self._successor} already")
         successor = self._choose(to)
@@ -187,7 +187,7 @@ class Leadership:
         return to or names[0]
 
     async def let_go(self, lease: Lease, now_us: int) -> None:
-        """The last thing that this leader writes.
+        """Release the lead, the last write of this leader; when the store is away the others wait for the lease.
 
         `now_us`: the cluster's time, not before the last commit's: one without facts has moved only the row's time.
         """
@@ -199,7 +199,7 @@ class Leadership:
 
 
 async def give_up(store: Store) -> None:
-    """Let go of a lead that this controller cannot use, so that a standby need not wait for it to run out."""
+    """Release a lead that this controller cannot use, so that a standby need not wait for its expiry."""
     try:
         await store.release()
     except FenceLost:

@@ -1,6 +1,6 @@
 """The controller's ends of links: relay items to the driver, reports into the inbox, acknowledgements after the commit;
-calls that came through other doors: a standby's, which is as good as our own, a login host's, where every user may call,
-and a node's, where only users may whose jobs are there.
+calls through other API sockets: a standby's, which equals our own, a login host's, open to every user, and a node's, open
+to users with jobs there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RETRY_AFTER_MS = 250
 
 
 class Caller(Protocol):
-    """Sends commands to nodes, and so has to know of satellites: the broadcast driver."""
+    """Sends commands to nodes, and needs the satellites' state: the broadcast driver."""
 
     def on_satellite_status(self, number: int, status: SatelliteStatus) -> None:
         """A satellite answered a ping."""
@@ -73,7 +73,7 @@ class ControllerLinks:
         revoked: Callable[[], Collection[bytes]],
         count_foreign: Callable[[], None],
     ) -> None:
-        """`revoked` are the serials of revoked memberships; `count_foreign` counts what hosts say for others."""
+        """`revoked` are the serials of revoked memberships; `count_foreign` counts items that a host sends for others."""
         self._revoked = revoked
         self._count_foreign = count_foreign
         self._told: WeakSet[Link] = WeakSet()
@@ -97,7 +97,7 @@ class ControllerLinks:
         answerer: Answerer,
         audit: CallAudit | None = None,
     ) -> None:
-        """Whom items are for."""
+        """Set the receivers of items."""
         self._audit = audit or CallAudit()
         self._driver = driver
         self._dispatcher = dispatcher
@@ -107,7 +107,7 @@ class ControllerLinks:
     # ---- LinkSink ----
 
     def on_up(self, link: Link) -> None:
-        """A satellite, a standby, or an agent that found no satellite, is there."""
+        """A link to a satellite, a standby, or an agent that found no satellite is up."""
         if link.peer.role == "controller":
             self._parts[link] = CallParts()
             standby = self._standbys.add(link, wall_us())
@@ -126,7 +126,7 @@ class ControllerLinks:
         log.info("satellite %s is linked", link.peer.process)
 
     def on_down(self, link: Link, reason: str) -> None:
-        """It is gone; what it relayed is adopted."""
+        """The link is down; its broadcasts are adopted."""
         standby = self._standbys.remove(link)
         if standby is not None:
             del self._parts[link]
@@ -141,7 +141,7 @@ class ControllerLinks:
         self._driver.on_down(link)
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
-        """Everything satellites and agents say."""
+        """Process items of satellites and agents."""
         for item in items:
             try:
                 self._take(link, item)
@@ -200,7 +200,7 @@ class ControllerLinks:
         self._reports.append(report)
 
     def _drop(self, link: Link, what: str, why: str) -> None:
-        """What a host says for others is counted; the first of each link is told of."""
+        """Count an item that a host sends for others; log the first of each link."""
         self._count_foreign()
         if link not in self._told:
             self._told.add(link)
@@ -256,7 +256,7 @@ class ControllerLinks:
             task.add_done_callback(lambda _done: self._on_answered(number))
 
     def _why_not(self, link: Link, call: link_pb2.DoorCall) -> str:
-        """Why a call, or a part of one, is not of the place that it names; empty when it is."""
+        """The reason why a call, or a part of one, is not of the place that it names; empty when it is."""
         if link.peer.role == "controller":
             return ""
         origin = origin_of(link, call.origin)
@@ -270,7 +270,7 @@ class ControllerLinks:
             del self._calls_from[number]
 
     def _parts_of(self, link: Link, part: link_pb2.DoorCall) -> CallParts | None:
-        """Where a call's parts are joined. Raises `DoorError` when it may not come in parts."""
+        """The joiner of a call's parts. Raises `DoorError` when it may not come in parts."""
         parts = self._parts.get(link)
         if parts is None and (part.more or part.part):
             if link.peer.role != "login":
@@ -314,23 +314,23 @@ class ControllerLinks:
         await send_reply(link, reply, in_parts=in_parts, is_login=is_login)
 
     def _host(self, link: Link, call: link_pb2.DoorCall) -> str:
-        """The host of that door, as its daemon says where it listens; empty if it has not said."""
+        """The host of that API socket, from its daemon's endpoint; empty if unknown."""
         node = self._state.nodes.get(call.node)
         endpoint = link.peer.endpoint if link.peer.role == "controller" else node.endpoint if node else ""
         return endpoint.rpartition(":")[0].removeprefix("[").removesuffix("]")
 
     def _from(self, link: Link, call: link_pb2.DoorCall) -> str:
-        """Whose door it was, for people."""
+        """Name of the API socket's host, for logs."""
         return f"controller {link.peer.process}" if link.peer.role == "controller" else self._name(call.node)
 
     def _way(self, link: Link, call: link_pb2.DoorCall) -> str:
-        """Whose door it was: see `ports.door.Caller.via`."""
+        """The way in: see `ports.door.Caller.via`."""
         if link.peer.role == "controller":
             return "socket"
         return "login" if call.node in self._state.login else "agent"
 
     def _refusal(self, via: str, call: link_pb2.DoorCall, names: str) -> str:
-        """Why this user may not call from there; empty when they may."""
+        """The reason why this user may not call from there; empty when allowed."""
         if call.uid == 0:
             return root_text(via)
         if via == "login" or self._has_job(call.uid, call.node, names):
@@ -338,7 +338,9 @@ class ControllerLinks:
         return f"uid {call.uid} has no job on this node ({self._name(call.node)}): {self._elsewhere()}"
 
     def _has_job(self, uid: int, number: int, names: str) -> bool:
-        """Whether a user holds an allocation on the node now; its agent process may serve several nodes, all in `names`."""
+        """Check whether a user holds an allocation on the node now; its agent process may serve several nodes, all in
+        `names`.
+        """
         view = self._dispatcher.view
         node = view.nodes.get(number)
         if node is None:
@@ -356,7 +358,7 @@ class ControllerLinks:
         )
 
     def _elsewhere(self) -> str:
-        """Where commands may be given, in words: login hosts in service, else all of them."""
+        """Hosts for commands, in words: login hosts in service, else all of them."""
         nodes = [self._state.nodes[number] for number in sorted(self._state.login)]
         if not nodes:
             return "use a host of the controller (no login hosts are configured)"
@@ -379,7 +381,7 @@ class ControllerLinks:
         link.send(link_pb2.Item(door_reply=reply))
 
     async def close(self) -> None:
-        """Give up calls under way."""
+        """Cancel calls under way."""
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""The log of facts as a whole: base states that let its beginning go, and its pages for `esctl log export`.
+"""Base states, which replace the beginning of the log of facts, and the log's pages for `esctl log export`.
 
-Invariant: rows == base + replay(log). A base state is made of the rows as of one revision, in one read transaction, and
-is durable before any fact up to its revision is removed. Nothing here waits for, or is waited for by, the dispatcher's
-decisions: pages come straight from the store's reader.
+Invariant: rows == base + replay(log). A base state is made of the rows as of one revision, in one read transaction, and is
+durable before any fact up to its revision is removed. The dispatcher's decisions neither wait for this nor delay it: pages
+come straight from the store's reader.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READ_ROWS = 1_000
 
 
 async def stored_bases(reader: StoreReader, owner: str) -> list[Base]:
-    """The base states that are listed, oldest first."""
+    """The listed base states, oldest first."""
     rows = reader.load_unfinished(owner)
     try:
         async for chunk in rows:
@@ -60,7 +60,7 @@ async def stored_bases(reader: StoreReader, owner: str) -> list[Base]:
 
 
 def _decoded(blob: bytes) -> list[Base]:
-    """The list; an unreadable one is as good as none: the next base state begins a new one."""
+    """The list; an unreadable one counts as none: the next base state begins a new one."""
     try:
         return decode_bases(blob)
     except msgspec.MsgspecError as error:
@@ -69,7 +69,7 @@ def _decoded(blob: bytes) -> list[Base]:
 
 
 class LogKeeper:
-    """The store and the dispatcher around the core's `LogKeeping`: base states as the log grows, and what may go."""
+    """Makes base states as the log grows, and bounds pruning. `kept_us` 0: the whole log is kept."""
 
     def __init__(self, store: Store, owner: str, dispatcher: Dispatcher, kept_days: float) -> None:
         self._store = store
@@ -147,7 +147,7 @@ class Logbook:
         raise DoorError(Status.NOT_FOUND, "the log's beginning is gone and no base state fits what is left")
 
     async def _beginnings(self, since_us: int) -> Sequence[Base | None]:
-        """Where the log could be read from, best first; None: its very beginning."""
+        """Possible beginnings of the log, best first; None: revision 1."""
         bases = await stored_bases(self._store, self._owner)
         early = [base for base in bases if since_us and base.at_us < since_us]
         late = [base for base in bases if base not in early]

@@ -1,7 +1,7 @@
-"""Whose word a report or a call is: the membership of the host that it came from, as its link has proven it.
+"""The origin of a report or a call: the membership of its host, as proven by its link.
 
 Invariant: a host speaks for the nodes of its own membership only. Agents prove theirs to the controller or to a satellite,
-which says whose link it was; a membership that was revoked says nothing, whatever a satellite knows.
+which passes it on; a revoked membership is never accepted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eslurm.v1 import link_pb2
 
 
 def origin_of(link: Link, told: link_pb2.Origin) -> link_pb2.Origin:
-    """The membership behind what came over this link. `told` is a satellite's word; nobody else's counts."""
+    """The membership behind an item of this link. `told` is a satellite's statement; no other peer's counts."""
     peer = link.peer
     if peer.role == "satellite":
         return told if is_agent(told.role) else link_pb2.Origin()
@@ -25,7 +25,7 @@ def origin_of(link: Link, told: link_pb2.Origin) -> link_pb2.Origin:
 
 
 def why_not_process(link: Link, origin: link_pb2.Origin, process: str, revoked: Collection[bytes]) -> str:
-    """Why this origin does not speak for an agent's process; empty when it does."""
+    """The reason why this origin does not speak for an agent's process; empty when it does."""
     if origin.serial in revoked:
         return f"membership {origin.serial.hex()} was revoked"
     is_relayed = link.peer.role == "satellite"
@@ -36,7 +36,7 @@ def why_not_process(link: Link, origin: link_pb2.Origin, process: str, revoked: 
 
 
 def why_not_report(origin: link_pb2.Origin, report: Report, nodes: Mapping[int, Node]) -> str:
-    """Why this origin may not report that; empty when it may."""
+    """The reason why this origin may not send that report; empty when it may."""
     body = report.body
     if isinstance(body, Registration):
         if body.login != (origin.role == "login"):
@@ -51,7 +51,7 @@ def why_not_report(origin: link_pb2.Origin, report: Report, nodes: Mapping[int, 
 
 
 def why_not_call(origin: link_pb2.Origin, node: Node | None, *, login: bool) -> str:
-    """Why a call may not come from there; empty when it may. `login`: the node is a login host."""
+    """The reason why a call may not come from there; empty when it may. `login`: the node is a login host."""
     if node is None or not holds(origin.names, node.name):
         return "the call does not come from the node that it names"
     if login != (origin.role == "login"):

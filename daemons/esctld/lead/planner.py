@@ -1,7 +1,7 @@
 """Runs planning cycles beside the dispatcher: on a snapshot, in short slices, the result as a message.
 
-One cycle at a time; a change during a cycle asks for another after it, and so does a planned start whose time has come.
-The schedule goes from cycle to cycle, the last plan's reasons and bookings are kept for people who ask why.
+One cycle at a time; a change during a cycle triggers another after it, and so does a due planned start. The schedule goes
+from cycle to cycle; the last plan's reasons and bookings are kept for queries.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class Planner:
         self._resting.set()
 
     def attach(self, dispatcher: Dispatcher) -> None:
-        """The dispatcher whose state is planned and that gets the plans."""
+        """Set the dispatcher whose state is planned and that gets the plans."""
         self._dispatcher = dispatcher
 
     def look(self) -> None:
-        """Something has been committed; plan if it asks for it."""
+        """Something was committed; plan if it requests a plan."""
         assert self._dispatcher is not None
         if self._dispatcher.state.plan_wanted:
             self._wake.set()
 
     def why(self, job_id: int) -> Why | None:
-        """What the last plan said of a waiting job."""
+        """The last plan's reason of a waiting job."""
         return self._plan.waiting.get(job_id) if self._plan is not None else None
 
     @property
@@ -80,21 +80,21 @@ class Planner:
 
     @property
     def plan(self) -> Plan | None:
-        """The last one made."""
+        """The last plan."""
         return self._plan
 
     @property
     def schedule(self) -> Schedule:
-        """What is booked now, for questions what would be if; in the middle of a cycle it is in the middle of it, too."""
+        """The present bookings, for what-if queries; in the middle of a cycle they are incomplete."""
         return self._schedule
 
     @property
     def ranking(self) -> Ranking:
-        """The priorities that jobs are planned with."""
+        """The priorities with which jobs are planned."""
         return self._ranking
 
     async def at_rest(self) -> None:
-        """Until no cycle is under way: until something is awaited again `schedule` is a whole plan then."""
+        """Wait until no cycle is under way: until the next await `schedule` is a whole plan then."""
         while not self._resting.is_set():
             await self._resting.wait()
 
@@ -103,7 +103,7 @@ class Planner:
         return self._plan.bookings.get(job_id, ()) if self._plan is not None else ()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Plan until cancelled."""
         assert self._dispatcher is not None
         while True:
             try:
@@ -177,7 +177,7 @@ class Planner:
         return plan
 
     def _tell_broken(self, plan: Plan) -> None:
-        """An administrator is asked why somebody waits longer than was said."""
+        """Log broken promises, because users will ask administrators about them."""
         self._metrics.broken_promises.inc(len(plan.broken))
         for one in plan.broken[:NAMED_MAX]:
             later = f"{(one.start_us - one.promised_us) / SECOND_US:.0f} s later" if one.start_us else "later"
@@ -188,7 +188,7 @@ class Planner:
             log.warning("%d more jobs start later than promised", len(plan.broken) - NAMED_MAX)
 
     def _policy(self, name: str) -> str:
-        """The configured policy, loaded; what cannot be is told once, and planned by another."""
+        """The configured policy, loaded; an unusable one is logged once and replaced by the fallback."""
         if name in self._failed:
             return FALLBACK
         try:

@@ -1,8 +1,8 @@
-"""Revoked memberships at the leader: facts first, then the sealed list that travels over links.
+"""Revoked memberships at the leader: facts first, then the sealed list for the links.
 
-What the file in a controller's directory says (`eslurm keys revoke`) becomes a fact, what the log says becomes the list,
-sealed by the key that signs now. Invariant: a later list holds all serials of the earlier ones, whichever controller sealed
-it, for revisions and serials come from the log.
+Revocations in a controller's file (`eslurm keys revoke`) become facts, and the facts become the list, sealed by the
+signing key. Invariant: a later list holds all serials of the earlier ones, whichever controller sealed it, because
+revisions and serials come from the log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Revocations:
                 await self.settle()
 
     async def settle(self) -> None:
-        """Bring facts, list and file to say the same."""
+        """Bring facts, list and file into agreement."""
         async with self._turn:
             try:
                 await self._learn()
@@ -73,7 +73,7 @@ class Revocations:
                 log.error("the former list of revoked memberships stays in force: %s", error)
 
     async def _learn(self) -> None:
-        """What the file says and the log does not becomes a fact."""
+        """Turn serials of the file that are not in the log into a fact."""
         serials, revision = self._member.read_list()
         fresh = serials - self._state.members.revoked.keys()
         if not fresh and revision <= self._state.revoked_revision:
@@ -90,7 +90,7 @@ class Revocations:
             log.error("revoked memberships could not be recorded: %s", answer.text)
 
     def _publish(self) -> None:
-        """Seal what the log says, and tell all neighbours."""
+        """Seal the log's list, and send it to all neighbours."""
         credentials = self._member.credentials
         if self._state.revoked_revision > credentials.revoked.revision:
             serials = frozenset(self._state.members.revoked)
@@ -99,7 +99,7 @@ class Revocations:
     # ---- administrators ----
 
     async def revoke(self, request: pb.RevokeMembersRequest, caller: Caller) -> pb.ChangeReply:
-        """End memberships by serial or name, and join tokens by id."""
+        """Revoke memberships by serial or name, and join tokens by id."""
         if not request.which and not request.join_ids:
             raise Refused(RefusalCode.INVALID, "nothing to revoke is named: give a host's name or a serial")
         if len(request.which) + len(request.join_ids) > WHICH_MAX:
@@ -135,7 +135,7 @@ class Revocations:
         return reply
 
     async def _known(self) -> list[Revocation]:
-        """Memberships that may be revoked: those of the log, and those that were issued on this host."""
+        """Memberships that may be revoked: the log's, and those issued on this host."""
         issued = await asyncio.to_thread(ledger.read, self._directory)
         members = self._state.members
         found = [Revocation(bytes.fromhex(one.serial), one.role, one.names, "", 0) for one in issued]
@@ -144,7 +144,7 @@ class Revocations:
 
 
 def _matching(known: list[Revocation], which: str) -> list[Revocation]:
-    """Those of a serial (or its beginning) or of a host's name; a whole serial counts though it was issued elsewhere."""
+    """The memberships of a serial (or its beginning) or of a host's name; a whole serial counts even if issued elsewhere."""
     digits = which.lower()
     if len(digits) >= SERIAL_DIGITS_MIN:
         found = [one for one in known if one.serial.hex().startswith(digits)]

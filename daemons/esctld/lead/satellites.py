@@ -1,7 +1,7 @@
-"""The satellites' links: which process is which satellite of the roster, where it listens, and what people see of it.
+"""The satellites' links: their processes, endpoints, and status lines.
 
-A satellite is known by its name, or by the endpoint that the configuration gives a name to. Invariant: a satellite has
-the links of one process; when another process takes its place, the old one's links mean nothing any more.
+A satellite is known by its name, or by an endpoint to which the configuration gives a name. Invariant: a satellite has the
+links of one process; when another process takes its place, the old one's links are ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LinkedSatellites:
         self.roster = Roster(state, self._endpoints, self._ping)
 
     def add(self, link: Link, now_us: int) -> str:
-        """A satellite process is linked. Returns why it cannot be one; empty when it is welcome."""
+        """A satellite process is linked. Returns the reason of a refusal; empty when it is accepted."""
         name = self._name_of(link)
         refusal = self.roster.refusal(name) or self._taken(name, link)
         if refusal:
@@ -57,7 +57,7 @@ class LinkedSatellites:
         return ""
 
     def remove(self, link: Link) -> int | None:
-        """A link has ended. The satellite's number if it was its last one."""
+        """A link has ended. Returns the satellite's number if it was its last one."""
         number = self.number_of(link)
         if number is None:
             return None
@@ -70,21 +70,21 @@ class LinkedSatellites:
         return number
 
     def number_of(self, link: Link) -> int | None:
-        """Which satellite is at the other end; None for a process that is none (any more)."""
+        """Number of the satellite at the other end; None for a process that is none (any more)."""
         process = link.peer.process
         return next((number for number, linked in self._linked.items() if linked.process == process), None)
 
     def endpoint(self, number: int) -> str | None:
-        """Where the satellite of that number listens, while it is linked."""
+        """Endpoint of the satellite of that number, while it is linked."""
         linked = self._linked.get(number)
         return linked.endpoint if linked is not None else None
 
     def name(self, number: int) -> str:
-        """What people call it."""
+        """The satellite's name."""
         return self.roster.get(number).name
 
     def infos(self) -> list[pb.SatelliteInfo]:
-        """One line for each, for people."""
+        """One status line for each."""
         return [self._info(satellite) for satellite in self.roster.satellites]
 
     def _info(self, one: Satellite) -> pb.SatelliteInfo:
@@ -117,7 +117,9 @@ class LinkedSatellites:
         return name if name in self._endpoints else self._names.get(link.peer.endpoint, name)
 
     def _taken(self, name: str, link: Link) -> str:
-        """Two satellites of one name would push each other out for ever: the first one stays."""
+        """Check whether the name is in use: two satellites of one name would displace each other for ever, so the first
+        one stays.
+        """
         known = self.roster.find(name)
         linked = self._linked.get(known.number) if known is not None else None
         if linked is None or linked.process == link.peer.process or linked.endpoint == link.peer.endpoint:
@@ -126,7 +128,7 @@ class LinkedSatellites:
 
 
 def status_from_pb(message: link_pb2.SatelliteStatus) -> SatelliteStatus:
-    """What a satellite said of itself."""
+    """A satellite's status from its message."""
     return SatelliteStatus(
         message.seq,
         message.tasks,

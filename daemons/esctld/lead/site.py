@@ -1,7 +1,6 @@
 """The site's private keys as a controller uses them, and the controller's own membership.
 
-Invariant: what is signed is signed with the key that the file names now; a file that cannot be used any more is told of,
-and the keys read last stay.
+Invariant: the key that the file names now signs; an unusable file is logged, and the last keys stay.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ class SiteSigner:
 
     @property
     def cluster(self) -> str:
-        """Whose keys they are."""
+        """The cluster of the keys."""
         return self.keys.cluster
 
     @property
     def ring(self) -> Ring:
-        """Their public halves."""
+        """The public keys."""
         return self.keys.ring
 
     def seal(self, purpose: Purpose, body: bytes) -> bytes:
-        """A statement under the key that signs now."""
+        """A statement under the present signing key."""
         return self.keys.seal(purpose, body)
 
     def seal_together(self, purpose: Purpose, bodies: Sequence[bytes]) -> list[bytes]:
-        """Statements that share a signature of the key that signs now."""
+        """Statements that share a signature of the present signing key."""
         return self.keys.seal_together(purpose, bodies)
 
     def look(self) -> bool:
-        """Read the file again if it has changed; whether there are other keys now."""
+        """Read the file again if it has changed; returns whether the keys are different now."""
         changed_ns = self._changed_ns()
         if changed_ns == self._read_ns:
             return False
@@ -80,7 +79,7 @@ class SiteSigner:
 class Member:
     """This controller as a member: it issues its own membership. Raises `CannotJoin`, OSError.
 
-    The site's keys and revocations are read in `site_dir`, what is its own lies in `state_dir`. Controllers may share both:
+    The site's keys and revocations are read in `site_dir`, its own files lie in `state_dir`. Controllers may share both:
     the files of the first one have the plain names.
     """
 
@@ -109,11 +108,11 @@ class Member:
             self.credentials.learn_ring(self._site.ring.sealed)
 
     def has_new_list(self) -> bool:
-        """Whether the list of revoked memberships was written since it was read."""
+        """Check whether the list of revoked memberships was written since it was read."""
         return self._list_changed_ns() != self._revoked_ns
 
     def read_list(self) -> tuple[frozenset[bytes], int]:
-        """Serials and revision that the file says and that were learnt from others. Raises `UnsafeFile`, `BadSeal`."""
+        """Serials and revision from the file and from other controllers. Raises `UnsafeFile`, `BadSeal`."""
         self._revoked_ns = self._list_changed_ns()
         said = Revoked()
         if self._revoked_ns:
@@ -129,7 +128,7 @@ class Member:
 
     @property
     def serial(self) -> bytes:
-        """Of its own membership."""
+        """Serial of its own membership."""
         return self.credentials.members.check(self.credentials.membership, wall_us()).serial
 
     async def run(self) -> None:
@@ -142,7 +141,7 @@ class Member:
                 log.error("the membership of this controller cannot be kept: %s", error)
 
     def _renew(self) -> None:
-        """A membership under the key that signs now, unless there is one."""
+        """A membership under the present signing key, unless there is one."""
         keys, now_us = self._site.keys, wall_us()
         if is_current(keys, self.credentials, "controller", self._name, now_us):
             return

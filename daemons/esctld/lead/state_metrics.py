@@ -1,8 +1,7 @@
-"""What the committed view of a leading controller looks like in numbers: the queue, nodes, partitions, accounts, the store.
+"""Metrics of a leading controller's state: the queue, nodes, partitions, accounts, the store.
 
-Counted in slices beside the dispatcher, only when something was committed since, and never more than a small share of
-the time (`SHARE`); who looks sees the last count. Invariant: labels are states, reasons, and capped names of what
-administrators made.
+Counted in slices beside the dispatcher, only after a commit, and never more than a small share of the time (`SHARE`);
+readers see the last count. Invariant: labels are states, reasons, and capped names of administrators' records.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class StateMetrics:
         self._store_at_s = float("-inf")
 
     def families(self) -> Iterator[Family]:
-        """What was counted last."""
+        """The last counts."""
         yield from self._found
         yield STORE_BYTES.is_(self._store_bytes)
         yield AGE.is_(time.monotonic() - self._counted_s)
@@ -226,5 +225,5 @@ class StateMetrics:
         try:
             self._store_bytes = await self._store.size_bytes()
         except StoreError:
-            # Whoever commits tells of it.
+            # The dispatcher calls it after a commit.
             return

@@ -1,6 +1,6 @@
-"""Sliced work beside the dispatcher: answers to expensive questions are worked out between what cannot wait.
+"""Sliced work beside the dispatcher: expensive queries run between urgent work.
 
-Invariant: after at most `SLICE_S` of work, or one slice that takes longer, the loop is others' for as long.
+Invariant: after at most `SLICE_S` of work, or one longer slice, other tasks have the loop for as long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tokens at the controller: making, showing and taking them back, and what the authenticator asks of the state.
+"""Tokens at the controller: creation, listing, revocation, and the authenticator's queries of the state.
 
-The core decides and the log remembers; here a token that was granted is sealed, once its record is committed. Invariant:
-a token stands in the reply to its maker and nowhere else.
+The core decides and the log records; here a granted token is sealed, once its record is committed. Invariant: a token
+stands in the reply to its maker and nowhere else.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Tokens:
 
     @property
     def ledger(self) -> Ledger:
-        """What is committed, for the authenticator."""
+        """The committed token records, for the authenticator."""
         return Ledger(self._find, self._rules)
 
     def _find(self, identifier: bytes) -> IssuedToken | None:
@@ -62,7 +62,7 @@ class Tokens:
         return self._state.config.tokens
 
     async def create(self, request: pb.CreateTokenRequest, caller: Caller) -> pb.CreateTokenReply:
-        """Make one. A retry gets the same token."""
+        """Make a token. A retry gets the same one."""
         of = await self._bearer(request.user, caller.principal)
         if len(of.groups) > GROUPS_MAX:
             raise Refused(
@@ -99,7 +99,7 @@ class Tokens:
         )
 
     async def show(self, request: pb.TokensRequest, caller: Caller) -> pb.TokensReply:
-        """The caller's own, or what administrators ask for."""
+        """The caller's own tokens, or those that an administrator requests."""
         who = caller.principal
         trusted = is_administrator(self._state, who)
         if request.user and request.user != who.name and not trusted:
@@ -116,7 +116,7 @@ class Tokens:
         return pb.TokensReply(tokens=map(_info, found))
 
     async def read_revocation(self, request: pb.RevokeTokensRequest, by: Principal) -> RevokeTokens:
-        """The message behind a call. Raises `Refused`."""
+        """The message for a call. Raises `Refused`."""
         if not request.user and not request.ids:
             raise Refused(RefusalCode.INVALID, "tokens: none is named: give ids, or a user")
         if len(request.ids) > IDS_MAX or len(request.user) > NAME_MAX:
@@ -130,7 +130,7 @@ class Tokens:
         )
 
     async def _bearer(self, name: str, by: Principal) -> Principal:
-        """Who the token is for, as the name service of this host knows them."""
+        """The bearer, as this host's name service knows the user."""
         if len(name) > NAME_MAX:
             raise Refused(RefusalCode.INVALID, f"user: a name of {len(name)} characters is none")
         if name and name != by.name and not is_administrator(self._state, by):
@@ -153,7 +153,7 @@ class Tokens:
 
 
 def read_id(text: str, what: str, see: str) -> bytes:
-    """The id of a token or join token as people write it. `what` names it, `see` lists such ids. Raises `Refused`."""
+    """The id of a token or join token from its text. `what` names it, `see` lists such ids. Raises `Refused`."""
     try:
         identifier = bytes.fromhex(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What people see of broadcast trees: kept traces (`esctl broadcast`) and how well predictions did (`esctl tree report`)."""
+"""Queries about broadcast trees: kept traces (`esctl broadcast`) and scores of predictions (`esctl tree report`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROLLER = "controller"
 
 
 class TreeQueries:
-    """Reads for the doors. `satellite_name` knows the satellites' numbers."""
+    """Queries of the API. `satellite_name` knows the satellites' numbers."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class TreeQueries:
     # ---- predictions ----
 
     def report(self) -> pb.TreeReportReply:
-        """How well failures were predicted over the last day, and what that was worth."""
+        """Scores of failure predictions over the last day, and their gain."""
         config = self._state.config
         report = self._foresight.report()
         scores = {score.name: score for score in report.window.predictors}

@@ -1,1 +1,1 @@
-"""What the leading controller answers: requests, lists, reasons, events."""
+"""Answers of the leading controller: requests, lists, reasons, events."""

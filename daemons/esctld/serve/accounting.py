@@ -1,6 +1,6 @@
-"""Answers about what has run, from the store: what the rows' columns can say is asked of the store, the rest is sifted here.
+"""Accounting queries: the store filters by the rows' columns, this module by the rest.
 
-Invariant: pages cover everything that matches, once; an empty page is the last one.
+Invariant: pages cover all matches, once; an empty page is the last one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ATTEMPT_BITS = 32
 async def account(
     store: Store, owner: str, request: pb.AccountingRequest, sight: Sight
 ) -> pb.AccountingReply:
-    """One page of attempts that may be seen, in order of jobs and attempts, and where the next one begins (0: nowhere)."""
+    """One page of visible attempts, in order of jobs and attempts, and the start of the next one (0: none)."""
     wanted = _tasks_wanted(request)
     query = _query(request)
     reply = pb.AccountingReply()
@@ -57,7 +57,7 @@ def _query(request: pb.AccountingRequest) -> AccountingQuery:
 
 
 def _tasks_wanted(request: pb.AccountingRequest) -> dict[int, set[int]]:
-    """The tasks asked for of arrays of which not everything was asked for."""
+    """The requested tasks of arrays of which not all are requested."""
     wanted: dict[int, set[int]] = {}
     for ref in request.jobs:
         if ref.HasField("task"):

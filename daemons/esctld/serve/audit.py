@@ -1,6 +1,6 @@
-"""The leader's audit log: where it lies, and the call that reads it back.
+"""The leader's audit log: its place, and the call that reads it.
 
-Each controller has a log of its own terms; a call is answered from that of the controller that leads.
+Each controller has a log of its own terms; the leading controller answers a call from its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIB = 1024 * 1024
 def open_audit(
     section: AuditSection, state_dir: Path, name: str, metrics: ControllerMetrics
 ) -> AuditLog | None:
-    """The log that the configuration asks for; None when it asks for none.
+    """The configured audit log; None without one.
 
     `name` is the controller's among several, for a file of its own; empty: it is the only one.
     """

@@ -1,8 +1,8 @@
-"""What an estimator that begins is told first: the jobs that ended last, from accounting, and those that live.
+"""The replay for a new estimator: the last ended jobs, from accounting, and the live ones.
 
 All of it is as of one commit. Invariants: events are in the order of time, at one instant ends come last; a job is in it
-once, as having run and ended or as living; the store is asked in pages, and the rest is done in slices, what it leaves
-behind included: to let go of many objects at once takes as long as to make them.
+once, as having run and ended or as live; the store is read in pages, and the rest is done in slices, deallocation
+included: freeing many objects at once takes as long as making them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Line: TypeAlias = tuple[int, bytes]
 
 
 def lives(job: Job) -> bool:
-    """Check whether its end is still to be told. An array that was cancelled lives until its last task has ended."""
+    """Check whether its end is still to come. An array that was cancelled lives until its last task has ended."""
     is_open = job.is_array or job.outcome is None or job.outcome is JobState.PENDING
     return is_open and job.state not in FINAL
 
@@ -54,7 +54,7 @@ class Recorded:
         self._jobs_max = jobs_max
 
     async def load(self, next_id: int, now_us: int, but: Collection[int]) -> list[Line]:
-        """Of the jobs before `next_id`, as of `now_us`, the latest first; `but` are those that had not ended then.
+        """Load jobs before `next_id`, as of `now_us`, the latest first; `but` are those that had not ended then.
 
         Raises `StoreUnavailable`.
         """
@@ -67,7 +67,7 @@ class Recorded:
             ended = [
                 row
                 for row in await self._ended(lower, upper)
-                # One that came and went meanwhile is told of by what follows.
+                # A job that came and went meanwhile is in the following events.
                 if row.job_id not in but and max(row.submitted_us, row.started_us) <= now_us
             ]
             jobs = await self._store.find_jobs(self._owner, [row.job_id for row in ended])
@@ -91,7 +91,7 @@ class Recorded:
 
 
 def open_ids(jobs: Sequence[Job]) -> Generator[None, None, set[int]]:
-    """Which of them `lives`."""
+    """Ids of the live ones among these jobs."""
     found: set[int] = set()
     for at in range(0, len(jobs), LOOKS_PER_SLICE):
         found.update(job.job_id for job in jobs[at : at + LOOKS_PER_SLICE] if lives(job))
@@ -100,7 +100,7 @@ def open_ids(jobs: Sequence[Job]) -> Generator[None, None, set[int]]:
 
 
 def beginning(told: list[Line], living: Sequence[Job], now_us: int) -> Generator[None, None, list[bytes]]:
-    """The events of those that ran, whose lines it takes over, and of those that live; none is later than `now_us`."""
+    """The events of ended jobs, whose lines it takes over, and of live ones; none is later than `now_us`."""
     for at, job in enumerate(living):
         if lives(job):
             told += _living_lines(job, now_us)
@@ -121,7 +121,7 @@ def beginning(told: list[Line], living: Sequence[Job], now_us: int) -> Generator
 def _all_ran(
     rows: Sequence[AttemptRow], jobs: Sequence[JobRow], now_us: int
 ) -> Generator[None, None, list[Line]]:
-    """The lines of these runs, the last of them first, with what was asked for, which the jobs' own records know."""
+    """The lines of these runs, the last of them first, with the request from the jobs' own records."""
     kept = {row.job_id: row.blob for row in jobs}
     lines: list[Line] = []
     for at, row in enumerate(reversed(rows)):

@@ -1,7 +1,6 @@
-"""One thing that happened to a job, as the feed keeps it and as followers read it.
+"""One job event, as the ring keeps it and as followers read it.
 
-Invariant: a kept event holds no more than numbers and the job's own spec, which others share; it is encoded when somebody
-asks for it.
+Invariant: a kept event holds no more than numbers and the job's own spec, which others share; it is encoded on demand.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ EVENT_FIELD: Final = b"\x0a"
 
 
 class Happening(NamedTuple):
-    """`kind` is a JobEvent's; `spec` is there when it says what was asked."""
+    """`kind` is a JobEvent's; `spec` is present when the event carries the request."""
 
     kind: pb.JobEvent.Kind
     job_id: int
@@ -30,7 +29,7 @@ class Happening(NamedTuple):
 
 
 def event_bytes(one: Happening) -> bytes:
-    """As an element of a JobFeedReply."""
+    """The event as an element of a JobFeedReply."""
     event = pb.JobEvent(kind=one.kind, job_id=one.job_id, at_us=one.at_us, runtime_s=one.runtime_s)
     if one.spec is not None:
         event.job.CopyFrom(description(one.spec))
@@ -39,7 +38,7 @@ def event_bytes(one: Happening) -> bytes:
 
 
 def description(spec: JobSpec) -> pb.JobDescription:
-    """What an estimator may look at: nothing that was not known when it was submitted."""
+    """The job's features for an estimator: only what is known at submission."""
     return pb.JobDescription(
         user=spec.user.name,
         group=str(spec.user.gid),
@@ -69,12 +68,12 @@ def _memory_mib(request: Request) -> int:
 
 
 def run_time_s(attempt: Attempt | None) -> int:
-    """How long an attempt that has ended ran, in whole seconds rounded up, while it did not stand still; 0: it never ran."""
+    """Run time of an ended attempt without suspensions, in whole seconds rounded up; 0: it never ran."""
     if attempt is None or not attempt.started_us:
         return 0
     return whole_s(attempt.started_us, attempt.ended_us, paused_us(attempt, attempt.ended_us))
 
 
 def whole_s(started_us: int, ended_us: int, still_us: int) -> int:
-    """What lies between, in whole seconds rounded up, at least 1."""
+    """The interval in whole seconds rounded up, at least 1."""
     return max(1, -(-(ended_us - started_us - still_us) // SECOND_US))

@@ -1,9 +1,9 @@
-"""What happened to jobs, for estimators that follow (JobFeed): a bounded ring of events, filled from what is committed.
+"""Job events for estimators (JobFeed): a bounded ring, filled from committed batches.
 
-A follower that comes for the first time, was away too long, or followed another leader is told from the beginning: the jobs
-that ended last, then those that live (`job_event_history`); then it goes on in the ring. Invariants: filling the
-ring waits for nobody and costs nothing until somebody follows; what is told of a job is in order, instants never go back;
-a cursor of another controller's life is noticed.
+A follower that comes for the first time, was away too long, or followed another leader gets a replay: the last ended jobs,
+then the live ones (`job_event_history`); then it continues in the ring. Invariants: filling the ring never waits and costs
+nothing without followers; events of a job are in order, instants never go back; a cursor of another controller's life is
+noticed.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _RING: Final = 0
 
 
 class Cursor(NamedTuple):
-    """Where a follower stands: in the ring at the event of this number, or in a beginning (above 0) at this position.
+    """A follower's position: in the ring at the event of this number, or in a replay (above 0) at this position.
 
-    `life` is this controller's own: any other's cursors are strange to it.
+    `life` is this controller's own: any other's cursors are invalid here.
     """
 
     life: int
@@ -63,7 +63,7 @@ class Cursor(NamedTuple):
 
     @classmethod
     def read(cls, value: int) -> Cursor:
-        """From the wire."""
+        """Decode a cursor."""
         number = value & (1 << _NUMBER_BITS) - 1
         rest = value >> _NUMBER_BITS
         return cls(rest >> _BEGINNING_BITS, rest & (1 << _BEGINNING_BITS) - 1, number)
@@ -73,7 +73,7 @@ class Cursor(NamedTuple):
 
 
 class Committed(Protocol):
-    """What of a dispatcher the feed looks at."""
+    """The dispatcher as the feed sees it."""
 
     state: State
     view: View
@@ -84,7 +84,7 @@ class Committed(Protocol):
 
 
 class _Beginning:
-    """What whoever begins is told first, encoded; then the ring goes on from event `then`."""
+    """The encoded replay for new followers; then the ring continues from event `then`."""
 
     __slots__ = ("dropping", "events", "then")
 
@@ -95,7 +95,7 @@ class _Beginning:
 
 
 class Feed:
-    """Answers JobFeed. `on_committed` is told of every committed batch by whoever owns the dispatcher."""
+    """Answers JobFeed. The dispatcher's owner calls `on_committed` with every committed batch."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Feed:
         self._history_jobs = history_jobs
         self._ring_max = ring_max
         self._gather_s = gather_s
-        # Never 0: a cursor of 0 is nobody's.
+        # Never 0: a cursor of 0 belongs to no life.
         self._life = 1 + secrets.randbelow((1 << _LIFE_BITS) - 1)
         self._ring: list[Happening] = []
         # The number of the first of them, counted from the first there ever was.
@@ -147,7 +147,7 @@ class Feed:
                     ring.append(Happening(pb.JobEvent.STARTED, fact.job_id, now_us))
                 case facts.JobFinished():
                     finished.add(fact.job_id)
-        # Ends come last: who was submitted at the same instant did not know of them.
+        # Ends come last: a job submitted at the same instant did not know of them.
         for job, attempt in batch.touched.ended:
             self._on_ended(job, run_time_s(attempt), now_us, was_waiting=job.job_id in finished)
         if len(ring) >= 2 * self._ring_max:
@@ -155,13 +155,13 @@ class Feed:
             self._first += self._ring_max
 
     def _on_task(self, fact: facts.JobPlaced, now_us: int) -> None:
-        """A task of an array has a record of its own from now on."""
+        """A task of an array got a record of its own."""
         task = self._dispatcher.state.find_job(fact.job_id)
         if task is not None:
             self._ring.append(Happening(pb.JobEvent.SUBMITTED, fact.job_id, now_us, 0, task.spec))
 
     def _on_limit(self, fact: facts.TimeChanged, now_us: int) -> None:
-        """What runs has another time limit from now on; what it asked for stays as it was."""
+        """A running job has another time limit; its request stays as it was."""
         job = self._dispatcher.state.find_job(fact.job_id)
         if job is not None:
             spec = replace(job.spec, time_limit_s=max(0, fact.time_limit_s))
@@ -189,7 +189,7 @@ class Feed:
     # ---- telling ----
 
     async def call(self, request: pb.JobFeedRequest, caller: Caller) -> bytes:
-        """An encoded JobFeedReply with what has happened since the cursor; waits when that is nothing."""
+        """An encoded JobFeedReply with the events since the cursor; waits when there are none."""
         most = min(request.events_max or EVENTS_DEFAULT, EVENTS_MAX)
         cursor = Cursor.read(request.cursor)
         if not self._knows(cursor):
@@ -214,7 +214,7 @@ class Feed:
         return kept is not None and cursor.number <= len(kept.events)
 
     async def _news(self, number: int, wait_s: float) -> None:
-        """Until there is an event of this number, at most so long. Raises `DoorError` when the controller stops."""
+        """Wait for an event of this number, at most this long. Raises `DoorError` when the controller stops."""
         if number < self._end or not wait_s:
             return
         if self._waiting >= WAITING_MAX:
@@ -255,7 +255,7 @@ class Feed:
     # ---- beginnings ----
 
     async def _begin(self) -> int:
-        """The number of a beginning: one that is being made, one that still leads into the ring, or a new one."""
+        """The number of a replay: one under construction, one that still reaches the ring, or a new one."""
         if self._making is None or self._making.done():
             for number in reversed(self._beginnings):
                 # What was told since then is in the ring, and not much.
@@ -263,7 +263,7 @@ class Feed:
                     return number
             self._making = asyncio.get_running_loop().create_task(self._make(), name="beginning of the feed")
             self._making.add_done_callback(_look_at)
-        # Who gives up waiting does not end it for the others, and finds it when asking again.
+        # A cancelled waiter does not end it for the others, and finds it with its next call.
         return await asyncio.shield(self._making)
 
     async def _make(self) -> int:
@@ -288,7 +288,7 @@ class Feed:
 
     def _see_who_runs(self, living: Sequence[Job]) -> Generator[None, None, None]:
         for jobs in parts(living, LOOKS_PER_SLICE):
-            # Who has ended meanwhile is no longer there.
+            # A job that has ended meanwhile is not there any more.
             self._running.update(
                 job.job_id for job in jobs if job.job_id in self._before and job.state in STARTED
             )
@@ -296,7 +296,7 @@ class Feed:
         self._before = {}
 
     def _keep(self, number: int) -> None:
-        """It is read from now: keep it a while longer."""
+        """Extend the life of a replay that is read."""
         kept = self._beginnings[number]
         if kept.dropping is not None:
             kept.dropping.cancel()
@@ -308,7 +308,7 @@ class Feed:
             kept.dropping.cancel()
 
     async def close(self) -> None:
-        """Give up what is being made and kept."""
+        """Drop all replays."""
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
@@ -317,7 +317,7 @@ class Feed:
 
 
 def _look_at(made: asyncio.Task[int]) -> None:
-    """Whoever waited for it may be gone: nobody else is told why it failed."""
+    """Retrieve the failure of a task whose waiters may be gone."""
     if not made.cancelled():
         made.exception()
 

@@ -1,7 +1,7 @@
-"""Policies at the door: texts become typed changes, records become texts again.
+"""Policies at the API: texts become typed changes, records become texts again.
 
-Only here are the names of groups known: the core sees their numbers. Invariant: the event loop never waits for the name
-service, which may be a directory server.
+Group names are known only here: the core sees their numbers. Invariant: the event loop never waits for the name service,
+which may be a directory server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Policies:
         self._zone = zone
 
     async def show(self, request: pb.PoliciesRequest, caller: Caller) -> pb.PoliciesReply:
-        """The policies of a kind, or all, as they are committed; in order of kind and name."""
+        """The committed policies of a kind, or all, in order of kind and name."""
         kinds = [request.kind] if request.kind else list(KEYS)
         if kinds[0] not in KEYS:
             raise _refused(f"kind: {quoted(kinds[0])} is no kind of policy: use one of {', '.join(KEYS)}")
@@ -96,7 +96,7 @@ class Policies:
 
 
 def _site(calendar: SiteCalendar, now_us: int) -> Site:
-    """With memories of its own: each group is asked for once a call."""
+    """The context of one call, with caches of its own: each group is looked up once a call."""
     gids: dict[str, str] = {}
     names: dict[str, str] = {}
 

@@ -1,7 +1,7 @@
-"""Request ids bound to their call: an answer is found again by the same user's same call only.
+"""Request ids bound to their call: only the same user's same call finds an answer again.
 
-Clients draw the ids, and nothing keeps one secret for good: it stands in audit lines and in clients' own logs. Invariant:
-the id alone never leads to an answer.
+Clients draw the ids, which are no secrets: they stand in audit lines and in clients' own logs. Invariant: the id alone
+never leads to an answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the doors ask: each call becomes a message for the dispatcher or a look at the committed view.
+"""The API's service: each call becomes a message for the dispatcher or a query of the committed view.
 
-Nothing here changes state. A handler may be cancelled at any `await` (a client's deadline): what it has put into
-the inbox is decided and committed all the same, and a retry with the same request id gets that answer.
+Nothing here changes state. A handler may be cancelled at any `await` (a client's deadline): its message in the inbox is
+decided and committed all the same, and a retry with the same request id gets that answer.
 """
 
 from __future__ import annotations
@@ -129,11 +129,11 @@ class ControllerService:
         }
 
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
-        """One more call, answered by a part of its own."""
+        """Register a call that a part answers itself."""
         self._handlers[name] = handler
 
     def offer_change(self, name: str, read: Callable[[Any, Principal], Awaitable[Message]]) -> None:
-        """One more call that changes something; `read` makes its message."""
+        """Register a call that changes something; `read` makes its message."""
 
         async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
             return await self.change(await read(request, caller.principal), caller)
@@ -180,7 +180,7 @@ class ControllerService:
         return answer
 
     async def decide(self, message: Message, caller: Caller) -> BatchAnswer:
-        """The durable answer to a message of a part that answers calls of its own (`offer`)."""
+        """The durable answer to a message, for parts that answer calls of their own (`offer`)."""
         return await self._decide(message, caller)
 
     async def _find_stored(self, request_id: bytes, message: Message, caller: Caller) -> BatchAnswer | None:
@@ -226,7 +226,7 @@ class ControllerService:
         ).digest()
 
     async def _settled(self, spec: JobSpec) -> JobSpec:
-        """Dependencies on jobs that have left memory are settled from the store, once and for all."""
+        """Settle dependencies on jobs that have left memory, from the store."""
         old = forgotten_targets(spec, self._dispatcher.view.jobs)
         if not old:
             return spec
@@ -243,7 +243,7 @@ class ControllerService:
         return handle
 
     async def change(self, message: Message, caller: Caller) -> pb.ChangeReply:
-        """What a message has changed, once that is durable."""
+        """The reply of a message, once it is durable."""
         answer = await self._decide(message, caller)
         assert isinstance(answer, Changed)
         return pb.ChangeReply(
@@ -304,7 +304,7 @@ class ControllerService:
         return Sight(self._dispatcher.view, caller.principal)
 
     async def _wait_jobs(self, request: pb.WaitJobsRequest, caller: Caller) -> bytes:
-        """Answers when every named job has ended, or after `timeout_s` with how they stand."""
+        """Answer when every named job has ended, or after `timeout_s`, with their states."""
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
         sight = self._sight(caller)
         while not self._all_ended(request, sight) and asyncio.get_running_loop().time() < deadline:

@@ -1,7 +1,7 @@
-"""What people ask of the order of jobs: the tree of accounts and users with who has used how much of what is due, and how
-each waiting job's priority came about.
+"""The order of jobs for users: the tree of accounts and users with shares and usage, and the parts of each waiting job's
+priority.
 
-Reads only, in slices: a tree of thousands of users over a long queue holds nobody up.
+Reads only, in slices: a tree of thousands of users over a long queue does not block the loop.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MEMBERS_PER_SLICE = 1_000
 
 
 class Shares:
-    """Answers the call `Shares`. `now_us` is the time that a batch would be decided at; `ranking` the planner's.
+    """Answers the call `Shares`. `now_us` is the time at which a batch would be decided; `ranking` the planner's.
 
-    What is worked out of the live `state` is told when `committed` returns: all of it is durable then.
+    Results from the live `state` are returned after `committed`: all of it is durable then.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Shares:
         self._committed = committed
 
     async def call(self, request: pb.SharesRequest, caller: Caller) -> pb.SharesReply:
-        """Everybody's shares and usage as of now, accounts before those below them; or the jobs' priorities."""
+        """All shares and usage as of now, accounts before those below them; or the jobs' priorities."""
         reply = await self._reply(request, Sight(self._rules, caller.principal))
         await self._committed()
         return reply

@@ -1,8 +1,9 @@
-"""Where the tasks of a step may send their output: to the host that asks for the step, or to another one of its job.
+"""Allowed destinations of a step's output: the host that requests the step, or another one of its job.
 
-Checked before a step is decided. Invariants: an address is refused unless it belongs to the host whose door took the call,
-to a node of the job, or to a network of the configuration; a loopback address only when the step's nodes are all on the host
-that asks, for each node would find another listener there, or none. The supervisors connect as the user in any case.
+Checked before a step is decided. Invariants: an address is refused unless it belongs to the host whose API socket took the
+call, to a node of the job, or to a network of the configuration; a loopback address only when the step's nodes are all on
+the requesting host, because each node would find another listener there, or none. The supervisors connect as the user in
+any case.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class StepEndpoints:
         self._lookup = lookup if lookup is not None else HostAddresses().find
 
     async def check(self, message: CreateStep, caller: Caller) -> None:
-        """Raises `Refused`. What else is wrong with the step is for the core to say."""
+        """Check the endpoint. Raises `Refused`. The core checks the rest of the step."""
         job = get_seen(self._view, message.by, message.job_id)
         if job.spec.user.uid != message.by.uid:
             # The core refuses it: where a job runs is its user's business.
@@ -64,12 +65,12 @@ class StepEndpoints:
             )
 
     def _hosts(self, nodes: Iterable[int]) -> set[str]:
-        """As the nodes' agents have said where they listen."""
+        """The hosts of these nodes' agents, from their endpoints."""
         known = (self._view.nodes.get(number) for number in nodes)
         return {split_endpoint(node.endpoint)[0] for node in known if node is not None and node.endpoint}
 
     async def _are_here(self, hosts: set[str], caller: Caller) -> bool:
-        """Check whether all these hosts are the one that asks."""
+        """Check whether all these hosts are the requesting one."""
         if caller.via == "token" or len(hosts) > HOSTS_COMPARED_MAX:
             return False
         origin = await self._origin_addresses(caller)
@@ -120,7 +121,7 @@ def _origin(caller: Caller) -> str:
 
 
 def is_local(address: str) -> bool:
-    """Check whether this host has the address: only then a socket can be bound to it."""
+    """Check whether the address is this host's: only then a socket can be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -131,7 +132,7 @@ def is_local(address: str) -> bool:
 
 
 class HostAddresses:
-    """Looks hosts' names up, beside the loop, and remembers what it has found for a while."""
+    """Resolves hosts' names in a thread, with a cache."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[str, tuple[float, frozenset[str]]] = OrderedDict()

@@ -1,7 +1,7 @@
-"""Answers from the committed view: the queue, nodes, satellites. Long ones are made in slices, off the dispatcher's back.
+"""Answers from the committed view: the queue, nodes, satellites. Long ones are made in slices, outside the dispatcher.
 
-The bytes of each job's line are kept as long as its record and its reason stay the same, so that 50 people who
-watch a queue of 10,000 jobs cost little.
+The bytes of each job's line are cached as long as its record and its reason stay the same, so that 50 people who watch a
+queue of 10,000 jobs cost little.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _JOBS_FIELD = b"\x0a"
 
 
 class Queries:
-    """Reads for the doors."""
+    """Queries of the API."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Queries:
     # ---- jobs ----
 
     async def jobs(self, request: pb.JobsRequest, sight: Sight) -> bytes:
-        """An encoded JobsReply with the jobs that match and may be seen."""
+        """An encoded JobsReply with the matching, visible jobs."""
         chosen = self._named(request) if request.jobs else list(self._view.jobs.values())
         asked_too = request.asked_too and bool(request.jobs)
         plan = self._planner.shown

@@ -1,8 +1,9 @@
-"""Why a job waits, when a job would start, and the whole plan: questions of people about what is planned.
+"""Waiting reasons, what-if starts, and the whole plan: users' queries about the plan.
 
-Answered beside the dispatcher in slices (`time_slicing`), on copies of what the planner keeps, taken between two of
-its cycles: nobody is delayed, and nothing is answered from the middle of a plan. Invariants: nothing here changes anything;
-a job is shown, and may be seen, as it is committed; what was found in the live state is told when all of it is committed.
+Answered beside the dispatcher in slices (`time_slicing`), on copies of the planner's data, taken between two of its
+cycles: no other work is delayed, and no answer comes from the middle of a plan. Invariants: nothing here changes anything;
+a job is shown, and its visibility checked, as committed; results from the live state are returned when all of it is
+committed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ OCCURRENCES_MAX = 1_000
 
 
 class Inquiries:
-    """Answers Why and Plan, and the question of `--test-only`."""
+    """Answers Why and Plan, and `--test-only`."""
 
     def __init__(self, dispatcher: Dispatcher, planner: Planner) -> None:
         self._dispatcher = dispatcher
@@ -60,7 +61,7 @@ class Inquiries:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """One question at a time, each with a whole plan: many at once would have the loop in turns, and nobody else."""
+        """One query at a time, each with a whole plan: many at once would occupy the loop."""
         if self._asking >= ASKING_MAX:
             raise DoorError(
                 Status.RESOURCE_EXHAUSTED, "too many ask about plans: try again in a moment", ASK_RETRY_S
@@ -84,7 +85,7 @@ class Inquiries:
     # ---- why ----
 
     async def why(self, request: pb.WhyRequest, caller: Caller) -> pb.WhyReply:
-        """All that keeps a job waiting, its planned start, and what would let it start earlier."""
+        """A job's waiting reasons, its planned start, and alternatives that start earlier."""
         async with self._turn():
             reply = await self._why(request, caller.principal)
         await self._dispatcher.committed()
@@ -120,7 +121,7 @@ class Inquiries:
         _fill(reply, answer, partial(_is_seen, state, Sight(self._view, who)))
         interval = await paced(_interval(state, intervals, answer, live))
         reply.start_earliest_us, reply.start_latest_us = interval
-        # What is booked is told with the job, too; an estimate is nobody's promise.
+        # A booking is shown with the job, too; an estimate is no promise.
         reply.job.planned_start_us = 0 if answer.is_estimate else answer.start_us
         reply.job.planned_nodes = "" if answer.is_estimate else reply.planned_nodes
         return reply
@@ -136,9 +137,9 @@ class Inquiries:
         return job
 
     async def test(self, specs: Sequence[JobSpec]) -> pb.SubmitReply:
-        """`--test-only`: when each of these jobs, alone, would start, where, and what would keep it waiting.
+        """`--test-only`: for each of these jobs alone, its start, its nodes, and its waiting reasons.
 
-        Raises `Refused`: of several jobs that are refused each has its refusal for an answer.
+        Raises `Refused`: of several jobs each refused one has its refusal as its answer.
         """
         if len(specs) > TESTS_MAX:
             raise Refused(
@@ -188,7 +189,7 @@ class Inquiries:
     # ---- the plan ----
 
     async def plan(self, request: pb.PlanRequest, caller: Caller) -> pb.PlanReply:
-        """What runs and what is planned, in the order of the starts, and the reservations beside them."""
+        """Running and planned jobs, in the order of the starts, and the reservations beside them."""
         partitions = sorted(one.name for one in self._view.config.partitions)
         if request.partition and request.partition not in partitions:
             known = ", ".join(partitions) or "none"
@@ -279,7 +280,7 @@ def _fill(reply: pb.WhyReply, answer: Answer, is_seen: Callable[[int], bool]) ->
 def _interval(
     state: State, intervals: StartIntervals, answer: Answer, job: Job | None = None
 ) -> Generator[None, None, Interval]:
-    """Between when and when it may start as was answered."""
+    """The interval of the answered start."""
     if not answer.start_us:
         return UNKNOWN
     yield from intervals.follow(answer.start_us)
@@ -299,7 +300,7 @@ def _reason(one: Reason, is_seen: Callable[[int], bool]) -> pb.Reason:
 
 
 def _holder(one: Holder, is_seen: Callable[[int], bool]) -> pb.Holder:
-    """What holds the job up; of a job that the caller may not see, no number and no amounts."""
+    """A holder; of a job that the caller may not see, no number and no amounts."""
     if one.job_id and not is_seen(one.job_id):
         what = "another job, planned" if one.what.endswith(", planned") else "another job"
         return pb.Holder(what=what, nodes=one.nodes, until_us=one.until_us)
@@ -365,7 +366,7 @@ def _reservations(
 def _occurrences(
     calendar: Calendar, validity: Validity, now_us: int, until_us: int
 ) -> Generator[None, None, list[Window]]:
-    """When it is in force; what recurs as far ahead as plans are made, and not more often than anybody reads."""
+    """The windows until then; recurring ones within the planning horizon, and a bounded number."""
     if not validity.cron:
         return clipped(calendar.windows(validity, now_us, until_us), now_us, until_us)
     until_us = min(until_us, now_us + HORIZON_US)
