@@ -1,1 +1,1 @@
-"""The door for users: methods, authorisation, limits, servers and clients, protobuf from and to the core."""
+"""The API for users: methods, authorisation, limits, servers and clients, protobuf from and to the core."""

@@ -1,8 +1,8 @@
-"""From calls to audit lines: which calls leave one, what it says, and how many one caller may fill the log with.
+"""From calls to audit lines: the calls that leave one, its content, and the rate of one caller.
 
-A line is left by each change and by each refusal that says that somebody tried what they may not: rights, identity, limits.
-Invariant: nothing of a script, an environment, an argument, a token or a cookie is in a line; a line is bounded; nobody but
-operators pushes others' lines out of the log by calling often.
+Each change leaves a line, and each refusal for rights, identity or limits. Invariant: nothing of a script, an environment,
+an argument, a token or a cookie is in a line; a line is bounded; only operators can push others' lines out of the log by
+calling often.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _REFUSALS = frozenset({Status.PERMISSION_DENIED, Status.UNAUTHENTICATED, Status.
 
 
 class _Allowance:
-    """What one caller may still write."""
+    """The lines that one caller may still write."""
 
     __slots__ = ("at_s", "left", "skipped", "timer", "who")
 
@@ -83,7 +83,7 @@ class _Allowance:
 
 
 class CallAudit:
-    """Makes the lines. `lines_per_s` bounds each caller but operators; 0: nobody is bounded."""
+    """Makes the lines. `lines_per_s` bounds each caller but operators; 0: no bound."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class CallAudit:
             what = summary(method, request, payload)
             result, reason, count = _result(answered, reply)
         except Exception:
-            # Of whatever kind: the call is answered all the same, and leaves its line.
+            # On any error the call is answered all the same, and leaves its line.
             log.exception("a call of %s cannot be summarised", method.name)
             what, result, reason, count = "", "unknown", "cannot be summarised", 0
         self._sink.write(
@@ -145,7 +145,7 @@ class CallAudit:
     def on_refused(
         self, method: str, origin: str, status: Status, reason: str, uid: int = -1, via: str = ""
     ) -> None:
-        """A call, a link or a host's wish to join was refused before it came to the gate: by who called, or where from."""
+        """A call, a link or a host's request to join was refused before the interceptor: by its caller or its origin."""
         if not self._is_on or not self._may_stranger(origin):
             return
         self._sink.write(
@@ -162,7 +162,7 @@ class CallAudit:
         )
 
     def on_joined(self, origin: str, what: str, by: str) -> None:
-        """A host has become a member with a token that `by` has made."""
+        """A host has become a member with a token made by `by`."""
         if self._is_on:
             self._sink.write(
                 AuditLine(
@@ -177,15 +177,15 @@ class CallAudit:
             )
 
     def close(self) -> None:
-        """Write how much was left out."""
+        """Write the number of lines left out."""
         for allowance in self._allowances.values():
             self._tell(allowance)
         self._is_on = False
 
-    # ---- who may write how much ----
+    # ---- rates ----
 
     def _may_stranger(self, origin: str) -> bool:
-        """One at an address that tries often does not hide those at others."""
+        """Check the rate of one address, so that it does not hide those at others."""
         part = self._lines_per_s / ADDRESS_PART
         return self._may_write(f"address {address_of(origin)[0]}", part) and self._may_write(STRANGERS)
 
@@ -244,7 +244,7 @@ def _result(answered: Answered | None, reply: Any) -> tuple[str, str, int]:
 
 
 def summary(method: Method[Any, Any], request: Any, payload: bytes) -> str:
-    """What a request names, in one bounded line without what is secret in it."""
+    """The things that a request names, in one bounded line without secrets."""
     if isinstance(request, Submission):
         return _submission_text(request, payload)
     if request is None:

@@ -1,7 +1,8 @@
-"""The gate between all doors and the one service: rights, request ids, deadlines, limits, decoding, statuses.
+"""The authoriser between all API endpoints and the one service: rights, request ids, deadlines, limits, decoding,
+statuses.
 
-Invariant: every call of every door passes here and no method is open by omission; `answer` never raises except
-when its own task is cancelled; calls under way are counted, so a stop can wait for them.
+Invariant: every call of every endpoint passes here and no method is open by omission; `answer` never raises except when
+its own task is cancelled; calls under way are counted, so a stop can wait for them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PLACES = {"agent": "nodes", "login": "login hosts"}
 
 
 def root_text(via: str) -> str:
-    """Why root is refused on such a way."""
+    """The refusal of root on this way in."""
     return f"root's commands do not pass through {PLACES[via]}: use a host of the controller"
 
 
@@ -75,7 +76,7 @@ def check_caller(method: Method[Any, Any], caller: Caller, level: Level) -> None
 
 
 class _Seen:
-    """What one call's audit line is made of, as far as the call came."""
+    """Data of one call's audit line, as far as the call came."""
 
     __slots__ = ("level", "reply", "request")
 
@@ -163,7 +164,7 @@ class Gate:
 
 
 def _decoded(method: Method[Any, Any], payload: bytes, *, trusted: bool) -> Any:
-    """The request. Raises `DoorError` when it cannot be had, or, for others than operators, only at a price."""
+    """The request. Raises `DoorError` when it is invalid, or, for others than operators, over the limits."""
     if len(payload) > method.request_bytes_max:
         raise DoorError(Status.INVALID_ARGUMENT, too_large_text(method, len(payload)))
     try:

@@ -1,6 +1,6 @@
-"""Requests of remote callers: read only once it is known who calls, and bounded per user while they are kept.
+"""Request bodies of remote callers: read only after authentication, and bounded per user while they are kept.
 
-Invariant: nobody without a token makes this process take a request's bytes; each user's are bounded however many calls
+Invariant: without a token no caller makes this process take a request's bytes; each user's are bounded however many calls
 are under way.
 """
 
@@ -35,7 +35,7 @@ class Bodies:
 
     @asynccontextmanager
     async def of(self, uid: int, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        """The request of a call, for as long as it is answered. Raises `DoorError`."""
+        """The request of a call, while it is answered. Raises `DoorError`."""
         self._calls[uid] += 1
         size_bytes = 0
         try:

@@ -1,6 +1,6 @@
-"""What a coroutine costs the event loop: the time of its own steps, not that between them.
+"""CPU meter: a coroutine's time on the event loop, its own steps without those between them.
 
-Invariant: to whoever awaits it a metered coroutine looks like the coroutine itself, cancellation included.
+Invariant: to its awaiter a metered coroutine looks like the coroutine itself, cancellation included.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Metered(Generic[T]):
-    """Await it instead of `work`; `charge` is told the CPU seconds of each step as soon as it is over."""
+    """Await it instead of `work`; `charge` gets the CPU seconds of each step as soon as it is over."""
 
     __slots__ = ("_charge", "_work")
 

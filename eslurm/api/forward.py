@@ -1,8 +1,8 @@
-"""Doors away from the leader, a node's or a standby's: calls go to it over a link, and the answers come back.
+"""API sockets away from the leader, a node's or a standby's: calls go to it over a link, and the answers come back.
 
-Invariant: such a door vouches for the caller's uid only: groups and rights are the leader's business. Every call is
-answered, or reported as UNAVAILABLE when the link that carried it ends (the command then tries again with the same
-request id).
+Invariant: such a socket vouches for the caller's uid only: the leader decides about groups and rights. Every call is
+answered, or reported as UNAVAILABLE when the link that carried it ends (the command then retries with the same request
+id).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PARTS_PATIENCE_S = 60.0
 
 
 class Forwarder:
-    """The `Answerer` of a door that is not the leader's. `uplink` gives the link calls go out on now, `node` the node's
-    number (0 on a standby); `nobody` says that there is no link. With `in_parts` calls of any size may go: its links
-    lead to the controller itself.
+    """The `Answerer` of an API socket that is not the leader's. `uplink` gives the present link for calls, `node` the
+    node's number (0 on a standby); `nobody` is the text without a link. With `in_parts` calls of any size may go: its
+    links lead to the controller itself.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Forwarder:
             self._begun.pop(number, None)
 
     def on_reply(self, reply: link_pb2.DoorReply) -> None:
-        """The controller's answer; one that nobody waits for any more is dropped."""
+        """Take the controller's answer; one without a waiter is dropped."""
         if reply.process != self._process:
             return
         _link, answered = self._calls.get(reply.call, (None, None))
@@ -129,7 +129,7 @@ async def _send_call(link: Link, call: link_pb2.DoorCall) -> bool:
 
 
 def _most(is_login: bool) -> str:
-    """How much goes in one item, and what else there is."""
+    """The refusal of a large item, with the bound and the way out."""
     way_out = "give its esnoded --controller" if is_login else "use a login host"
     place = "a login host's satellites" if is_login else "a node"
     return f"through {place} at most {CONTROL_CALL_BYTES_MAX} go: ask for less, or {way_out}"
@@ -138,7 +138,7 @@ def _most(is_login: bool) -> str:
 async def send_reply(
     link: Link, reply: link_pb2.DoorReply, *, in_parts: bool, is_login: bool = False
 ) -> None:
-    """The leader's side: an answer to where the call came from; one that is too large for that way is refused."""
+    """The leader's side: send an answer back to the call's origin; one that is too large for that way is refused."""
     if len(reply.reply) <= CONTROL_CALL_BYTES_MAX:
         link.send(link_pb2.Item(door_reply=reply))
         return
@@ -166,7 +166,7 @@ def _cut(data: bytes) -> list[bytes]:
 class CallParts:
     """The leader's side: calls of one standby or login host that come in parts.
 
-    At most `bytes_max` are kept, of all together. What a caller has given up is forgotten after `patience_s`.
+    At most `bytes_max` are kept, of all together. Incomplete calls are dropped after `patience_s`.
     """
 
     def __init__(self, bytes_max: int = REQUEST_BYTES_MAX, patience_s: float = PARTS_PATIENCE_S) -> None:
@@ -176,7 +176,7 @@ class CallParts:
         self._moved_s: dict[int, float] = {}
 
     def join(self, call: link_pb2.DoorCall, now_s: float) -> link_pb2.DoorCall | None:
-        """The whole call with its last part, None before. DoorError when it cannot be had."""
+        """The whole call with its last part, None before. Raises `DoorError` when it is too large."""
         if not call.part and not call.more:
             return call
         for number in [one for one, at_s in self._moved_s.items() if at_s < now_s - self._patience_s]:
@@ -211,13 +211,13 @@ async def answer_door_call(
     host: str = "",
     peer: str = "",
 ) -> link_pb2.DoorReply:
-    """The leader's side: answer a forwarded call for the principal its uid stands for.
+    """The leader's side: answer a forwarded call for the principal of its uid.
 
-    `via` is "agent" or "login", or "socket" for a standby's door, which is as good as the leader's own; `host` is
-    where that door is, and `peer` what people call it.
+    `via` is "agent" or "login", or "socket" for a standby's API socket, which equals the leader's own; `host` is that
+    socket's host, and `peer` its name for logs.
     """
     if principal.via != via:
-        # With it go all rights but a user's: whatever is decided later must know.
+        # Only a user's rights remain with it: later decisions must know.
         principal = msgspec.structs.replace(principal, via=via)
     method = BY_NAME.get(call.method)
     if method is None:

@@ -1,7 +1,7 @@
-"""The door for remote clients: the same service over gRPC.
+"""The API endpoint for remote clients: the same service over gRPC.
 
-Invariant: nothing is decided here; the guard says who calls, the gate answers. Who is told to come again later is
-told so late that asking at full speed costs the controller next to nothing.
+Invariant: nothing is decided here; the interceptor identifies the caller, the authoriser answers. A refusal with a retry
+time is sent so late that asking at full speed costs the controller next to nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def door_handler(answerer: Answerer) -> grpc.GenericRpcHandler:
 def _unary(
     method: Method[Any, Any], answerer: Answerer, bodies: Bodies
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    """On the wire a call of one message is like any other. As one of several it is not read before it is asked for."""
+    """A unary call as a stream handler: both look alike on the wire, and so the request is not read before
+    authentication.
+    """
 
     async def answer(_requests: object, context: _Context) -> bytes:
         caller = current_caller()
@@ -51,7 +53,7 @@ def _unary(
 
 
 async def _hold(context: _Context, retry_after_s: float) -> float:
-    """Keep a refusal back for a part of the time the caller is to stay away; returns the rest, never 0."""
+    """Delay a refusal for a part of the time the caller must stay away; returns the rest, never 0."""
     remaining_s = context.time_remaining() or 0.0
     held_s = max(0.0, min(_HOLD_MAX_S, retry_after_s, remaining_s - _MARGIN_S))
     await asyncio.sleep(held_s)

@@ -1,4 +1,4 @@
-"""From records of the core to the messages that commands show: by the controller of what is, by a replay of what was.
+"""From records of the core to the messages that commands show: for the controller and for a replay.
 
 Reads only; costs are per record.
 """
@@ -47,13 +47,13 @@ REASONS = {
 
 
 def task_list(tasks: Ranges, limit: int) -> str:
-    """An array's waiting tasks as people write them: 0-15%4; empty when none waits."""
+    """An array's waiting tasks in text form: 0-15%4; empty when none waits."""
     text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in tasks)
     return f"{text}%{limit}" if limit and text else text
 
 
 def resource_text(request: Request) -> str:
-    """What a job asks for besides cores and memory, all of it together: `gpu:2,licence/matlab:1`."""
+    """A job's resources besides cores and memory, in sum: `gpu:2,licence/matlab:1`."""
     sums: dict[str, int] = {}
     wanted = [(name, items * max(request.nodes_min, 1)) for name, items in request.per_node]
     wanted += [(name, items * request.tasks) for name, items in request.per_task]
@@ -65,15 +65,15 @@ def resource_text(request: Request) -> str:
 
 
 class Shown(Startable, Protocol):
-    """What a job's line is made from beside its record: the committed view, or a state that is replayed."""
+    """The inputs of a job's line beside its record: the committed view, or a replayed state."""
 
     def node_names(self, numbers: Iterable[int]) -> list[str]:
-        """Names for people, see `names_of`."""
+        """Names of nodes for output, see `names_of`."""
         ...
 
 
 def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = None) -> pb.JobInfo:
-    """One job. `why` is what the last plan said of it, if it was looked at, and `priority` what it is planned with."""
+    """One job. `why` is the last plan's reason, if it was examined, and `priority` its priority in plans."""
     spec = job.spec
     request = spec.components[0]
     info = pb.JobInfo(
@@ -141,14 +141,14 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
 
 
 def forecast_message(forecast: Forecast) -> pb.Forecast:
-    """How long a job is expected to run."""
+    """The expected runtime of a job."""
     return pb.Forecast(
         p10_s=forecast.p10_s, p50_s=forecast.p50_s, p90_s=forecast.p90_s, estimate_s=forecast.estimate_s
     )
 
 
 def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
-    """A pending job always has a reason: its own, or what the plan says."""
+    """The reason of a pending job: its own, or the plan's; never empty."""
     reason = pending_reason(shown, job)
     if reason:
         info.reason = reason
@@ -167,7 +167,7 @@ def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
 
 
 def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) -> pb.NodeInfo:
-    """One node with what is used on it now."""
+    """One node with its present use."""
     topology = view.topology
     position = topology.positions.get(node.number)
     used: tuple[int, ...] = (0,) * len(topology.resources)
@@ -207,7 +207,7 @@ def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) ->
 
 
 def partition_info(partition: Partition) -> pb.PartitionInfo:
-    """One partition as the configuration says."""
+    """One partition of the configuration."""
     return pb.PartitionInfo(
         name=partition.name,
         is_default=partition.default,
@@ -219,7 +219,7 @@ def partition_info(partition: Partition) -> pb.PartitionInfo:
 
 
 def partitions_of_nodes(config: ClusterConfig) -> dict[str, list[str]]:
-    """By node name the partitions it is in."""
+    """The partitions of each node, by its name."""
     inside: dict[str, list[str]] = {}
     for partition in config.partitions:
         for name in partition.nodes:

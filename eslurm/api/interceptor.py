@@ -1,9 +1,8 @@
 """The one interceptor of every gRPC server: deadlines, callers, statuses.
 
-Invariant: a path that is neither a link lane (whose handshake authenticates), nor where hosts ask to join (whose
-conversation does), nor in the method table is refused; every
-unary call has a deadline and a caller before its handler runs; whatever leaves a handler becomes a status, a
-CancelledError that leaked out of something it waited for included (the client would wait for ever).
+Invariant: a path is refused unless it is a link lane (whose handshake authenticates), the join method (whose conversation
+does), or in the method table; every unary call has a deadline and a caller before its handler runs; every exception of a
+handler becomes a status, a leaked CancelledError included (the client would wait for ever).
 """
 
 from __future__ import annotations
@@ -47,23 +46,23 @@ _peers: ContextVar[Peers] = ContextVar("peers")
 
 
 def current_peers() -> Peers:
-    """Inside a guarded handler: who has proven themselves to this server."""
+    """Inside a guarded handler: the proven peers of this server."""
     return _peers.get()
 
 
 def current_caller() -> Caller:
-    """Inside a guarded unary handler: who calls."""
+    """Inside a guarded unary handler: the caller."""
     return _caller.get()
 
 
 async def abort(context: _Context, refusal: DoorError) -> NoReturn:
-    """End the call with the refusal's status and text, and when to come again."""
+    """End the call with the refusal's status and text, and the time of a retry."""
     after_ms = math.ceil(refusal.retry_after_s * 1000)
     trailing = ((RETRY_AFTER_KEY, str(after_ms)),) if after_ms else ()
     try:
         await context.abort(_CODES[int(refusal.status)], refusal.text, trailing)
     except grpc.aio.InternalError:
-        # There is nobody to tell, and a call is ended only once.
+        # The caller is gone, and a call is ended only once.
         raise _CallerGone from None
 
 
@@ -80,7 +79,7 @@ class Guard(grpc.aio.ServerInterceptor):
         on_refused: Callable[[str, str, Status, str], None] = lambda *_what: None,
         peers: Peers | None = None,
     ) -> None:
-        """`on_refused` is told of calls whose caller is not known: method, peer, status, reason."""
+        """`on_refused` gets calls without a known caller: method, peer, status, reason."""
         self._authenticator = authenticator
         self._on_refused = on_refused
         # Wrapped once per method: the table is fixed, and wrapping anew costs each call as much as checking it.
@@ -181,7 +180,7 @@ async def _refuse(_request: Any, context: _Context) -> Any:
 
 
 def _mapped(behaviour: Any) -> Any:
-    """The handler with every way out turned into a status."""
+    """The handler with every exception turned into a status."""
 
     async def mapped(request: Any, context: _Context) -> Any:
         try:

@@ -1,7 +1,7 @@
 """JSON Web Tokens of a site's own issuer, where the configuration names one.
 
 Invariants: the algorithm is the configuration's and the key's, never the token's choice; the user is looked up in the
-controller's name service and nothing of the token but its name, scope and end is believed; root is never one of them.
+controller's name service and only the token's name, scope and end are used; root is never one of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ID_HEX_DIGITS: Final = 32
 
 
 class JwtSettings(msgspec.Struct, frozen=True):
-    """What `[tokens.jwt]` says, its file resolved."""
+    """The settings of `[tokens.jwt]`, its file resolved."""
 
     issuer: str
     audience: str
@@ -69,11 +69,11 @@ def jwt_settings(section: JwtSection, state_dir: Path) -> JwtSettings:
 
 
 class JwtKeysError(Exception):
-    """The issuer's keys cannot be used; the text names the file and why."""
+    """The issuer's keys are unusable; the text names the file and the reason."""
 
 
 class JwtClaims(NamedTuple):
-    """What is taken of a token. `id` names it in records."""
+    """The used claims of a token. `id` names it in records."""
 
     user: str
     scope: str
@@ -88,7 +88,7 @@ class _Key(NamedTuple):
 
 
 class JwtAuthenticator:
-    """`find_user` asks the name service; it gives None for a name that it does not know."""
+    """`find_user` asks the name service; it gives None for an unknown name."""
 
     def __init__(
         self, settings: JwtSettings, find_user: Callable[[str], Awaitable[Principal | None]]
@@ -102,7 +102,7 @@ class JwtAuthenticator:
         self._look()
 
     async def identify(self, token: str, now_us: int) -> Identified:
-        """Who the bearer is. Raises `DoorError` UNAUTHENTICATED."""
+        """The bearer. Raises `DoorError` UNAUTHENTICATED."""
         self._look()
         claims = self._verified(token)
         if now_us >= claims.expires_us:
@@ -115,12 +115,12 @@ class JwtAuthenticator:
         return Identified(msgspec.structs.replace(who, via="token", scope=claims.scope), claims.id)
 
     def _take(self, keys: tuple[_Key, ...]) -> None:
-        """Use these keys; what others have signed is verified anew."""
+        """Use these keys; tokens of other keys are verified anew."""
         settings = self._settings
         self._verified = lru_cache(TOKENS_KEPT_MAX)(lambda token: verify(settings, keys, token))
 
     def _look(self) -> None:
-        """Read the key file again when it has changed; one that cannot be used leaves the former keys in force."""
+        """Read the key file again when it has changed; an unusable one leaves the former keys in force."""
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_S:
             return
@@ -138,7 +138,7 @@ class JwtAuthenticator:
 
 
 def verify(settings: JwtSettings, keys: tuple[_Key, ...], token: str) -> JwtClaims:
-    """What a token says, everything but the user looked at. Raises `DoorError` UNAUTHENTICATED."""
+    """A token's claims, all verified but the user. Raises `DoorError` UNAUTHENTICATED."""
     try:
         header = jwt.get_unverified_header(token)
         key = _key_for(header, settings.algorithms, keys)

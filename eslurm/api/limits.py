@@ -1,8 +1,7 @@
-"""How much of the controller one user, and all users together, may take; who wants more is told when to come again.
+"""Bounds of one user's share of the controller, and of all users' together; excess calls are refused with a retry time.
 
-Reads are limited by what they cost: time on the event loop and bytes. Changes are counted, and cost the time that it
-takes to read and decide them. Invariant: whoever asks
-little is served however much others ask; nothing here is ever waited for; memory is bounded.
+Reads are limited by their cost: time on the event loop and bytes. Changes are counted, and cost the time of reading and
+deciding them. Invariant: a user with few calls is served however many others make; nothing here waits; memory is bounded.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class LimitSettings(msgspec.Struct, frozen=True):
 
 
 class Budget:
-    """An amount that comes back at a rate and may be overdrawn: what a call costs is known when it is over."""
+    """An amount that is refilled at a rate and may be overdrawn: a call's cost is known when it is over."""
 
     def __init__(self, rate: float, typical: float, now_s: float) -> None:
         self._rate = rate
@@ -78,12 +77,12 @@ class Budget:
         self._typical = typical
 
     def set_rate(self, rate: float) -> None:
-        """From the next look on it comes back at this rate."""
+        """Set the rate of refill."""
         self._rate = rate
         self._most = rate * BURST_S
 
     def left_share(self, now_s: float) -> float:
-        """How full it is: 1 when nothing was taken lately, 0 or less when there is nothing to take."""
+        """Fill level: 1 when nothing was used lately, 0 or less when it is empty."""
         self._left = min(self._most, self._left + (now_s - self._at_s) * self._rate)
         self._at_s = now_s
         return self._left / self._most
@@ -93,11 +92,11 @@ class Budget:
         self._left = max(self._left - amount, -self._rate * DEBT_S)
 
     def learn(self, amount: float) -> None:
-        """One whole call has cost so much."""
+        """Learn the cost of one whole call."""
         self._typical += (amount - self._typical) * _LEARNING
 
     def retry_after_s(self, now_s: float) -> float:
-        """When the next refused caller should come again."""
+        """Seconds after which the next refused caller should retry."""
         ready_s = now_s + max(0.0, -self._left) / self._rate
         next_s = max(ready_s, self._promised_s) + self._typical / self._rate
         self._promised_s = min(next_s, now_s + RETRY_AFTER_MAX_S)
@@ -105,8 +104,8 @@ class Budget:
 
 
 class _User:
-    """`reads` is what the user may take at most, `part` an equal part of what all who ask now may take; `changes` are
-    counted, `deciding` is the time they may take.
+    """`reads` is the user's greatest share, `part` an equal part of what all active users may use; `changes` are counted,
+    `deciding` is their time.
     """
 
     __slots__ = ("budgets", "calls", "changes", "deciding", "part", "reads", "seen_s", "waits")
@@ -125,7 +124,7 @@ class _User:
 
 
 class Ticket:
-    """One admitted call. `leave` it in the end, whatever became of it."""
+    """One admitted call. Call `leave` at its end, whatever its result."""
 
     __slots__ = ("_budgets", "_long_poll", "_slow", "_spent_s", "_user")
 
@@ -140,20 +139,20 @@ class Ticket:
 
     @property
     def metered(self) -> bool:
-        """Whether it matters what the call costs."""
+        """Check whether the call's cost matters."""
         return bool(self._budgets)
 
     def charge(self, spent_s: float) -> None:
-        """The call has held the event loop for so long."""
+        """Add seconds for which the call has held the event loop."""
         self._spent_s += spent_s
         for budget in self._budgets:
             budget.take(spent_s)
 
     def settle(self, reply_bytes: int, took_s: float) -> None:
-        """The call is answered, after so long in all."""
+        """The call is answered, after this many seconds in all."""
         self.charge(CALL_COST_S + reply_bytes * BYTE_COST_S)
         if self._slow:
-            # The store worked for it meanwhile: the asker's business, for the loop was free for everybody else.
+            # The store worked for it meanwhile, at the caller's cost only: the loop was free for others.
             elsewhere_s = max(0.0, took_s - self._spent_s)
             for budget in self._budgets if self._user is None else self._user.budgets:
                 budget.take(elsewhere_s)
@@ -172,7 +171,7 @@ _FREE = Ticket(None, ())
 
 
 class RequestLimits:
-    """Admits calls. `on_refused` is told the reason in one word, from a short list: it may be a metric's label."""
+    """Admits calls. `on_refused` gets the reason in one word, from a short list: it may be a metric's label."""
 
     def __init__(
         self,
@@ -192,7 +191,7 @@ class RequestLimits:
         self._counted_s = now_s
 
     def admit(self, method: Method[Any, Any], caller: Caller, *, operator: bool) -> Ticket:
-        """Let the call in, or raise `DoorError` (RESOURCE_EXHAUSTED) that says when to come again."""
+        """Admit the call, or raise `DoorError` (RESOURCE_EXHAUSTED) with a retry time."""
         if method.right in ("operator", "administrator"):
             return _FREE
         if operator:
@@ -238,13 +237,13 @@ class RequestLimits:
         return user
 
     def _count(self, now_s: float) -> None:
-        """How many users ask at present."""
+        """Count the active users."""
         self._counted_s = now_s
         recent = (user.seen_s > now_s - _ASKING_S for user in reversed(self._users.values()))
         self._asking = sum(itertools.takewhile(bool, recent))
 
     def _forget_one(self) -> None:
-        """Make room for a user; one with calls under way keeps its place, and there are not so many of those."""
+        """Make room for a user; one with calls under way keeps its place, and there are few of those."""
         if len(self._users) < USERS_MAX:
             return
         uid = next((uid for uid, user in self._users.items() if not user.calls), None)

@@ -1,7 +1,7 @@
-"""The calls of the service Controller, as every door knows them.
+"""The calls of the service Controller, for every API endpoint.
 
-Commands import this module, so it imports nothing but the messages. Invariant: a number never changes its meaning;
-methods are only appended.
+Commands import this module, so it imports nothing but the messages. Invariant: a number never changes its meaning; methods
+are only appended.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ReplyT = TypeVar("ReplyT", bound=Message)
 class Method(NamedTuple, Generic[RequestT, ReplyT]):
     """One call. A mutating one needs a request id, so that a retry gets the first answer.
 
-    `right`: `anyone` the door could identify; `owner` likewise, but the core refuses what belongs to others. The others
-    are levels that the door asks for; of coordinators the core also checks what they change.
+    `right`: `anyone` that is authenticated; `owner` likewise, but the core refuses others' jobs. The rest are levels that
+    the authoriser requires; for coordinators the core also checks the changed things.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Method(NamedTuple, Generic[RequestT, ReplyT]):
 
     @property
     def is_privileged(self) -> bool:
-        """Whether the caller needs more than a user's rights."""
+        """Check whether the caller needs more than a user's rights."""
         return self.right not in ("anyone", "owner")
 
     @property
     def path(self) -> str:
-        """The name gRPC knows it by."""
+        """Its path in gRPC."""
         return f"/{SERVICE}/{self.name}"
 
 
@@ -144,6 +144,6 @@ BY_PATH: dict[str, Method[Any, Any]] = {method.path: method for method in METHOD
 
 
 def too_large_text(method: Method[Any, Any], size_bytes: int) -> str:
-    """Why a request of so many bytes is refused, as all doors say it."""
+    """The refusal of a too large request, the same at all endpoints."""
     most = method.request_bytes_max
     return f"a request of {size_bytes} bytes; {method.name} takes at most {most}: ask for less, or make several calls"

@@ -1,8 +1,8 @@
 """From a uid and a gid to a principal with name and groups.
 
 The kernel vouches for both numbers of a local caller. A relay vouches for the uid alone: the groups, and so the gid, come
-from this host's name service. Invariant: the event loop never waits for the name service, which may be a directory
-server; what it said is remembered for a while, and the cache is bounded.
+from this host's name service. Invariant: the event loop never waits for the name service, which may be a directory server;
+its answers are cached for a while, and the cache is bounded.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Principals:
         return entry[1]
 
     async def resolve(self, uid: int, gid: int) -> Principal:
-        """The principal, from the cache or the name service; concurrent callers share one question."""
+        """The principal, from the cache or the name service; concurrent callers share one query."""
         principal = self.cached(uid, gid)
         if principal is not None:
             return principal
@@ -108,7 +108,7 @@ class Principals:
         return found
 
     def _learn(self, key: tuple[int, int], asked: asyncio.Future[Principal], now_s: float) -> None:
-        """Who is no longer asked for is known from this moment on, or nobody could say."""
+        """Cache an answer of the name service."""
         self._asking.pop(key, None)
         if asked.cancelled() or asked.exception() is not None:
             return
@@ -117,5 +117,5 @@ class Principals:
         self._known[key] = (now_s + self._ttl_s, asked.result())
 
     def close(self) -> None:
-        """Let the threads go."""
+        """End the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""From a door's protobuf request to the core's message. Whatever is malformed is refused here, with its option's name."""
+"""From the API's protobuf requests to the core's messages. Malformed ones are refused here, with the option's name."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _environment_bytes(environment: bytes) -> bytes:
 
 
 def _endpoint(text: str) -> str:
-    """ADDRESS:PORT as the kernel writes the address."""
+    """Check an ADDRESS:PORT with the address in the kernel's form."""
     try:
         host, port = parse_endpoint(text)
     except ValueError as error:
@@ -107,7 +107,7 @@ def _endpoint(text: str) -> str:
 
 
 def _signal(option: str, number: int) -> int:
-    """A signal, or 0: none."""
+    """Check a signal, or 0: none."""
     return _checked(option, number, signal_problem(number)) if number else 0
 
 
@@ -118,7 +118,7 @@ def _checked(option: str, value: T, problem: str) -> T:
 
 
 def _number(option: str, value: int, most: int = limits.COUNT_MAX) -> int:
-    """A number from 0 to `most`."""
+    """Check a number from 0 to `most`."""
     if not 0 <= value <= most:
         raise _refuse(f"{option}: {value} is not within 0..{most}")
     return value
@@ -148,7 +148,7 @@ class BlobCollector:
 class SpecReader:
     """Turns job requests of one call into specs; equal parts of many jobs are read once.
 
-    `trace` is that of jobs which name no other.
+    `trace` is for jobs without one of their own.
     """
 
     def __init__(self, user: Principal, config: ClusterConfig, trace: bytes = b"") -> None:
@@ -300,7 +300,7 @@ def _component(part: pb.ResourceRequest, config: ClusterConfig) -> Request:
 def _chunks(
     part: pb.ResourceRequest, constraint: str, config: ClusterConfig
 ) -> tuple[tuple[Chunk, ...], tuple[tuple[str, int], ...], str]:
-    """The chunks, what belongs to no node, and the features of the whole job: words find their meaning here (C-16)."""
+    """The chunks, cluster-wide resources, and the features of the whole job: words are interpreted here (C-16)."""
     if len(part.chunks) > limits.CHUNKS_MAX:
         raise _refuse(
             f"--rset: {len(part.chunks)} kinds of chunks are more than {limits.CHUNKS_MAX}: join equal ones"
@@ -399,7 +399,7 @@ def _dependencies(job: pb.JobRequest) -> tuple[Dependency, ...]:
 
 
 def _array(job: pb.JobRequest, tasks_max: int) -> ArraySpec | None:
-    """The tasks as ranges. Everything is counted before anything is listed."""
+    """The tasks as ranges. Counts everything before it builds a list."""
     parts = [(part.first, part.last, max(1, part.step)) for part in job.array[: limits.ARRAY_PARTS_MAX + 1]]
     if not parts:
         return None
@@ -450,7 +450,7 @@ def suspend(request: pb.SuspendRequest, by: Principal) -> SuspendJobs:
 
 
 def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecasts:
-    """One that says nothing is told as zeros, which the core refuses."""
+    """The core's message. A forecast without values becomes zeros, which the core refuses."""
     found = []
     for one in request.forecasts:
         said = one.forecast

@@ -1,4 +1,5 @@
-"""What a token of each scope may call: the one table, which the gate asks after rights and before anything else.
+"""The methods that a token of each scope may call: one table, which the authoriser checks after rights and before anything
+else.
 
 Invariant: a method that no scope names is for scope admin only, and there its own right still counts. A scope gives no
 rights over others but that of the estimator, whose methods are all that it may call.
@@ -45,10 +46,10 @@ METHODS_OF: Final[dict[str, frozenset[str]]] = {
 
 
 def permits(scope: str, method: Method[Any, Any]) -> bool:
-    """Whether a caller with this scope (empty: with no token) may make the call at all."""
+    """Check whether a caller with this scope (empty: without a token) may make the call at all."""
     return scope in ("", "admin") or method.name in METHODS_OF.get(scope, frozenset())
 
 
 def grants(who: Principal, method: Method[Any, Any]) -> bool:
-    """Whether the scope itself is the right to an operator's method."""
+    """Check whether the scope itself is the right to an operator's method."""
     return who.scope == "estimator" and method.name in _ESTIMATOR

@@ -1,4 +1,4 @@
-"""A gRPC server process-wide: links and, on the controller, the door.
+"""A process's gRPC server: links and, on the controller, the API.
 
 Invariant: every handler runs behind the `Guard`; `stop` waits for the handlers' own clean-up, which gRPC does not.
 """
@@ -74,7 +74,7 @@ class RpcServer:
     async def stop(self, grace_s: float) -> None:
         """Take no new calls, give those under way `grace_s`, then cancel them and wait for their clean-up.
 
-        The owner has drained its gate and closed its links before.
+        The owner has drained its authoriser and closed its links before.
         """
         for task in self._watching:
             task.cancel()

@@ -1,7 +1,7 @@
-"""What a request holds, seen on its bytes: how many messages, before any of them is made.
+"""The shape of a request, from its bytes: the number of messages, before any of them is made.
 
-An empty message takes two bytes on the wire and a hundred in memory: a request of some megabytes could take gigabytes
-to decode. Invariant: nothing here allocates in proportion to the request, and a refusal costs a few milliseconds.
+An empty message takes two bytes on the wire and a hundred in memory: a request of some megabytes could take gigabytes to
+decode. Invariant: nothing here allocates in proportion to the request, and a refusal costs a few milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _JOB: Any = pb.JobRequest.DESCRIPTOR
 
 
 class _Count:
-    """What is left of what one request may hold."""
+    """The remaining budget of one request."""
 
     __slots__ = ("fields", "messages")
 
@@ -135,7 +135,7 @@ def _check(name: str, data: bytes, at: int, end: int, descriptor: Descriptor, le
 
 
 def _field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
-    """(number, wire type, where its value begins, where it ends) of the field at `at`. Raises `DecodeError`."""
+    """(number, wire type, begin of its value, its end) of the field at `at`. Raises `DecodeError`."""
     try:
         tag = data[at]
         at += 1

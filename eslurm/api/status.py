@@ -1,7 +1,6 @@
-"""What exceptions mean to a caller, in one place for all doors.
+"""Statuses for exceptions, one table for all API endpoints.
 
-Invariant: an exception nobody mapped reaches the caller as INTERNAL without its text, which may hold what the
-caller must not see; the log has it.
+Invariant: an unmapped exception reaches the caller as INTERNAL without its text, which may hold secrets; the log has it.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ STATUS_OF_REFUSAL: dict[RefusalCode, Status] = {
 
 
 def refusal_of(error: Exception) -> DoorError:
-    """The refusal an exception amounts to. Logs what it does not know.
+    """The refusal for an exception. Logs unmapped ones.
 
-    It comes without its traceback, which holds the caller's frame: a caller that keeps it in a variable would make a
-    cycle of both, and the request would stay in memory until the next collection.
+    It comes without its traceback, which holds the caller's frame: a caller that keeps it in a variable would make a cycle
+    of both, and the request would stay in memory until the next collection.
     """
     if isinstance(error, DoorError):
         return error.with_traceback(None)

@@ -1,4 +1,4 @@
-"""Tokens: how a caller who does not come through a socket of a cluster host says who they are.
+"""Tokens: authentication of a caller that uses no socket of a cluster host.
 
 A token is a statement of the site (`security.sealing`), made by the leading controller: a principal, a scope, an end.
 Invariant: it is accepted only over TLS or from this very host, only by its own cluster, only until it expires, and only
@@ -35,7 +35,7 @@ _OLD_PREFIX: Final = "es1."
 
 
 class Claims(msgspec.Struct, frozen=True, array_like=True):
-    """What a token says. `cluster` is its audience; times are UTC microseconds."""
+    """Contents of a token. `cluster` is its audience; times are UTC microseconds."""
 
     id: bytes
     cluster: str
@@ -50,19 +50,19 @@ _decoder = msgspec.msgpack.Decoder(Claims)
 
 
 class Sealer(Protocol):
-    """What signs for the site: `SiteKeys`, or the daemon's signer that follows their file."""
+    """The site's signer: `SiteKeys`, or the daemon's signer that follows their file."""
 
     def seal(self, purpose: Purpose, body: bytes) -> bytes: ...
 
 
 def seal_token(keys: Sealer, claims: Claims) -> str:
-    """The token that says this."""
+    """The token with these claims."""
     sealed = keys.seal(Purpose.TOKEN, _encoder.encode(claims))
     return PREFIX + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
 
 def open_token(ring: Ring, token: str) -> Claims:
-    """What a token says, its signature checked and nothing else. Raises `DoorError` UNAUTHENTICATED."""
+    """A token's claims with its signature checked, and nothing else. Raises `DoorError` UNAUTHENTICATED."""
     if token.startswith(_OLD_PREFIX):
         raise _refused("the token is of an older version of eslurm; have a new one made (esctl token create)")
     if not token.startswith(PREFIX):
@@ -74,7 +74,7 @@ def open_token(ring: Ring, token: str) -> Claims:
 
 
 class Bearer(NamedTuple):
-    """What a token says of itself."""
+    """The unverified claims of a token for display."""
 
     user: str
     cluster: str
@@ -83,7 +83,7 @@ class Bearer(NamedTuple):
 
 
 def find_bearer(token: str) -> Bearer | None:
-    """What a token says to its own holder, unverified. None when it is no token of eslurm."""
+    """A token's claims for its own holder, unverified. None when it is no token of eslurm."""
     try:
         claims = _decoder.decode(unverified_body(_unpacked(token)))
     except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
@@ -97,14 +97,14 @@ def _unpacked(token: str) -> bytes:
 
 
 class Ledger(NamedTuple):
-    """What the cluster's committed state says of tokens."""
+    """The token records of the cluster's committed state."""
 
     find: Callable[[bytes], IssuedToken | None]
     rules: Callable[[], TokenRules]
 
 
 def check_claims(claims: Claims, cluster: str, ledger: Ledger, now_us: int) -> None:
-    """Raise `DoorError` UNAUTHENTICATED unless the token is good for this cluster and this moment."""
+    """Raise `DoorError` UNAUTHENTICATED unless the token is valid for this cluster and this moment."""
     if claims.cluster != cluster:
         raise _refused(f"the token is for cluster {claims.cluster}; this is {cluster}")
     if now_us >= claims.expires_us:
@@ -127,7 +127,7 @@ def check_claims(claims: Claims, cluster: str, ledger: Ledger, now_us: int) -> N
 
 
 class Identified(NamedTuple):
-    """Who makes a call, and by which token (its id, for the records)."""
+    """The caller, and the id of its token for the records."""
 
     principal: Principal
     token: str
@@ -142,7 +142,7 @@ class IssuedElsewhere(Protocol):
 
 
 class Authenticator(Protocol):
-    """Who makes a gRPC call."""
+    """Identifies the caller of a gRPC call."""
 
     async def identify(self, metadata: Mapping[str, str], peer: str, *, encrypted: bool) -> Identified:
         """The caller. `peer` is gRPC's address of it. Raises `DoorError` UNAUTHENTICATED."""
@@ -187,7 +187,7 @@ class TokenAuthenticator:
 
 @lru_cache(PEERS_KEPT_MAX)
 def from_this_host(peer: str) -> bool:
-    """Whether gRPC's peer address (`ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5`, `unix:...`) is this host's own."""
+    """Check whether gRPC's peer address (`ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5`, `unix:...`) is this host's own."""
     scheme, _, rest = unquote(peer).partition(":")
     if scheme == "unix":
         return True

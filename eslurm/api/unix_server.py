@@ -1,9 +1,9 @@
-"""The door for commands on this host: framed protobuf on a Unix socket.
+"""The API socket for commands on this host: framed protobuf on a Unix socket.
 
-The kernel says who the caller is. Invariant: whatever arrives on a connection can end at worst that connection;
-calls, connections and buffers are bounded, few users cannot fill the door, and operators find a place in it; every call
-is answered, expires, or ends with its connection. From who was told to come again later nothing is read for a while:
-asking on at full speed then costs the asker only.
+The kernel identifies the caller. Invariant: bytes on a connection can at worst end that connection; calls, connections and
+buffers are bounded, few users cannot fill the socket, and operators find a place in it; every call is answered, expires,
+or ends with its connection. After a refusal with a retry time nothing is read from the caller for a while: asking on at
+full speed then costs only the caller.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class UnixDoorSettings(msgspec.Struct, frozen=True):
 
 
 class UnixDoor:
-    """Serves one socket. The socket is open to all: who may do what is decided per call."""
+    """Serves one socket. The socket is open to all users: rights are checked per call."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class UnixDoor:
         counters: DoorCounters | None = None,
         is_privileged: Callable[[int], bool] = lambda _uid: False,
     ) -> None:
-        """`is_privileged` says which uids, besides root and this process' own, find a place when others have filled it."""
+        """`is_privileged` names the uids, besides root and this process's own, that may use the reserve."""
         self._own = (0, os.geteuid())
         self._is_privileged = is_privileged
         self.path = Path(path)
@@ -100,7 +100,7 @@ class UnixDoor:
         self._inode = 0
 
     def is_privileged(self, uid: int) -> bool:
-        """Whether this user has a part in what is reserved."""
+        """Check whether this user may use the reserve."""
         return uid in self._own or self._is_privileged(uid)
 
     async def start(self) -> None:
@@ -113,9 +113,9 @@ class UnixDoor:
         )
 
     async def stop(self, grace_s: float = 1.0) -> None:
-        """Close the door and all connections; answers on their way have `grace_s` to be read.
+        """Close the socket and all connections; answers on their way have `grace_s` to be read.
 
-        What should still be answered is drained at the gate before.
+        Calls that should still be answered are drained at the authoriser before.
         """
         if self._server is not None:
             self._server.close()
@@ -137,7 +137,7 @@ class UnixDoor:
         await self._empty.wait()
 
     def count_bytes(self, uid: int, change: int) -> bool:
-        """Count what requests of a user take; whether that is still within bounds."""
+        """Count the bytes of a user's requests; returns whether they are within bounds."""
         self.bytes_now += change
         self.bytes_by_uid[uid] += change
         used = self.bytes_by_uid[uid]
@@ -146,7 +146,7 @@ class UnixDoor:
         return used <= self.settings.bytes_per_uid_max and self.bytes_now <= self.settings.bytes_max
 
     def enter(self, connection: _Connection, uid: int) -> bool:
-        """Count a connection in, if it may come."""
+        """Count a connection in, if it is admitted."""
         self.counters.connections += 1
         if not self.places.enter(uid, privileged=self.is_privileged(uid)):
             self.counters.connections_refused += 1
@@ -189,7 +189,7 @@ def _remove_dead(path: Path) -> None:
     if not stat.S_ISSOCK(path.lstat().st_mode):
         raise OSError(errno.EEXIST, f"{path} exists and is not a socket; remove it or choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
-        # EAGAIN means a full backlog: somebody lives there.
+        # EAGAIN means a full backlog: a process listens there.
         taken = probe.connect_ex(str(path)) in (0, errno.EAGAIN)
     if taken:
         raise OSError(errno.EADDRINUSE, f"another process serves {path}; stop it first")
@@ -227,7 +227,7 @@ class _Connection(asyncio.Protocol):
         self._calls: dict[int, _Call] = {}
         self._replies: list[bytes] = []
         self._broken = False
-        # Why nothing is read now: answers that are not taken, or a caller who is to come again later.
+        # Causes of a stop in reading: unread answers, or a refusal with a retry time.
         self._full = False
         self._held: asyncio.TimerHandle | None = None
         # What the door has counted of the buffer, and when a request that has begun must have come whole.
@@ -270,7 +270,7 @@ class _Connection(asyncio.Protocol):
         self._on_buffer()
 
     def pause_writing(self) -> None:
-        """Who does not read answers asks no more questions."""
+        """Read no more requests from a client that does not read its answers."""
         self._full = True
         if self._transport is not None:
             self._transport.pause_reading()
@@ -280,7 +280,7 @@ class _Connection(asyncio.Protocol):
         self._go_on()
 
     def _hold(self, retry_after_s: float) -> None:
-        """Read nothing more for a while."""
+        """Stop reading for a while."""
         if self._held is None and self._transport is not None:
             self._transport.pause_reading()
             self._held = self._loop.call_later(min(retry_after_s, _HOLD_MAX_S), self._release)
@@ -290,7 +290,7 @@ class _Connection(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Take what has come, and read on, unless something still keeps it."""
+        """Process received bytes and read on, unless another cause still prevents it."""
         if self._principal is None or self._full or self._held is not None or self._broken:
             return
         if self._transport is not None and not self._transport.is_closing():
@@ -299,7 +299,7 @@ class _Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def close(self) -> None:
-        """End the connection after what was answered has gone out."""
+        """End the connection after its answers have gone out."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -327,7 +327,7 @@ class _Connection(asyncio.Protocol):
         elif self._principal is not None:
             self._take_frames()
         elif self._transport is not None:
-            # Not in `connection_made`: uvloop begins to read after it whatever was said there.
+            # Not in `connection_made`: uvloop begins to read after it in any case.
             self._transport.pause_reading()
 
     def _take_frames(self) -> None:
@@ -381,7 +381,7 @@ class _Connection(asyncio.Protocol):
     def _on_due(self) -> None:
         self._due = None
         if self._principal is None or self._full or self._held is not None:
-            # It is we who do not read.
+            # This side has stopped reading.
             self._on_buffer()
         else:
             self._garbage(f"a request that was not whole within {self._door.settings.request_timeout_s:g} s")

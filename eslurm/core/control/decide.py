@@ -1,7 +1,7 @@
 """The reading side of the core: one message in, facts and an answer out, nothing changed.
 
-`Refused` means: this message, and only this one, is refused. Any other exception is a bug; the reactor turns
-it into a refusal too, so that one bad message never takes the batch with it.
+`Refused` refuses one message only. Any other exception is a bug; the reactor turns it into a refusal too, so that one bad
+message never takes the batch with it.
 """
 
 from __future__ import annotations

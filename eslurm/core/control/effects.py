@@ -1,8 +1,8 @@
-"""What is to be done because of a fact, and what is still owed by the state as it stands.
+"""Effects of facts, and the effects that the present state still owes.
 
-An effect's identity is (owner, revision of its fact, 0): each fact has at most one. Everything that must
-not be lost can be derived again from the state (`owed`), so a restarted controller owes exactly what the
-dead one owed; nodes recognise the repeated identity.
+An effect's identity is (owner, revision of its fact, 0): each fact has at most one. Every durable one can be derived again
+from the state (`owed`), so a restarted controller owes exactly what the dead one owed; nodes recognise the repeated
+identity.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STRAY_GRACE_S = 2.0
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """Send `body` to `nodes` (in allocation order) and bring back what became of it."""
+    """Send `body` to `nodes` (in allocation order) and return the result."""
 
     revision: int
     nodes: tuple[int, ...]
@@ -71,13 +71,13 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
 
 
 def owed(state: State) -> list[Effect]:
-    """All effects that the state still owes, oldest first: what a new leader has to send again."""
+    """All effects that the state still owes, oldest first, for a new leader to send again."""
     revisions = sorted((*state.owed, *state.step_owed))
     return [effect for revision in revisions if (effect := find_owed(state, revision)) is not None]
 
 
 class Owing(enum.Enum):
-    """What an attempt owes to its nodes under one revision."""
+    """The kind of an attempt's owed effect under one revision."""
 
     LAUNCH = "launch"
     START = "start"
@@ -89,7 +89,7 @@ class Owing(enum.Enum):
 
 
 def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
-    """Who owes what under that revision; None if it is settled, or a step's."""
+    """The debtor and the kind of an owed effect; None if it is settled, or a step's."""
     job_id = state.owed.get(revision)
     if job_id is None:
         return None
@@ -156,7 +156,7 @@ def find_owed(state: State, revision: int) -> Effect | None:
 
 
 def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
-    """Everything the attempt's nodes need to know (E-06, "job loading")."""
+    """Everything that the attempt's nodes need (E-06, "job loading")."""
     spec = job.spec
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.
@@ -184,7 +184,7 @@ def _without_arguments(launch: JobLaunch) -> JobLaunch:
 
 
 def _devices(state: State, attempt: Attempt) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
-    """(node, resource, numbers) of all that the attempt holds of what is told apart."""
+    """(node, resource, numbers) of the attempt's numbered devices."""
     names: list[str] = []
     found = []
     for span in attempt.spans:

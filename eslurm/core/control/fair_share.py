@@ -1,6 +1,6 @@
-"""From the cluster's state to what priorities are computed from, in slices; and how a ranking follows the queue.
+"""Inputs of priorities from the cluster's state, in slices; and a ranking that follows the queue.
 
-Reads only. Invariant: no step between two yields looks at more than some thousand records.
+Reads only. Invariant: no step between two yields examines more than some thousand records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SYNCS_MAX: Final = 4
 def tree_of(
     state: State, now_us: int, waiting: Iterable[Association] = ()
 ) -> Generator[None, None, FairTree]:
-    """Everybody's standing as of `now_us`; `waiting` are associations that have jobs but may have used nothing."""
+    """The fair tree as of `now_us`; `waiting` are associations with jobs but perhaps without usage."""
     # All as of one moment: what ends in a pause is either charged or runs, never both.
     slices = usage_now(state, list(state.jobs.values()), now_us)
     accounts = [one for one in state.policies["account"].values() if isinstance(one, Account)]
@@ -37,7 +37,7 @@ def tree_of(
 def standing_of(
     state: State, now_us: int, waiting: Iterable[Association] = ()
 ) -> Generator[None, None, Standing]:
-    """What priorities are computed from at `now_us`."""
+    """The inputs of priorities at `now_us`."""
     weights = state.config.priority
     fair: dict[Association, float] = {}
     newcomers: dict[str, float] = {}
@@ -60,9 +60,9 @@ def standing_of(
 def rank(
     state: State, ranking: Ranking, now_us: int, queues: Sequence[PendingQueue]
 ) -> Generator[None, None, None]:
-    """Bring a planner's ranking in step with the jobs in `queues`; compute it anew when that is due.
+    """Bring a planner's ranking in line with the jobs in `queues`; recompute it when due.
 
-    Nothing to do, and nothing kept, where the site weighs nothing: the queues' own order is right then.
+    Nothing to do, and nothing kept, where all weights are 0: the queues' own order is right then.
     """
     weights = state.config.priority
     if not weighs(weights):

@@ -1,8 +1,8 @@
-"""Which hosts become members, with which token or by whose approval, and which cease to be.
+"""Membership of hosts: joining by token or approval, and revocation.
 
-The shell has checked what needs a key: that the host holds its identity key, and the token's secret. Invariants: a token's
-last use is spent once; a name joins once with a token; a key has one membership; only administrators make tokens, approve
-and revoke.
+The daemon has checked the proofs: that the host holds its identity key, and the token's secret. Invariants: a token's last
+use is spent once; a name joins once with a token; a key has one membership; only administrators make tokens, approve and
+revoke.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NAMED_MAX = 1_000
 def on_create_token(
     state: State, message: CreateJoinToken, now_us: int
 ) -> tuple[list[facts.Fact], JoinTokenMade]:
-    """One join token. Raises `Refused` naming the bound and the way out."""
+    """Make one join token. Raises `Refused` naming the bound and the way out."""
     by = message.by
     _check_administrator(state, by, "make join tokens")
     _check_role(message.role)
@@ -90,7 +90,7 @@ def on_create_token(
 
 
 def on_revoke_tokens(state: State, message: RevokeJoinTokens) -> tuple[list[facts.Fact], Changed]:
-    """Join tokens end before their time."""
+    """Revoke join tokens."""
     _check_administrator(state, message.by, "revoke join tokens")
     if len(message.ids) > NAMED_MAX:
         raise Refused(
@@ -112,7 +112,7 @@ def on_revoke_tokens(state: State, message: RevokeJoinTokens) -> tuple[list[fact
 
 
 def on_join(state: State, message: JoinHost, now_us: int) -> tuple[list[facts.Fact], Changed]:
-    """A host that has proved to know a token's secret. Asked again by the same host, it stays one use."""
+    """Admit a host that has proved a token's secret. A repeated request of the same host is one use."""
     token = state.members.tokens.get(message.token)
     if token is None or token.expires_us <= now_us:
         raise Refused(RefusalCode.DENIED, "the join token has ended: have another one made")
@@ -146,7 +146,7 @@ def on_join(state: State, message: JoinHost, now_us: int) -> tuple[list[facts.Fa
 
 
 def on_approve(state: State, message: ApproveHost, now_us: int) -> tuple[list[facts.Fact], Changed]:
-    """A host that waited, and that an administrator has recognised by its key."""
+    """Admit a waiting host that an administrator has recognised by its key."""
     _check_administrator(state, message.by, "let hosts join")
     known = _check_new(state, message.role, message.names, message.public, message.serial)
     if known:
@@ -159,9 +159,9 @@ def on_approve(state: State, message: ApproveHost, now_us: int) -> tuple[list[fa
 
 
 def on_revoke(state: State, message: RevokeMembers, now_us: int) -> tuple[list[facts.Fact], Changed]:
-    """Memberships end everywhere. With `by` None the list in a controller's directory says so already.
+    """Revoke memberships. With `by` None the list in a controller's directory has them already.
 
-    A list of a later `revision` than that of the last fact is one too, for the next one has to be later still.
+    A list of a later `revision` than that of the last fact is one too, because the next one must be later still.
     """
     if message.by is not None:
         _check_administrator(state, message.by, "revoke members")
@@ -192,7 +192,7 @@ def on_revoke(state: State, message: RevokeMembers, now_us: int) -> tuple[list[f
 
 
 def token_expired(state: State, identifier: bytes, now_us: int) -> list[facts.Fact]:
-    """What follows when the timer of a join token fires."""
+    """The facts of a fired join token timer."""
     token = state.members.tokens.get(identifier)
     if token is None or token.expires_us > now_us:
         return []
@@ -211,14 +211,14 @@ def _check_role(role: str) -> None:
 
 
 def check_wish(role: str, names: str) -> None:
-    """Raise `Refused` when no host can join like this. `names` is a list that a door has checked."""
+    """Raise `Refused` for an impossible request to join. `names` is a list that the API has checked."""
     _check_role(role)
     if role != "agent" and len(unfold(names)) != 1:
         raise Refused(RefusalCode.INVALID, f"a host joins as {role} under one name, not {names[:64]}")
 
 
 def _check_new(state: State, role: str, names: str, public: bytes, serial: bytes) -> bool:
-    """Whether the key has exactly this membership already. Raises `Refused` when it can have none."""
+    """Check whether the key has exactly this membership already. Raises `Refused` when it can have none."""
     members = state.members
     if (
         not names

@@ -31,9 +31,9 @@ SUPERSEDED = "a later registration of this node has been accepted"
 
 
 def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
-    """A configuration that differs becomes a fact; new nodes get numbers that no node has had before.
+    """Accept a configuration that differs; new nodes get numbers that no node has had before.
 
-    Raises `Refused` if it takes from a node what a job holds there.
+    Raises `Refused` if it takes resources from a node that a job holds.
     """
     config = message.config
     if config == state.config:
@@ -56,7 +56,7 @@ def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
 
 
 def _check_resources(state: State, config: ClusterConfig) -> None:
-    """What jobs hold is counted in the order of the resources: while any job holds something they only change behind."""
+    """Check that resources change only at the end while jobs hold nodes: holdings are counted in their order."""
     if not state.jobs_on:
         return
     for wide in (False, True):
@@ -79,7 +79,7 @@ def _check_resources(state: State, config: ClusterConfig) -> None:
 
 
 def _check_login(state: State, config: ClusterConfig) -> None:
-    """A login host holds nothing: a node becomes one when its last job has left it."""
+    """Check that a new login host holds nothing: a node becomes one when its last job has left it."""
     if state.login.issuperset(state.numbers.get(name, -1) for name in config.login_nodes):
         return
     named = state.named_nodes()
@@ -108,7 +108,7 @@ def on_epoch(state: State, message: EpochStarted) -> list[facts.Fact]:
 def on_registration(
     state: State, registration: Registration, now_us: int
 ) -> tuple[list[facts.Fact], RegistrationReply]:
-    """A node offers itself. What it does not hold any more, though we thought so, is over."""
+    """Register a node. Attempts that it does not hold any more, though the state has them, are over."""
     name = registration.name
     number = state.numbers.get(name)
     if number is None:
@@ -144,7 +144,7 @@ def _reply(state: State, node: Node, incarnation: int) -> RegistrationReply:
 
 
 def _other_role(state: State, node: Node, registration: Registration) -> str:
-    """Why an agent cannot be what the configuration says of its host; empty when it can."""
+    """The reason why an agent's role contradicts the configuration of its host; empty when it does not."""
     if registration.login is (node.number in state.login):
         return ""
     if registration.login:
@@ -163,9 +163,9 @@ def _back(node: Node) -> list[facts.Fact]:
 
 
 def _is_overtaken(node: Node, registration: Registration) -> bool:
-    """Whether a later session of the same node has been accepted already, in this epoch or in another.
+    """Check whether a later session of the same node has been accepted already, in any epoch.
 
-    A node that was declared lost holds nothing more: even a spool that was restored from a copy may offer it again.
+    A node that was declared lost holds nothing more: even a spool that was restored from a copy may register again.
     """
     is_lost = node.state is NodeState.LOST
     if not is_lost and registration.node_uid == node.node_uid and 0 < registration.starts < node.starts:
@@ -174,7 +174,7 @@ def _is_overtaken(node: Node, registration: Registration) -> bool:
 
 
 def _is_twin(state: State, node: Node, registration: Registration) -> bool:
-    """Whether somebody else's claim on this node's name is still to be believed."""
+    """Check whether another host's claim on this node's name is still valid."""
     if not node.node_uid or node.node_uid == registration.node_uid:
         return False
     return node.state is NodeState.UP or (node.state is not NodeState.LOST and node.number in state.jobs_on)
@@ -214,7 +214,7 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
 
 
 def _shortfall(state: State, node: Node, registration: Registration) -> str:
-    """What the node lacks of what is configured, in words; empty if nothing. What it has not counted is believed."""
+    """The node's shortfall from its configuration, in words; empty if none. Uncounted resources are trusted."""
     configured = node.total[: len(RESOURCES)]
     if not fits(configured, registration.total):
         return f"offers {registration.total}, configured are {configured}"
@@ -228,11 +228,11 @@ def _shortfall(state: State, node: Node, registration: Registration) -> str:
 
 
 def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted: bool) -> bool:
-    """Whether the node's inventory proves that the attempt's part there is over.
+    """Check whether the node's inventory proves that the attempt's part there is over.
 
-    A launch that the node never confirmed may still be on its way: it is sent again, not given up, unless it may have
-    run its script before a reboot that erased all trace of it.
-    A tombstone with no outcome behind it means that the node ended it and has told so before.
+    A launch that the node never confirmed may still be on its way: it is sent again, not given up, unless it may have run
+    its script before a reboot that erased all trace of it. A tombstone with no outcome behind it means that the node ended
+    it and has reported so before.
     """
     if number not in attempt.held:
         return False
@@ -245,7 +245,7 @@ def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted:
 
 
 def on_heartbeat(state: State, message: HeartbeatDone) -> list[facts.Fact]:
-    """The heartbeat rule found nodes to be missing or back. Unreachable is not lost: their jobs are kept."""
+    """Process nodes that the heartbeat rule found missing or back. Unreachable is not lost: their jobs are kept."""
     found: list[facts.Fact] = []
     for number in message.missing:
         node = state.nodes.get(number)
@@ -294,8 +294,8 @@ def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[li
 
 
 def lost(state: State, number: int, why: str, now_us: int, *, is_silent: bool = False) -> list[facts.Fact]:
-    """The node is given up: what ran there is over. The caller vouches that it really is; if the node `is_silent`, of what
-    may be requeued only.
+    """Give up the node and end its attempts. The caller vouches that they are over; if the node `is_silent`, only the
+    requeueable ones.
     """
     node = state.nodes[number]
     if node.state is NodeState.LOST:

@@ -1,7 +1,7 @@
-"""Between the cluster's state and the planner: what a cycle looks at, and what its plan becomes.
+"""Between the cluster's state and the planner: the input of a cycle, and the facts from its plan.
 
-Plan on a snapshot, apply with a check: a placement planned on an older generation is tried on the
-ledger as it is now and silently dropped if it no longer fits (the job is still in the queue).
+Plan on a snapshot, apply with a check: a placement planned on an older generation is tried on the present ledger and
+silently dropped if it no longer fits (the job is still in the queue).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PROMISES_MAX: Final = 500
 
 
 def next_cycle_in_us(plan: Plan | None, now_us: int) -> int:
-    """How long nothing may happen until it is time to plan: the next planned start, or `REPLAN_US`."""
+    """Microseconds without events until the next cycle: the next planned start, or `REPLAN_US`."""
     if plan is None or plan.next_us == INFINITY_US:
         return REPLAN_US
     return min(max(plan.next_us - now_us, DUE_MIN_US), REPLAN_US)
@@ -63,8 +63,8 @@ def plan_slices(
 ) -> Generator[None, None, Plan]:
     """One cycle, to be driven in slices. Clears `plan_wanted` when it takes its snapshot of the state.
 
-    `schedule` is what the last cycle left (None: nothing), `ranking` the planner's priorities (None: the queue's own
-    order), `policy` another one than the configured. With `keeps_promises` the plan tells what the log is to keep.
+    `schedule` is the last cycle's (None: none), `ranking` the planner's priorities (None: the queue's own order), `policy`
+    another one than the configured. With `keeps_promises` the plan lists the promises for the log.
     """
     schedule = schedule if schedule is not None else Schedule()
     takes_over = schedule.is_new and bool(state.promises)
@@ -90,18 +90,18 @@ def plan_slices(
 
 
 def _work(state: State, schedule: Schedule | None, ranking: Ranking | None) -> Work | None:
-    """What may be pushed out; None when nobody can be."""
+    """The preemptable work; None when no job can preempt."""
     if not is_possible(state):
         return None
     if schedule is None or not schedule.claimants:
         return partial(running_work, state, ranking)
-    # Those whom somebody waits for must be on their way out in the snapshot, too: who has gone since is still to be seen.
+    # Victims of a waiting preemptor must be leaving in the snapshot, too: those gone since are still needed.
     seen = running_work(state, ranking)
     return lambda: seen
 
 
 def message_of(plan: Plan) -> PlanMade | None:
-    """What a plan asks of the cluster; None when that is nothing."""
+    """The plan as a message to the core; None when it is empty."""
     if not plan.placements and not plan.victims and not plan.moved:
         return None
     preemptions = tuple(
@@ -111,7 +111,7 @@ def message_of(plan: Plan) -> PlanMade | None:
 
 
 def messages_of(plan: Plan) -> list[PlanMade]:
-    """The same, and then the promises that the log has not heard of, in parts."""
+    """The same, followed in parts by the promises that the log does not have."""
     first = message_of(plan)
     parts = range(0, len(plan.promised), PROMISES_MAX)
     rest = [PlanMade((), plan.generation, (), plan.promised[at : at + PROMISES_MAX]) for at in parts]
@@ -121,7 +121,7 @@ def messages_of(plan: Plan) -> list[PlanMade]:
 def take_snapshot(
     state: State, now_us: int, schedule: Schedule | None, ranking: Ranking | None = None
 ) -> Snapshot:
-    """The state as a planning cycle looks at it."""
+    """The state in the form for a planning cycle."""
     since = schedule.mark if schedule is not None else None
     changes = changes_since(since, state.queue, state.later)
     known = schedule.known_jobs(changes) if schedule is not None else []
@@ -152,14 +152,14 @@ def _lenders(state: State) -> list[Running]:
     found: list[Running] = []
     for job_id in sorted(state.lending):
         attempt = state.get_job(job_id).attempt
-        # Who is being ended wants nothing back.
+        # An attempt that is ending needs nothing back.
         if attempt is not None and attempt.stop is None and attempt.phase is AttemptPhase.RUNNING:
             found.append(state.live[job_id, attempt.number])
     return [one for one in found if one.lent]
 
 
 def _still_in(queue: PendingQueue, ordered: Iterable[QueueEntry]) -> list[QueueEntry]:
-    """The ranked entries of jobs that wait there as they are ranked; what changed since is ranked by the next cycle."""
+    """The ranked entries of jobs that still wait as they are ranked; the next cycle ranks the changed ones."""
     return [
         entry
         for entry in ordered
@@ -168,7 +168,7 @@ def _still_in(queue: PendingQueue, ordered: Iterable[QueueEntry]) -> list[QueueE
 
 
 def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fact]:
-    """Each placement that still holds becomes an attempt; an array's gives its next task a record."""
+    """Turn each placement that still holds into an attempt; an array's gives its next task a record."""
     found: list[facts.Fact] = []
     if message.generation < max(state.configured, state.policies_changed):
         # Planned on other nodes and partitions, or under other rules: the next cycle is already wanted.
@@ -222,7 +222,7 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
 
 
 def _has_room(state: State, job: Job, taken: int) -> bool:
-    """Whether the job's own rules let one more of it start, besides those `taken` from the same plan."""
+    """Check whether the job's own rules let one more of it start, besides those `taken` from the same plan."""
     if job.is_array:
         return taken < state.startable(job)
     if job.array_job_id and (array := state.find_job(job.array_job_id)) is not None:

@@ -1,6 +1,6 @@
-"""What a caller may see of others: the one place that `[privacy] private` is applied in.
+"""Visibility of others' data: the one place where `[privacy] private` is applied.
 
-Operators see everything. Others see of what is private only what is theirs, and coordinators what is their accounts'.
+Operators see everything. Of private kinds other users see only their own data, and coordinators their accounts'.
 Invariant: every read of the controller asks a `Sight`; without private kinds it lets everything through.
 """
 
@@ -22,7 +22,7 @@ KINDS: Final = (JOBS, USAGE, USERS, RESERVATIONS, CONFIGURATION)
 
 
 class Sight:
-    """What one caller may see under these rules: for a read, those of the committed view. Cheap: one for each call."""
+    """One caller's view under these rules: for a read, those of the committed view. Cheap: one for each call."""
 
     def __init__(self, rules: Rules, who: Principal) -> None:
         self._rules = rules
@@ -30,16 +30,16 @@ class Sight:
         self._private = () if is_operator(rules, who) else rules.config.private
 
     def is_open(self, *kinds: str) -> bool:
-        """Whether the caller sees all of these kinds, everybody's."""
+        """Check whether the caller sees all users' data of all these kinds."""
         return not any(kind in self._private for kind in kinds)
 
     @property
     def configuration(self) -> bool:
-        """Whether the caller sees how the cluster is configured."""
+        """Check whether the caller sees the cluster's configuration."""
         return self.is_open(CONFIGURATION)
 
     def job(self, job: Job) -> bool:
-        """Whether the caller sees this job."""
+        """Check whether the caller sees this job."""
         return (
             self.is_open(JOBS)
             or job.spec.user.uid == self._who.uid
@@ -47,11 +47,11 @@ class Sight:
         )
 
     def job_of(self, user: str, account: str) -> bool:
-        """Whether the caller sees jobs of this user in this account, by their names."""
+        """Check whether the caller sees jobs of this user in this account, by their names."""
         return self.is_open(JOBS) or self._is_mine(user, account)
 
     def run(self, user: str, account: str) -> bool:
-        """Whether the caller sees what a job of this user in this account has used."""
+        """Check whether the caller sees the usage of a job of this user in this account."""
         return self.is_open(JOBS, USAGE) or self._is_mine(user, account)
 
     @property
@@ -61,13 +61,13 @@ class Sight:
         return "" if everybody or self._who.name in self._rules.coordinators else self._who.name
 
     def share(self, user: str, account: str) -> bool:
-        """Whether the caller sees a user's shares and usage; with an empty user, the account's own."""
+        """Check whether the caller sees a user's shares and usage; with an empty user, the account's own."""
         if self.is_open(USAGE, USERS):
             return True
         return self._is_mine(user, account) if user else self._is_on_path(account)
 
     def policy(self, policy: Policy) -> bool:
-        """Whether the caller sees this record."""
+        """Check whether the caller sees this record."""
         match policy:
             case Reservation():
                 return self.reservation(policy)
@@ -86,7 +86,7 @@ class Sight:
         return True
 
     def reservation(self, reservation: Reservation) -> bool:
-        """Whether the caller sees this reservation: one that is open to the caller, or maintenance: it is for all."""
+        """Check whether the caller sees this reservation: one that is open to the caller, or maintenance."""
         if self.is_open(RESERVATIONS) or reservation.maintenance:
             return True
         return any(is_open_to(reservation, self._who, account) for account in self._accounts() or ("",))
@@ -106,7 +106,7 @@ class Sight:
         )
 
     def _is_on_path(self, account: str) -> bool:
-        """Whether the account is one of the caller's, above one of these, or below one that the caller coordinates."""
+        """Check whether the account is one of the caller's, above one of these, or below one that the caller coordinates."""
         if coordinates(self._rules, self._who, account):
             return True
         accounts = self._rules.policies["account"]

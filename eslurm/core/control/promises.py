@@ -1,9 +1,8 @@
-"""Promises in the log: when they are written, and what the planner of a new leader does with those of the one before
-(ADR 17).
+"""Promises in the log: when they are written, and their use by the planner of a new leader (ADR 17).
 
-Invariant: what is kept never contradicts what runs. Where everybody has a planned start, promises that have changed are
-committed together with the placements of the same cycle; without a placement they may wait. Where few are made, a promise
-that got later or was given up is written in the same cycle, others may wait.
+Invariant: promises never contradict running jobs. Where every job has a planned start, changed promises are committed
+together with the placements of the same cycle; without a placement they may wait. Where few are made, a promise that got
+later or was given up is written in the same cycle, others may wait.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ REGISTERING: Final = Why(
 
 
 def awaits_nodes(state: State, schedule: Schedule, now_us: int) -> Generator[None, None, int]:
-    """Until when a new leader's planner waits for nodes that are promised to jobs; 0: it need not.
+    """Time until which a new leader's planner waits for promised nodes; 0: it need not.
 
-    Whoever is planned on a part of the nodes finds other places, and those who have not been promised any may take theirs.
+    Without the wait, jobs promised a part of the nodes would get other places, and unpromised jobs would take theirs.
     """
     awaited = schedule.awaited
     if awaited is None:
@@ -65,7 +64,7 @@ def waiting_plan(state: State, now_us: int, until_us: int) -> Plan:
 
 
 def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None, None, Plan]:
-    """The plan with the promises that are to be written now: those that have changed, and the new ones by their starts."""
+    """The plan with the promises to write now: the changed ones, and the new ones by their starts."""
     starts = {one.job_id for one in plan.placements}
     due_us = _due_us(schedule)
     may_wait = not _is_overstated(state, schedule) if schedule.renews else not starts
@@ -75,7 +74,7 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
     moved: list[Promise] = []
     new: list[Promise] = []
     for number, job_id in enumerate(sorted(schedule.moved), 1):
-        # Room that is being made is no promise: it rests on others who go.
+        # Resources that preemption will release are no promise: they depend on other jobs' ends.
         bookings = schedule.bookings.get(job_id, ()) if job_id not in schedule.claimants else ()
         now, before = kept_of(job_id, bookings), state.promises.get(job_id)
         if not _waits(state, job_id) or now == (before or Promise(job_id)):
@@ -84,7 +83,7 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
         elif before is None:
             new.append(now)
         elif bookings or job_id not in starts or state.get_job(job_id).is_array:
-            # Who starts loses it by that, and keeps it if nothing comes of that; not so an array, by a task that starts.
+            # A job loses its promise by starting, and keeps it if that fails; an array keeps it when a task starts.
             moved.append(now)
         if number % PROMISES_PER_SLICE == 0:
             yield
@@ -93,7 +92,7 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
 
 
 def broken(state: State, schedule: Schedule, plan: Plan) -> tuple[Broken, ...]:
-    """Which of the promises that a new schedule began with are not kept by its first plan, the first start first."""
+    """The initial promises of a new schedule that its first plan does not keep, the first start first."""
     placed = {one.job_id for one in plan.placements}
     found: list[Broken] = []
     for job_id, promise in state.promises.items():
@@ -108,13 +107,13 @@ def broken(state: State, schedule: Schedule, plan: Plan) -> tuple[Broken, ...]:
 
 
 def on_promises(state: State, promises: tuple[Promise, ...]) -> list[facts.Fact]:
-    """What of them is true of the jobs as they are now."""
+    """The promises that are still true of the jobs."""
     found = [one for one in promises if _waits(state, one.job_id)]
     return [facts.JobsPromised(tuple(found))] if found else []
 
 
 def _is_overstated(state: State, schedule: Schedule) -> bool:
-    """Whether the log promises a waiting job an earlier start than it has now."""
+    """Check whether the log promises a waiting job an earlier start than its present one."""
     for job_id in schedule.moved:
         told = state.promises.get(job_id)
         bookings = schedule.bookings.get(job_id, ())
@@ -124,7 +123,7 @@ def _is_overstated(state: State, schedule: Schedule) -> bool:
 
 
 def _due_us(schedule: Schedule) -> int:
-    """When what has changed is to be written; `INFINITY_US` when nothing has."""
+    """Time of the next write of changes; `INFINITY_US` when there are none."""
     every_us = RENEWED_EVERY_US if schedule.renews else EVERY_US
     return schedule.told_us + every_us if schedule.moved else INFINITY_US
 

@@ -1,9 +1,9 @@
 """One batch through the core: messages in; facts, answers and effects out. The heart of the controller.
 
-For each message: decide, then apply its facts one by one, each followed by the facts that other jobs'
-dependencies make of it, as far as one batch may go: thousands may wait for one job. The rest is owed
-(`State.unsettled`) and done by the batches that follow, which the caller makes as long as `next_timer_us` is now.
-Nothing leaves a batch before the caller has committed it in one transaction.
+For each message: decide, then apply its facts one by one, each followed by the facts that it implies for dependent jobs,
+up to the size of one batch: thousands may wait for one job. The rest is owed (`State.unsettled`) and done by the following
+batches, which the caller makes as long as `next_timer_us` is now. Nothing leaves a batch before the caller has committed
+it in one transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTLED_PER_BATCH = 256
 
 
 class Batch:
-    """What one batch has become. `revision_first` is that of its first fact (if any)."""
+    """Result of one batch. `revision_first` is that of its first fact (if any)."""
 
     def __init__(self, revision_first: int, now_us: int) -> None:
         self.revision_first = revision_first
@@ -54,8 +54,8 @@ Observer: TypeAlias = Callable[[State, facts.Fact], None]
 
 
 class Reactor:
-    """Drives the state. `observe` is called after each applied fact (invariants in tests and simulation);
-    `on_bug` is told of an exception that refused a message.
+    """Drives the state. `observe` is called after each applied fact (invariants in tests and simulation); `on_bug` gets an
+    exception that refused a message.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Reactor:
         self._observe = observe
         self._on_bug = on_bug
         self._settles_left = 0
-        # Whoever led before may have owed some of them; a look at one that is not concerned costs little.
+        # The former leader may have owed some of them; a needless check costs little.
         state.unsettled = dict.fromkeys(dependents_of_all(state))
 
     def process(self, messages: Iterable[Message], wall_us: int) -> Batch:
@@ -82,7 +82,7 @@ class Reactor:
             batch.answers.append(self._answer(message, batch))
         self._settle(batch)
         if self.state.lending:
-            # Before anybody can plan with what has come free: it is theirs.
+            # Before any plan uses the released resources: they are theirs.
             self._apply_all(resumptions(self.state, now_us), batch)
         batch.touched = self.state.take_touched()
         return batch
@@ -123,9 +123,7 @@ class Reactor:
             self._settle(batch)
 
     def _settle(self, batch: Batch) -> None:
-        """Look at the jobs that may wait for nothing any more, each when its turn comes: what it waits for may have
-        moved on by then.
-        """
+        """Check the jobs whose dependencies may be settled, each in turn, because the state may have changed by then."""
         unsettled = self.state.unsettled
         while unsettled and self._settles_left:
             self._settles_left -= 1
@@ -134,7 +132,7 @@ class Reactor:
                 self._apply(consequence, batch)
 
     def _apply(self, fact: facts.Fact, batch: Batch) -> None:
-        """Write one fact, and note whose dependencies it concerns: the first of them is looked at next."""
+        """Apply one fact, and note the dependent jobs: the first of them is checked next."""
         apply(self.state, fact, self.state.revision + 1, batch.now_us)
         batch.facts.append(fact)
         if (effect := effect_of(self.state, fact)) is not None:
@@ -145,7 +143,7 @@ class Reactor:
             self._observe(self.state, fact)
 
     def _on_reports(self, message: Reports, batch: Batch) -> tuple[ReportAck, ...]:
-        """Each report by itself; all are acknowledged per agent process once the batch is committed."""
+        """Decide each report by itself; all are acknowledged per agent process once the batch is committed."""
         seqs: dict[str, list[int]] = {}
         replies: dict[str, list[RegistrationReply]] = {}
         for report in message.reports:
@@ -165,7 +163,7 @@ class Reactor:
         )
 
     def _on_each_lost(self, message: UpdateNodes, batch: Batch) -> Answer | Refused:
-        """Several nodes of one job may be lost at once: each loss is decided on what the one before has left."""
+        """Decide each lost node of one job on the state that the one before has left."""
         count = 0
         problems: list[JobProblem] = []
         for name in message.names:
@@ -187,7 +185,7 @@ class Reactor:
 
 
 def _overtaken(state: State, fact: facts.Fact) -> bool:
-    """Whether what another fact of the same message led to has already brought the job to its end."""
+    """Check whether another fact of the same message has already brought the job to its end."""
     if not isinstance(fact, facts.JobFinished):
         return False
     return state.get_job(fact.job_id).state in FINAL

@@ -1,9 +1,9 @@
-"""Who may do what: users, coordinators of accounts, operators, administrators.
+"""Rights: users, coordinators of accounts, operators, administrators.
 
-Each level has what the ones before it have. Operators manage jobs, nodes, satellites and all policies; administrators also
-the controllers, the log of facts, tokens and keys. A coordinator of an account manages the jobs and users of it and of
-those below it. Invariant: a way in on which a node's word is taken for the caller's uid (`ATTESTED`), and a token of
-another scope than admin, give a user's rights.
+Each level has the rights of the ones before it. Operators manage jobs, nodes, satellites and all policies; administrators
+also the controllers, the log of facts, tokens and keys. A coordinator of an account manages the jobs and users of it and
+of those below it. Invariant: a way in on which a node vouches for the caller's uid (`ATTESTED`), and a token of another
+scope than admin, give a user's rights only.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from eslurm.core.model.job import Job, Principal, acts_for_others
 
 
 class Rules(Protocol):
-    """The records that rights rest on: of the state where something is decided, of the committed view where it is read."""
+    """The records behind rights: of the state for decisions, of the committed view for reads."""
 
     @property
     def config(self) -> ClusterConfig:
-        """The configuration, with operators, administrators and what is private."""
+        """The configuration, with operators, administrators and private kinds."""
         ...
 
     @property
     def policies(self) -> Mapping[str, Mapping[str, Policy]]:
-        """By kind and name."""
+        """Policies by kind and name."""
         ...
 
     @property
@@ -37,7 +37,7 @@ class Rules(Protocol):
 
 
 class Level(enum.IntEnum):
-    """What a caller is to the cluster as a whole."""
+    """A caller's level in the whole cluster."""
 
     USER = 0
     COORDINATOR = 1
@@ -57,17 +57,17 @@ def level_of(rules: Rules, who: Principal) -> Level:
 
 
 def is_operator(rules: Rules, who: Principal) -> bool:
-    """Whether the caller may change anything of jobs, nodes and policies."""
+    """Check whether the caller may change all jobs, nodes and policies."""
     return level_of(rules, who) >= Level.OPERATOR
 
 
 def is_administrator(rules: Rules, who: Principal) -> bool:
-    """Whether the caller may change the cluster itself, and make, see and revoke the tokens of others."""
+    """Check whether the caller may change the cluster itself, and make, see and revoke the tokens of others."""
     return level_of(rules, who) >= Level.ADMINISTRATOR
 
 
 def coordinates(rules: Rules, who: Principal, account: str) -> bool:
-    """Whether the caller is a coordinator of the account or of one above it."""
+    """Check whether the caller is a coordinator of the account or of one above it."""
     mine = rules.coordinators.get(who.name)
     if not mine or not acts_for_others(who):
         return False
@@ -81,7 +81,7 @@ def coordinates(rules: Rules, who: Principal, account: str) -> bool:
 
 
 def may_manage(rules: Rules, who: Principal, job: Job) -> bool:
-    """Whether the caller may end, hold, requeue and change the job."""
+    """Check whether the caller may end, hold, requeue and change the job."""
     return (
         who.uid == job.spec.user.uid or is_operator(rules, who) or coordinates(rules, who, job.spec.account)
     )

@@ -20,7 +20,7 @@ ACTIONS = ("resume", "down")
 
 
 def on_silent(state: State, message: SatelliteSilent) -> list[facts.Fact]:
-    """A satellite has been in FAULT for too long."""
+    """A satellite has been in FAULT too long."""
     if message.name in state.satellites_down:
         return []
     why = f"in FAULT for {state.config.satellite_down_after_s:g} s"
@@ -28,7 +28,7 @@ def on_silent(state: State, message: SatelliteSilent) -> list[facts.Fact]:
 
 
 def on_update_satellites(state: State, message: UpdateSatellites) -> tuple[list[facts.Fact], Changed]:
-    """Take satellites out of service or put them back. For operators only."""
+    """Take satellites out of service or resume them. For operators only."""
     if not is_operator(state, message.by):
         raise Refused(
             RefusalCode.DENIED, f"{message.by.name} is no operator: satellites are theirs to change"

@@ -22,7 +22,7 @@ from eslurm.core.state.cluster import State, Timer
 
 
 def next_timer_us(state: State) -> int | None:
-    """When the next timer is due, if any is set (it may turn out to be stale)."""
+    """Time of the next timer, if any is set (it may turn out to be stale)."""
     if state.unsettled or len(state.finished) > state.config.finished_jobs_max:
         return state.now_us
     return state.timers[0][0] if state.timers else None
@@ -60,7 +60,7 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
 
 
 def drop_stale(state: State) -> None:
-    """Drop the timers that would make no fact any more: whoever only applies never pops one."""
+    """Drop the timers that would make no fact any more: a state that only applies never pops one."""
     state.timers[:] = [timer for timer in state.timers if _may_fire(state, timer)]
     heapq.heapify(state.timers)
 
@@ -127,7 +127,7 @@ def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
     if job is None or job.state not in FINAL or job.residues:
         return []
     if job_id in state.dependents or (job.is_array and state.tasks_of.get(job_id)):
-        # Jobs that wait for it are told first, and its tasks are forgotten first.
+        # Dependent jobs are settled first, and its tasks are forgotten first.
         heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
         return []
     return [facts.JobsForgotten((job_id,))]

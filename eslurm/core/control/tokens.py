@@ -1,7 +1,7 @@
-"""Who may have a token made, for whom, with which scope and for how long; and who may take it back.
+"""Rules of tokens: makers, bearers, scopes, lives; and revocation.
 
-Invariants: root never gets one; a token is never made with a token, so none outlives the one before; what a node's word
-stands for gains no rights by a token.
+Invariants: root never gets one; a token is never made with a token, so none outlives the one before; a caller for whom a
+node vouches gains no rights by a token.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_BY: Final = {
 
 
 def on_create(state: State, message: CreateToken, now_us: int) -> tuple[list[facts.Fact], TokenMade]:
-    """One token. Raises `Refused` naming the bound and the way out."""
+    """Make one token. Raises `Refused` naming the bound and the way out."""
     by, of = message.by, message.of
     _check_maker(state, by, of)
     _check_scope(state, message)
@@ -65,7 +65,9 @@ def on_create(state: State, message: CreateToken, now_us: int) -> tuple[list[fac
 
 
 def on_revoke(state: State, message: RevokeTokens) -> tuple[list[facts.Fact], Changed]:
-    """The tokens of these ids, or all of a user's. Those of others are unknown to a caller who is no administrator."""
+    """Revoke the tokens of these ids, or all of a user's. Others' tokens are unknown to callers who are no
+    administrators.
+    """
     by = message.by
     if len(message.ids) > REVOKED_MAX:
         raise Refused(
@@ -100,7 +102,7 @@ def on_revoke(state: State, message: RevokeTokens) -> tuple[list[facts.Fact], Ch
 
 
 def expired(state: State, identifier: bytes, now_us: int) -> list[facts.Fact]:
-    """What follows when the timer of a token fires."""
+    """The facts of a fired token timer."""
     token = state.tokens.get(identifier)
     return [facts.TokensExpired((identifier,))] if token is not None and token.expires_us <= now_us else []
 

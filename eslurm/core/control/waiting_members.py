@@ -29,15 +29,15 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Denied(Exception):
-    """An administrator has said no."""
+    """An administrator has denied the request."""
 
 
 class NoRoom(Exception):
-    """Too many hosts wait; the text says where and what to do."""
+    """Too many hosts wait; the text names the bound and the way out."""
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: of IPv6 the network of 64 bits, which one host may have to itself."""
+    """The unit of bounds per address: of IPv6 the network of 64 bits, which one host may own."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -53,7 +53,7 @@ class WaitingHosts:
         self._denied: dict[bytes, int] = {}
 
     def ask(self, role: str, names: str, public: bytes, address: str, now_us: int) -> Asked:
-        """A host has asked, perhaps not for the first time. Raises `Denied`, `NoRoom`."""
+        """Record a host's request, perhaps a repeated one. Raises `Denied`, `NoRoom`."""
         self._forget(now_us)
         if public in self._denied:
             raise Denied
@@ -72,18 +72,18 @@ class WaitingHosts:
         return asked
 
     def leave(self, public: bytes) -> None:
-        """The host is a member now."""
+        """Remove a host that is a member now."""
         self._asked.pop(public, None)
 
     def deny(self, asked: Asked, now_us: int) -> None:
-        """It asks in vain from now on, for a while."""
+        """Deny a host's requests for a while."""
         self._asked.pop(asked.public, None)
         while len(self._denied) >= DENIED_MAX:
             del self._denied[next(iter(self._denied))]
         self._denied[asked.public] = now_us
 
     def all(self, now_us: int) -> list[Asked]:
-        """Those that wait, the longest waiting first."""
+        """The waiting hosts, the longest waiting first."""
         self._forget(now_us)
         return sorted(self._asked.values(), key=lambda one: (one.since_us, one.public))
 

@@ -1,8 +1,8 @@
-"""Who may submit what as whom: a job's account, QOS and reservation, filled in and checked at submission.
+"""Associations of a submission: the job's account, QOS and reservation, filled in and checked.
 
-What is registered holds: a user with a record uses the accounts and QOS listed there, an account or user whose validity
-is over is locked (C-10). Who has no record is free, unless `ClusterConfig.accounts_enforced`. Operators may use
-everything that exists and is not locked.
+Records are binding: a user with a record uses the accounts and QOS listed there, an account or user whose validity is over
+is locked (C-10). A user without a record is free, unless `ClusterConfig.accounts_enforced`. Operators may use everything
+that exists and is not locked.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def associated(state: State, spec: JobSpec, now_us: int, *, operator: bool) -> J
 
 
 def _check_open(state: State, what: str, validity: Validity, now_us: int) -> None:
-    """Whether it may be used now: not before its beginning, after its end, or outside its hours."""
+    """Check that it is in force now: after its begin, before its end, and within its hours. Raises `Refused`."""
     if state.calendar.windows(validity, now_us, now_us + 1):
         return
     offset_s = state.calendar.offset_s
@@ -115,7 +115,7 @@ def _check_reservation(state: State, spec: JobSpec, now_us: int) -> None:
 
 
 def is_open_to(reservation: Reservation, user: Principal, account: str) -> bool:
-    """Whether someone may submit into it: by name, group or account; anybody when it names nobody."""
+    """Check whether a user may submit into it: by name, group or account; open to all when it names none."""
     if not (reservation.users or reservation.groups or reservation.accounts):
         return True
     return (
@@ -126,7 +126,7 @@ def is_open_to(reservation: Reservation, user: Principal, account: str) -> bool:
 
 
 def within_qos(state: State, spec: JobSpec, *, is_said: bool) -> JobSpec:
-    """The spec within its QOS' longest time. Raises `Refused` for a limit that somebody gave (`is_said`) and is longer."""
+    """The spec within its QOS's longest time. Raises `Refused` when a given limit (`is_said`) is longer."""
     qos = state.policies["qos"].get(spec.qos)
     if not isinstance(qos, Qos) or not qos.time_limit_max_s:
         return spec
@@ -142,7 +142,7 @@ def within_qos(state: State, spec: JobSpec, *, is_said: bool) -> JobSpec:
 
 
 def check_times(state: State, spec: JobSpec, now_us: int) -> None:
-    """A fixed start and a deadline that can still be met (C-30). Raises `Refused`."""
+    """Check that a fixed start and a deadline can still be met (C-30). Raises `Refused`."""
     offset_s = state.calendar.offset_s
     for option, at_us in (
         ("--begin", spec.begin_us),

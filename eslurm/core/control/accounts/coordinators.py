@@ -1,7 +1,7 @@
-"""What a coordinator may change about policies: which of the coordinator's accounts a user is in, and limits of users.
+"""Changes of policies by a coordinator: membership of users in the coordinator's accounts, and limits of users.
 
-Invariant: nothing that a coordinator may change gives anybody more than the site gives everybody: no QOS, no shares, no
-account of others, no limit above that on each user.
+Invariant: a coordinator's change never gives a user more than the site gives everyone: no QOS, no shares, no account of
+others, no limit above that on each user.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Policies = Mapping[str, Mapping[str, Policy]]
 def check_coordinated(
     state: State, by: Principal, after: Policies, changed: Iterable[tuple[str, str]]
 ) -> None:
-    """Raise `Refused` unless each of the changed policies is a coordinator's to change, as it was and as it will be."""
+    """Raise `Refused` unless a coordinator may change each of the policies, in its old and its new form."""
     for kind, name in changed:
         was, new = state.policies[kind].get(name), after[kind].get(name)
         if kind == "user":
@@ -82,7 +82,7 @@ def _check_limit(state: State, by: Principal, after: Policies, limit: Policy) ->
 
 
 def _check_bound(after: Policies, limit: Limit) -> None:
-    """A limit on a name counts before that on each: it may not allow more."""
+    """Check a limit on a name, which precedes that on each: it may not allow more."""
     for each in _on_each(after, limit.resource):
         looser = (
             _is_more(limit.amount, each.amount)
@@ -96,7 +96,7 @@ def _check_bound(after: Policies, limit: Limit) -> None:
 
 
 def _on_each(after: Policies, resource: str) -> Iterator[Limit]:
-    """Limits on each user that one on the resource counts before."""
+    """Limits on each user that a limit on the resource precedes."""
     for one in after["limit"].values():
         if not isinstance(one, Limit) or (one.kind, one.consumer) != ("user", EVERYONE):
             continue
@@ -114,7 +114,7 @@ def _is_more(mine: Amount, each: Amount) -> bool:
 
 
 def _is_longer(mine: int, each: int) -> bool:
-    """0 is no bound."""
+    """Compare two durations; 0 is no bound."""
     return bool(each) and (not mine or mine > each)
 
 

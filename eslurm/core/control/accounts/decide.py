@@ -1,7 +1,7 @@
-"""What operators and coordinators change about policies, turned into facts or refused with a reason and the way out.
+"""Changes of policies by operators and coordinators, turned into facts or refused with a reason and the way out.
 
-All changes of a message or none. They are merged one after another into a draft of all policies, which is then checked
-as a whole: so the order within a message (a file that is loaded) does not matter.
+All changes of a message or none. They are merged one after another into a draft of all policies, which is then checked as
+a whole: so the order within a message (a file that is loaded) has no effect.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COUNTED = ("jobs", "arrayjobs")
 
 
 class _Draft:
-    """The policies as they will be, and which of them this message has changed."""
+    """The new policies, and the ones that this message has changed."""
 
     def __init__(self, state: State) -> None:
         self.policies = {kind: dict(named) for kind, named in state.policies.items()}
@@ -91,7 +91,7 @@ def on_change(state: State, message: ChangePolicies, now_us: int) -> Decision:
 
 
 def _facts(state: State, draft: _Draft) -> list[facts.Fact]:
-    """What is named is set before what names it, and removed after it."""
+    """The facts in topological order: referenced policies are set first and removed last."""
     put = [draft.policies[kind][name] for kind, name in draft.put]
     changed = [policy for policy in put if state.policies[kind_of(policy)].get(policy.name) != policy]
     gone = [state.policies[kind][name] for kind, name in draft.dropped if name in state.policies[kind]]

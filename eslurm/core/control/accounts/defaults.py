@@ -1,8 +1,8 @@
-"""Defaults and force values (C-29): what is filled into a job that says nothing, and what overwrites what it says.
+"""Defaults and force values (C-29): filled into a job that gives no value, or in place of its value.
 
 Of several records the most specific wins: user, then group, then system; among groups the job's primary one first, and a
-record for a name before one for each. Any force value wins over any default. Invariant: applying the result again
-changes nothing.
+record for a name before one for each. Any force value wins over any default. Invariant: applying the result again changes
+nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ OPTIONS: Final = ("time", "partition", "account", "qos", "mem-per-cpu", "constra
 
 
 def with_defaults(spec: JobSpec, records: Iterable[Defaults]) -> JobSpec:
-    """The job with what it did not say filled in, and what is forced overwritten.
+    """The job with missing options filled in, and forced ones overwritten.
 
-    A job that did not say `--nice` has 0, one that did not say `--no-requeue` is requeued: a default counts there too.
+    A job without `--nice` has 0, one without `--no-requeue` is requeued: a default counts there too.
     """
     chain = sorted((rank, record) for record in records if (rank := _rank(record, spec)) is not None)
     defaults: dict[str, str] = {}
@@ -42,7 +42,7 @@ def with_defaults(spec: JobSpec, records: Iterable[Defaults]) -> JobSpec:
 
 
 def _rank(record: Defaults, spec: JobSpec) -> tuple[int, int, str] | None:
-    """The lower, the more it counts; None: not for this job."""
+    """Precedence of a record, the lowest first; None: not for this job."""
     each = record.consumer == EVERYONE
     if record.kind == "user":
         return (0, each, record.name) if each or record.consumer == spec.user.name else None

@@ -1,4 +1,4 @@
-"""What a reservation needs beyond its words (C-41): a time, nodes that exist and are not somebody else's then.
+"""Checks of a reservation (C-41): a time, existing nodes, and no overlap with other reservations.
 
 Invariant: two reservations never have a node at the same time, unless one of them is for maintenance; and no running job
 still holds a reserved node when the reservation begins, unless it is flagged `ignore_running`.
@@ -27,7 +27,7 @@ IGNORE_RUNNING = "ignore_running"
 def settled(
     state: State, reservation: Reservation, others: Iterable[Policy], change: PolicyChange, now_us: int
 ) -> Reservation:
-    """The reservation with its time and its nodes. Raises `Refused` naming who is in the way, and until when."""
+    """The reservation with its time and its nodes. Raises `Refused` naming the obstacle, and its end."""
     where = f"reservation {reservation.name}"
     if change.time is not None:
         is_new = change.action != "modify"
@@ -80,7 +80,7 @@ def _newly_taken(state: State, reservation: Reservation) -> list[str]:
 
 
 def _timed(where: str, old: Validity, time: ReservedTime, now_us: int, *, is_new: bool) -> Validity:
-    """The time as it was said, the rest as it was."""
+    """The changed times, the rest as it was."""
     if old.cron:
         raise Refused(
             RefusalCode.INVALID,
@@ -126,7 +126,7 @@ def _check_running(
 
 
 def _held_until(state: State, number: int, own: str) -> tuple[int, int]:
-    """The job outside the reservation that holds something on the node longest, and until when; (0, 0): none does."""
+    """The outside job that holds the node longest, and its end; (0, 0): none does."""
     held = [
         (attempt.until_us, job_id)
         for job_id in state.jobs_on.get(number, ())
@@ -141,7 +141,7 @@ def _held_until(state: State, number: int, own: str) -> tuple[int, int]:
 def _choose(
     state: State, where: str, reservation: Reservation, wanted: ReservedNodes, taken: set[str], start_us: int
 ) -> tuple[str, ...]:
-    """So many nodes, those that are free soonest first, of equal ones the first in order."""
+    """This many nodes, the soonest free ones first, equal ones in order."""
     topology = state.ledger.topology
     allowed = topology.everything
     words = []

@@ -1,7 +1,7 @@
-"""What policies say when a job is submitted: how many jobs there may be, and whether it could ever run under them.
+"""Policies at submission: the number of jobs, and whether a job could ever run under them.
 
-`Gate` is the policies read for this question; it is made anew when they change. Whatever only moves a job in time is the
-planner's matter (C-14).
+`Gate` is the policies in the form for these checks; it is rebuilt when they change. Rules that only move a job in time are
+the planner's matter (C-14).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Gate:
         )
 
     def is_current(self, state: State, now_us: int) -> bool:
-        """Whether the policies are still those that were read."""
+        """Check whether the policies have not changed since."""
         return (
             self.topology is state.ledger.topology
             and self.policies_changed == state.policies_changed
@@ -75,10 +75,10 @@ class Gate:
 def submission_problem(
     state: State, spec: JobSpec, now_us: int, beside: int = 0, before: JobSpec | None = None
 ) -> str | None:
-    """Why policies refuse a new job, naming who, the limit, the value and the way out; None: they do not.
+    """The reason why policies refuse a new job, naming the consumer, the limit, the value and the way out; None: accepted.
 
-    `beside` are jobs of the same submitter that are accepted with it and not in the state yet. A job that is there, as
-    `before`, is counted only where it was not: whoever has too many since a limit was lowered may still change them.
+    `beside` are jobs of the same submitter that are accepted with it and not in the state yet. A present job, as `before`,
+    is counted only for new consumers: with too many jobs since a limit was lowered a user may still change them.
     """
     gate = _gate(state, now_us)
     who = submitter_of(spec)
@@ -91,7 +91,7 @@ def submission_problem(
 
 
 def rules_now(state: State, now_us: int) -> Rules:
-    """The rules of the policies in force, over a cluster with nothing on it: whom they keep from which nodes, and when."""
+    """The rules in force over an empty cluster: the nodes that they close to jobs, and the times."""
     return _gate(state, now_us).rules
 
 
@@ -164,7 +164,7 @@ def _never(state: State, gate: Gate, spec: JobSpec, who: Submitter) -> str | Non
 
 
 class _NothingPlanned:
-    """The future of a cluster with every node in service and nothing on it: what could ever be is asked of it."""
+    """The profile of an empty cluster with every node in service, for feasibility checks."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology

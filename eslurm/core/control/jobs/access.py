@@ -1,6 +1,6 @@
-"""Whether a call about a job may be made by its caller.
+"""Permission checks of calls about a job.
 
-Invariant: a job that the caller may not see is refused in the same words as a job that does not exist.
+Invariant: an invisible job is refused in the same words as a missing one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Jobs(Rules, Protocol):
 
 
 def get_seen(jobs: Jobs, who: Principal, job_id: int) -> Job:
-    """The job, if there is one that the caller may see. Raises `Refused`."""
+    """The job, if it exists and the caller may see it. Raises `Refused`."""
     job = jobs.find_job(job_id)
     if job is None or not Sight(jobs, who).job(job):
         raise Refused(RefusalCode.NOT_FOUND, f"job {job_id} does not exist or has ended long ago: see esacct")
@@ -30,7 +30,7 @@ def get_seen(jobs: Jobs, who: Principal, job_id: int) -> Job:
 
 
 def check_managed(rules: Rules, by: Principal, job: Job, what: str) -> None:
-    """Raise `Refused` unless the caller may change the job; `what` is how the caller named it."""
+    """Raise `Refused` unless the caller may change the job; `what` is the caller's name for it."""
     if not may_manage(rules, by, job):
         raise Refused(
             RefusalCode.DENIED,

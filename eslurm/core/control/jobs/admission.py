@@ -1,7 +1,6 @@
-"""Whether a new job is accepted, and as what: defaults, limits of partitions and policies, whether it can ever run.
+"""Admission of a new job: defaults, limits of partitions and policies, feasibility.
 
-Invariant: what is refused is refused with a reason and the way out, and of the jobs of one submission all are accepted
-or none.
+Invariant: a refusal has a reason and the way out, and the jobs of one submission are all accepted or all refused.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
 
 
 def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
-    """Raises `Refused` when so many more jobs, of so much weight in all, may not wait: the queue is full, or this user's
-    part of it.
+    """Raise `Refused` when this many more jobs of this total weight may not wait: the queue, or this user's
+    part, is full.
     """
     config = state.config
     privileged = is_operator(state, user)
@@ -86,7 +85,7 @@ def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
 
 
 def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSpec:
-    """A new job's spec as it is accepted, beside so many others. Raises `Refused`."""
+    """A new job's accepted spec, beside `beside` others. Raises `Refused`."""
     check_user(state, spec.user)
     spec = checked(state, spec, now_us, spec.user)
     _check_priority(state, spec)
@@ -98,7 +97,7 @@ def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSp
 def check_limits(
     state: State, spec: JobSpec, now_us: int, beside: int = 0, before: JobSpec | None = None
 ) -> None:
-    """Raises `Refused` for what limits, pools or reservations never let run; `before` is what a changed job was."""
+    """Raise `Refused` when limits, pools or reservations never allow it; `before` is a changed job's old spec."""
     if any(state.policies[kind] for kind in ("limit", "pool", "reservation")):
         problem = submission_problem(state, spec, now_us, beside, before)
         if problem is not None:
@@ -106,14 +105,14 @@ def check_limits(
 
 
 def jobs_of(spec: JobSpec) -> int:
-    """How many jobs a submission stands for: each task of an array is one."""
+    """Number of jobs in a submission: each task of an array is one."""
     return ranges.count(spec.array.tasks) if spec.array is not None else 1
 
 
 def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
     """The spec with the defaults of its user and partition filled in. Raises `Refused` if it may not or can never run.
 
-    `by` is who asks for it to be so: its user, or an operator who changes it.
+    `by` is the author of the request: its user, or an operator who changes it.
     """
     problem = parts_problem(len(spec.components))
     if problem:
@@ -174,14 +173,14 @@ def _feasible(state: State, partition: str, request: Request, time_limit_s: int)
 
 
 def first_priority(state: State, spec: JobSpec) -> int:
-    """The number a job starts with. Where the site weighs nothing there is no other place for its nice value."""
+    """A job's initial priority. Where all weights are 0 it includes the nice value."""
     if spec.priority is not None:
         return spec.priority
     return PRIORITY_DEFAULT if weighs(state.config.priority) else max(0, PRIORITY_DEFAULT - spec.nice)
 
 
 def check_nice(state: State, nice: int, by: Principal) -> None:
-    """Anybody may step back. Raises `Refused` for what is out of range, and for other people's stepping forward."""
+    """Check a nice value: any user may lower the own priority. Raises `Refused` out of range, or for a rise by a user."""
     if not -NICE_MAX <= nice <= NICE_MAX:
         raise Refused(RefusalCode.INVALID, f"--nice: {nice} is not within {-NICE_MAX}..{NICE_MAX}")
     if nice < 0 and not is_operator(state, by):

@@ -1,7 +1,7 @@
-"""Where a job that has started may not stay: maintenance, reservations of others, nodes that pools keep free (C-41, C-15).
+"""Times at which a started job must leave its nodes: maintenance, reservations of others, nodes of pools (C-41, C-15).
 
-The planner keeps jobs out of these before they start. What changes the end of a started job - more time, going on after it
-stood still - is held against the same rules here.
+The planner keeps jobs out of these before they start. Later changes of the end - an extension, a resume - are checked
+against the same rules here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eslurm.core.state.queue_entries import pending_of
 
 
 class Shut(msgspec.Struct, frozen=True):
-    """What is in the way: from when on, what it is, and one of the nodes concerned."""
+    """The obstacle: its begin, its text, and one of the nodes concerned."""
 
     from_us: int
     what: str
@@ -30,7 +30,7 @@ class Shut(msgspec.Struct, frozen=True):
 def shut(
     state: State, job: Job, attempt: Attempt, stay: tuple[int, int], time_limit_s: int, now_us: int
 ) -> Shut | None:
-    """What keeps a started job with that time limit (0: none) from its nodes in [from, until), the first to begin."""
+    """The first obstacle for a started job with that time limit (0: none) on its nodes in [from, until)."""
     if not state.policies["reservation"] and not state.policies["pool"]:
         return None
     from_us, until_us = stay
@@ -57,7 +57,7 @@ def shut(
 
 
 def longest_s(attempt: Attempt, before: Shut) -> int:
-    """The longest time limit with which a running attempt has ended before that, in seconds."""
+    """The longest time limit in seconds with which a running attempt ends before that."""
     begun_us = (attempt.started_us or attempt.placed_us) + attempt.paused_us
     return max(0, before.from_us - begun_us) // SECOND_US
 

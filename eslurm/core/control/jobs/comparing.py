@@ -1,7 +1,6 @@
-"""Compare requests: a job that asks for no more than another fits wherever the other would.
+"""Comparison of requests: a job that asks for no more than another fits wherever the other would.
 
-Invariant: what is called no more never needs a node, an amount or a second that the other does not; what cannot be told
-is called more.
+Invariant: "no more" never needs a node, an amount or a second that the other does not; an undecidable case counts as more.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _ALIKE = ("partition", "account", "qos", "reservation", "start_at_us", "begin_us
 
 
 def asks_for_more(old: JobSpec, new: JobSpec) -> bool:
-    """Whether the new one asks for more than the old one, or for something else."""
+    """Check whether the new request asks for more than the old one, or for something else."""
     if any(getattr(old, name) != getattr(new, name) for name in _ALIKE):
         return True
     if old.time_limit_s != NO_LIMIT and not 0 < new.time_limit_s <= old.time_limit_s:
@@ -77,7 +76,7 @@ def _is_smaller(new: Chunk, old: Chunk) -> bool:
 
 
 def _less_memory(new_mib: int, old_mib: int) -> bool:
-    """0 is the partition's default, which is not known here."""
+    """Compare memory; 0 is the partition's default, which is not known here."""
     return new_mib == old_mib or 0 < new_mib < old_mib
 
 

@@ -1,4 +1,4 @@
-"""When a job's dependencies hold, and the facts that follow when another job starts or ends.
+"""Dependencies of jobs, and the facts that follow when another job starts or ends.
 
 An array is one job to others: it ends with its last task. `aftercorr` alone looks at single tasks.
 """
@@ -32,7 +32,7 @@ def settled_outcome(job: Job) -> JobState | None:
 
 
 def verdict_of(kind: str, outcome: JobState) -> str:
-    """Whether a dependency of this kind on a job that ended so is met, or never will be."""
+    """The verdict of a dependency of this kind on a job with this outcome: met or never."""
     if kind in ("after", "afterany"):
         return MET
     if kind == "afternotok":
@@ -46,7 +46,7 @@ def forgotten_targets(spec: JobSpec, jobs: Container[int]) -> list[int]:
 
 
 def settled_by(spec: JobSpec, ended: Mapping[int, JobState]) -> JobSpec:
-    """The new job with its dependencies on jobs that have left memory settled, by the final states that the store has."""
+    """The new job with its dependencies on jobs that have left memory settled, by the final states from the store."""
     settled = tuple(
         replace(one, settled=verdict_of(one.kind, ended[one.job_id])) if one.job_id in ended else one
         for one in spec.dependencies
@@ -55,7 +55,7 @@ def settled_by(spec: JobSpec, ended: Mapping[int, JobState]) -> JobSpec:
 
 
 def judge(state: State, dependency: Dependency, dependent: JobSpec, dependent_id: int) -> str:
-    """Whether one dependency is met now, never will be, or has to wait."""
+    """The verdict of one dependency now: met, never, or wait."""
     if dependency.kind == "singleton":
         twins = state.same_name.get(name_key(dependent))
         return WAIT if twins and min(twins) < dependent_id else MET
@@ -86,7 +86,7 @@ def delayed_until_us(state: State, dependencies: Iterable[Dependency]) -> int:
 def open_dependencies(
     state: State, spec: JobSpec, job_id: int, names: Collection[tuple[int, str]] = ()
 ) -> tuple[tuple[Dependency, ...], int]:
-    """What a new job has to wait for, and until when at least (microseconds; 0: no delay). Raises `Refused`.
+    """A new job's open dependencies, and its earliest start (microseconds; 0: no delay). Raises `Refused`.
 
     `names` are those of the jobs before it in the same message, which the state does not know yet.
     """
@@ -122,7 +122,7 @@ def open_dependencies(
 
 
 def affected(state: State, fact: facts.Fact) -> list[int]:
-    """Jobs whose dependencies have to be looked at again because of the fact just applied."""
+    """Jobs whose dependencies must be checked again because of the fact just applied."""
     match fact:
         case facts.JobSubmitted():
             return [fact.job_id] if any(dep.kind == "aftercorr" for dep in fact.open) else []
@@ -162,7 +162,7 @@ def _waiting_for(state: State, job_id: int) -> list[int]:
 
 
 def reconsider(state: State, job_id: int) -> list[facts.Fact]:
-    """The facts that the state as it is now means for one waiting job; none if nothing has changed for it."""
+    """The facts that the present state implies for one waiting job; none if nothing has changed for it."""
     job = state.find_job(job_id)
     if job is None or job.state is not JobState.PENDING or not job.open:
         return []

@@ -1,7 +1,7 @@
-"""What an estimator says about jobs, checked and turned into a fact: advice to plans, never a limit.
+"""Forecasts of an estimator, checked and turned into a fact: advice to plans, never a limit.
 
 Invariant: nothing here starts, ends or delays a job; an estimator that is dead, slow or wrong changes plans and nothing
-else. A forecast of a waiting array is its tasks' too, from when they start.
+else. A forecast of a waiting array is its tasks' too, from their starts on.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MODEL_NAME_MAX: Final = 64
 
 
 def on_forecasts(state: State, message: SetForecasts) -> tuple[list[facts.Fact], Changed]:
-    """Remember how long jobs are expected to run; the answer counts those of which something new was said.
+    """Store expected runtimes; the answer counts the jobs with a new one.
 
-    Jobs that are not known, or have ended meanwhile, are passed over: the estimator will hear of it. Raises `Refused` for
-    all of them when one forecast is none, and for whoever is no operator.
+    Unknown and ended jobs are skipped: the estimator will hear of their ends. Raises `Refused` for all of them when one
+    forecast is invalid, and for callers that are no operators.
     """
     if not is_operator(state, message.by) and message.by.scope != "estimator":
         raise Refused(
@@ -53,7 +53,7 @@ def on_forecasts(state: State, message: SetForecasts) -> tuple[list[facts.Fact],
 
 
 def _is_open(job: Job) -> bool:
-    """Whether how long it runs is still to be seen."""
+    """Check whether the runtime is still unknown."""
     return job.state not in FINAL and job.outcome in (None, JobState.PENDING)
 
 

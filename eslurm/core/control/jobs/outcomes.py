@@ -1,7 +1,7 @@
-"""What nodes answered and reported about jobs, turned into facts.
+"""Answers and reports of nodes about jobs, turned into facts.
 
-Unreached means unknown: it changes nothing here, except that a job of many nodes whose preparation
-missed some is tried again elsewhere (its script has certainly not run). The courier sends again what is owed.
+Unreached means unknown: it changes nothing here, except that a job of many nodes whose preparation missed some is tried
+again elsewhere (its script has certainly not run). The effect delivery repeats owed effects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _gone = msgspec.msgpack.Decoder(Gone)
 
 
 def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts.Fact]:
-    """An owed effect's broadcast came back. Answers to effects that are settled meanwhile say nothing new."""
+    """Process the outcome of an owed effect. Answers to effects that are settled meanwhile change nothing."""
     if message.revision in state.step_owed:
         return _on_step_launched(state, message)
     found = find_owing(state, message.revision)
@@ -97,8 +97,8 @@ def _launch_failed(
     blamed: tuple[int, ...],
     text: str,
 ) -> list[facts.Fact]:
-    """The job waits again, elsewhere if possible; after too many tries it is held and says so. Nodes to blame for launches
-    of other jobs as well are set aside.
+    """Put the job back into the queue, elsewhere if possible; after too many tries hold it. Nodes that also failed
+    launches of other jobs are set aside.
     """
     if attempt.stop is not None:
         outcome = stopped_outcome(job, attempt.stop.cause)
@@ -114,7 +114,7 @@ def _launch_failed(
         released=released,
         text=why,
         avoid=avoid,
-        # A step that somebody started meanwhile may run: then every node has to confirm its end first.
+        # A step that was started meanwhile may run: then every node must confirm its end first.
         residue=not state.steps_of.get(job.job_id),
         blamed=blamed,
     )
@@ -125,7 +125,7 @@ def _launch_failed(
 
 
 def _user_refused(state: State, job: Job, attempt: Attempt, now_us: int, text: str) -> list[facts.Fact]:
-    """A node's settings keep this user's jobs out: no fault of the node, and no other try before people change something."""
+    """Handle a node whose settings refuse this user's jobs: no fault of the node, and no retry before a change."""
     released = (attempt.first,) if len(attempt.spans) == 1 else ()
     if attempt.stop is not None:
         return _launch_failed(state, job, attempt, now_us, released, (), (), text)
@@ -199,7 +199,7 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
 
 
 def _returned(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
-    """The node was given up with the attempt, and says only now how that ended; once, and while the job is known."""
+    """Record the late report of a node that was given up with the attempt; once, and while the job is in memory."""
     job = state.find_job(report.job_id)
     for attempt in job.given_up if job is not None else ():
         if attempt.number == report.attempt and attempt.first == report.node:

@@ -1,7 +1,7 @@
-"""Making room: what running work preemption may look at, what becomes of its victims, and when they go on.
+"""Preemption: the running work that may be preempted, the requests to victims, and their resumption.
 
-The planner chooses victims on a snapshot (`core.plan.cycle.victims`); here each is checked again against the state as it is,
-for it may have moved on. Invariant: a victim is touched only if its QOS or partition allows it to be, at this moment.
+The planner chooses victims on a snapshot (`core.plan.cycle.victims`); here each is checked again against the present
+state. Invariant: a victim is touched only if its QOS or partition allows it at this moment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOM_KEPT_US = 300 * SECOND_US
 
 
 def is_possible(state: State) -> bool:
-    """Whether anybody can push out anybody at all: if not, no cycle need look at what runs."""
+    """Check whether any job can preempt any other: if not, no cycle examines running work."""
     if any(isinstance(qos, Qos) and qos.preempts for qos in state.policies["qos"].values()):
         return True
     tiers = {partition.tier for partition in state.config.partitions}
@@ -34,16 +34,16 @@ def is_possible(state: State) -> bool:
 
 
 def claim_of(state: State, job: Job) -> Claim:
-    """What the waiting job may push out."""
+    """The attempts that the waiting job may preempt."""
     partition = state.partitions.get(job.spec.partition)
     tier, by_tier = (partition.tier, partition.preempt_mode) if partition is not None else (0, OFF)
     return _ranks(state).claim(job.job_id, _qos(state, job), tier, by_tier)
 
 
 def running_work(state: State, ranking: Ranking | None = None) -> list[Preemptable]:
-    """All started work as preemption looks at it, and what is left of work that has ended on some of its nodes.
+    """All started work in preemption's form, and the rest of work that has ended on some of its nodes.
 
-    Their priorities are those that `ranking` computes, where the site weighs anything.
+    Priorities are those of `ranking`, where any weight is set.
     """
     ranks = _ranks(state)
     weighed = ranking if ranking is not None and weighs(state.config.priority) else None
@@ -57,7 +57,7 @@ def running_work(state: State, ranking: Ranking | None = None) -> list[Preemptab
 
 
 def on_preemptions(state: State, preemptions: Iterable[Preemption], now_us: int) -> list[facts.Fact]:
-    """The victims of a plan make room: they are requeued, ended or suspended, each with its grace."""
+    """Preempt the victims of a plan: requeue, end or suspend them, each with its grace."""
     found: list[facts.Fact] = []
     done: set[int] = set()
     for preemption in preemptions:
@@ -73,7 +73,7 @@ def on_preemptions(state: State, preemptions: Iterable[Preemption], now_us: int)
 
 
 def resumptions(state: State, now_us: int) -> list[facts.Fact]:
-    """Suspended victims go on when whom they made room for wants it no more, and their cores are free again."""
+    """Resume suspended victims when their preemptor needs the cores no more, and these are free again."""
     found: list[facts.Fact] = []
     taken: set[int] = set()
     for job_id in sorted(state.lending):
@@ -97,7 +97,7 @@ def resumptions(state: State, now_us: int) -> list[facts.Fact]:
 
 
 def _is_wanted(state: State, victim: Attempt, now_us: int) -> bool:
-    """Whether whom it made room for still waits to come: once it is there, it wants no more than it has got."""
+    """Check whether its preemptor still waits to start: once started, it needs no more than it has."""
     job = state.find_job(victim.room_for)
     if job is None or not waits(job) or not state.startable(job):
         return False
@@ -116,7 +116,7 @@ def _make_room(state: State, victim: Job, preemption: Preemption, now_us: int) -
 
 
 def _mode_now(state: State, victim: Job, number: int, claimant: Job, now_us: int) -> str:
-    """What may happen to the victim as things stand; `OFF` when nothing may."""
+    """The permitted mode for the victim now; `OFF` for none."""
     attempt = victim.attempt
     if attempt is None or attempt.number != number or attempt.phase is not AttemptPhase.RUNNING:
         return OFF

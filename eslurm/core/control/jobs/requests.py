@@ -1,6 +1,6 @@
-"""What people ask of jobs that exist, turned into facts or refused with a reason and the way out.
+"""Users' requests about existing jobs, turned into facts or refused with a reason and the way out.
 
-Each of them names jobs, or says which it means. Invariant: problems are told one by one, the others go through.
+Each of them names jobs, or a selection. Invariant: each problem is reported for its own job, and the others go through.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Change = Callable[[Job, int], list[facts.Fact]]
 def for_each(
     state: State, by: Principal, refs: Iterable[JobRef], change: Change
 ) -> tuple[list[facts.Fact], Changed]:
-    """Apply `change(job, task)` to each named job; the first problems are told one by one, the others go through."""
+    """Apply `change(job, task)` to each named job; the first problems are reported one by one, the others go through."""
     found: list[facts.Fact] = []
     problems: list[JobProblem] = []
     count = failed = 0
@@ -86,8 +86,8 @@ def _with_tasks(state: State, job: Job) -> list[Job]:
 
 
 def _once(records: Iterable[Job], seen: set[int]) -> list[Job]:
-    """Those not seen before: one job may be named twice, by its own id and as a task of its array, and all that is decided
-    for a message is decided on the state before it.
+    """Those not seen before: one job may be named twice, by its own id and as a task of its array, and all decisions for a
+    message use the state before it.
     """
     fresh = [record for record in records if record.job_id not in seen]
     seen.update(record.job_id for record in fresh)
@@ -118,7 +118,7 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
 
 
 def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
-    """`alone`: of an array only the tasks without a record of their own."""
+    """Cancel a job; `alone`: of an array only the tasks without a record of their own."""
     if job.is_array and job.tasks_running and alone:
         left = job.tasks_left or ()
         return [facts.TasksDropped(job.job_id, left, f"cancelled by {by}")] if left else []
@@ -157,7 +157,7 @@ def _selected(state: State, message: CancelJobs) -> list[JobRef]:
 
 
 def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
-    """Hold pending jobs, or let them go. A hold is lifted by a caller who could have set it."""
+    """Hold pending jobs, or release them. A hold is lifted by a caller who could have set it."""
 
     def change(job: Job, task: int) -> list[facts.Fact]:
         if task >= 0:
@@ -216,7 +216,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
 
 
 def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:
-    """Stop running jobs where they are, or let them go on: for operators only, as what stands still keeps its nodes."""
+    """Suspend running jobs, or resume them: for operators only, because suspended jobs keep their nodes."""
     if not is_operator(state, message.by):
         raise Refused(
             RefusalCode.DENIED, f"{message.by.name} is no operator: only they suspend and resume jobs"

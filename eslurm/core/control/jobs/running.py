@@ -1,7 +1,7 @@
-"""What may be changed of a job while it runs: whether it stands still, and its time limit.
+"""Changes of a running job: suspension, resumption, and its time limit.
 
-Each function is pure: it looks at one started job and returns the facts that follow. The nodes are told by effects,
-which are owed until they have acknowledged.
+Each function is pure: it examines one started job and returns the facts that follow. Effects inform the nodes, and are
+owed until acknowledged.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LIMIT = "time_limit_s"
 def suspend(
     state: State, job: Job, by: str, now_us: int, *, resume: bool, room_for: int = 0
 ) -> list[facts.Fact]:
-    """Stop the started job where it is, or let it go on. Nothing if it does so already; raises `Refused` if it cannot.
+    """Suspend the started job, or resume it. Empty if that is its state already; raises `Refused` if it cannot.
 
-    `room_for` is the job that gets its cores meanwhile. A job that would still run when its nodes are closed stands still.
+    `room_for` is the job that gets its cores meanwhile. A job that would run into a closure of its nodes is not resumed.
     """
     attempt = _started(job)
     if bool(attempt.suspended_us) is not resume:
@@ -53,9 +53,9 @@ def suspend(
 
 
 def shut_when_resumed(state: State, job: Job, attempt: Attempt, now_us: int) -> Shut | None:
-    """What keeps a suspended job from its nodes before its end if it goes on now.
+    """The closure of a suspended job's nodes before its end if it resumes now.
 
-    Only the time counts that it runs later for having stood still: what it would have met anyway was set up over it.
+    Only the extra time after its suspension counts: the closures that it would have met anyway were set up over it.
     """
     has_s = limit_s(job, attempt)
     planned_us = end_us(attempt, has_s)
@@ -64,7 +64,7 @@ def shut_when_resumed(state: State, job: Job, attempt: Attempt, now_us: int) -> 
 
 
 def cores_are_back(state: State, attempt: Attempt) -> bool:
-    """Whether the cores that a suspended attempt has lent are free on all its nodes."""
+    """Check whether the cores that a suspended attempt has lent are free on all its nodes."""
     if not lends(attempt):
         return True
     return all(
@@ -77,10 +77,10 @@ def cores_are_back(state: State, attempt: Attempt) -> bool:
 def change_limit(
     state: State, job: Job, message: UpdateJob, now_us: int, *, operator: bool
 ) -> list[facts.Fact]:
-    """Give the started job another time limit (C-40). Raises `Refused` with what is left.
+    """Give the started job another time limit (C-40). Raises `Refused` with the remaining allowance.
 
-    Its owner may shorten it, and extend it by `extension_percent` of the job's first limit in all, but not into a time when
-    its nodes are closed to it; operators as they like.
+    Its owner may shorten it, and extend it by `extension_percent` of the job's first limit in all, but not into a closure
+    of its nodes; operators without bounds.
     """
     attempt = _started(job)
     others = [
@@ -124,7 +124,7 @@ def _started(job: Job) -> Attempt:
 
 
 def _check_passed(job: Job, attempt: Attempt, wanted_s: int, now_us: int) -> None:
-    """A limit that has passed would end the job on the spot, and that is what escancel is for."""
+    """Refuse a limit that has passed, which would end the job on the spot: that is escancel's task."""
     passed_s = elapsed_us(attempt, now_us) // SECOND_US
     if wanted_s != NO_LIMIT and wanted_s <= passed_s:
         raise Refused(

@@ -1,6 +1,6 @@
-"""How attempts come to their end: stopped on request, ended by themselves, or lost with a node.
+"""Ends of attempts: stopped on request, ended by themselves, or lost with a node.
 
-Each function is pure: it looks at one job and returns the facts that follow.
+Each function is pure: it examines one job and returns the facts that follow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WEIGHT = {
 
 
 def stopped_outcome(job: Job, cause: StopCause) -> JobState:
-    """The outcome of an attempt that was told to end."""
+    """The outcome of an attempt that was stopped."""
     if cause is StopCause.CANCEL:
         return JobState.CANCELLED
     if cause is StopCause.NODE_LOST:
@@ -40,12 +40,12 @@ def stopped_outcome(job: Job, cause: StopCause) -> JobState:
 
 
 def stop_text(cause: StopCause, by: str) -> str:
-    """Why the attempt was told to end, for people: `cancel by alice`, `preempted to make room for job 17`."""
+    """The cause of a stop, for users: `cancel by alice`, `preempted to make room for job 17`."""
     return f"preempted {by}" if cause in MAKING_ROOM else f"{cause.value} by {by}"
 
 
 def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:
-    """The outcome of an attempt whose batch script ended so."""
+    """The outcome of an attempt with this end of its batch script."""
     if end.cause == "time_limit":
         return JobState.TIMEOUT
     if attempt.stop is not None:
@@ -56,7 +56,7 @@ def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:
 
 
 def retry_at_us(state: State, job: Job, now_us: int) -> int:
-    """Not before this may the job be launched again: the delay doubles with each failed launch."""
+    """Earliest time of the next launch: the delay doubles with each failed launch."""
     delay_s = min(state.config.requeue_delay_s * (2.0 ** min(job.launch_failures, 16)), BACKOFF_MAX_S)
     return now_us + int(delay_s * SECOND_US)
 
@@ -75,7 +75,7 @@ def ended(
     residue: bool = False,
     blamed: tuple[int, ...] = (),
 ) -> facts.AttemptEnded:
-    """The attempt is over; a job that waits again does so for its retry delay, and avoids nodes for a longer one."""
+    """End the attempt; a job that returns to the queue waits for its retry delay, and avoids nodes for a longer one."""
     not_before_us = retry_at_us(state, job, now_us) if outcome is JobState.PENDING else 0
     return facts.AttemptEnded(
         job.job_id,
@@ -100,7 +100,7 @@ def _avoid_until_us(job: Job, now_us: int) -> int:
 def stop(
     state: State, job: Job, cause: StopCause, now_us: int, by: str, grace_s: float = -1.0
 ) -> list[facts.Fact]:
-    """Tell the job's attempt to end: SIGTERM (it is woken if it stands still), `grace_s` later SIGKILL (-1: the site's)."""
+    """End the job's attempt: SIGTERM (resumed if suspended), `grace_s` later SIGKILL (-1: the site's)."""
     attempt = job.attempt
     if attempt is None:
         return []
@@ -138,10 +138,10 @@ def _told(
 def node_gone(
     state: State, job: Job, attempt: Attempt, number: int, now_us: int, why: str, *, is_silent: bool = False
 ) -> list[facts.Fact]:
-    """The attempt's part on this node is over, though nobody reported how it ended.
+    """End the attempt's part on this node without a report of its end.
 
-    A node that `is_silent` ends by itself only what may be requeued: a job that may not never starts again after that, even
-    if somebody has asked for it.
+    A node that `is_silent` ends only requeueable attempts by itself: a job that is not requeueable never starts again
+    after that, even on request.
     """
     if number not in attempt.held:
         return []

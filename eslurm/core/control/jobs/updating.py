@@ -1,7 +1,7 @@
-"""What people change of jobs that exist: of a waiting one everything that it asks for, of a running one its time limit.
+"""Updates of existing jobs: of a waiting one its whole request, of a running one its time limit.
 
-A changed job is checked as a submission is, and keeps its id, its age and its turn. Invariant: what is refused changes
-nothing, and nobody else's start gets later by a change.
+A changed job is checked like a submission, and keeps its id, its age and its turn. Invariant: a refusal changes nothing,
+and no other job's start is delayed by a change.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
 
 
 def accepted(state: State, spec: JobSpec, before: JobSpec, now_us: int, by: Principal) -> JobSpec:
-    """A waiting job's changed spec as it is accepted in its place. Raises `Refused`, as for a submission."""
+    """A waiting job's changed spec as accepted. Raises `Refused`, as for a submission."""
     spec = checked(state, spec, now_us, by)
     if _times(spec) != _times(before):
         check_times(state, spec, now_us)
@@ -96,7 +96,7 @@ def accepted(state: State, spec: JobSpec, before: JobSpec, now_us: int, by: Prin
 def _fact(state: State, job: Job, spec: JobSpec, message: UpdateJob, now_us: int) -> facts.JobChanged:
     priority = job.priority if message.priority is None else message.priority
     if message.priority is None and job.priority == first_priority(state, job.spec):
-        # Nobody but the job itself has said anything: its nice value may have changed.
+        # No explicit priority was set: the job's nice value may have changed.
         priority = first_priority(state, spec)
     due_us = job.not_before_us if message.begin_us is None else message.begin_us
     was_named = job.spec.name if spec.name != job.spec.name else ""
@@ -104,8 +104,8 @@ def _fact(state: State, job: Job, spec: JobSpec, message: UpdateJob, now_us: int
 
 
 def _given_up(state: State, job: Job, changed: facts.JobChanged) -> list[facts.Fact]:
-    """The promise that the log still has, where more is asked for: it would be kept for as long as the job may take now, and
-    so at the cost of others (ADR 17).
+    """Drop the logged promise when the request grows: it would be kept for the new, longer time at the cost of others (ADR
+    17).
     """
     promise = state.promises.get(job.job_id)
     if promise is None:
@@ -128,7 +128,7 @@ def _check_priority(state: State, job: Job, priority: int, *, operator: bool) ->
 
 
 def _check_moved(state: State, job: Job, account: str, by: Principal) -> None:
-    """A coordinator moves a job between accounts of the coordinator's own only."""
+    """Check that a coordinator moves a job between the coordinator's own accounts only."""
     if by.uid == job.spec.user.uid or is_operator(state, by) or coordinates(state, by, account):
         return
     raise Refused(
@@ -138,7 +138,7 @@ def _check_moved(state: State, job: Job, account: str, by: Principal) -> None:
 
 
 def _bound_by(spec: JobSpec) -> tuple[object, ...]:
-    """What limits, pools and reservations look at."""
+    """The fields that limits, pools and reservations examine."""
     return spec.partition, spec.account, spec.qos, spec.reservation, spec.time_limit_s, spec.components
 
 
@@ -164,7 +164,7 @@ def _changed_spec(job: Job, message: UpdateJob) -> JobSpec:
 
 
 def _changed_request(job: Job, message: UpdateJob) -> Request:
-    """The whole of it, or the parts that can be named alone."""
+    """The whole request, or the parts that can be named alone."""
     request = job.spec.components[0]
     if message.request is not None:
         if len(job.spec.components) > 1:

@@ -1,4 +1,4 @@
-"""Whose jobs a cluster runs, by its configuration. Each node's step supervisor has settings of its own beside it."""
+"""Users whose jobs a cluster runs, by its configuration. Each node's step supervisor has settings of its own beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eslurm.core.state.cluster import State
 
 
 def user_problem(config: ClusterConfig, user: Principal) -> str:
-    """Why jobs of this user are not run, naming the setting; empty when they are."""
+    """The reason why jobs of this user are refused, naming the setting; empty when they are not."""
     if user.uid == 0 and not config.allow_root_jobs:
         return "root's jobs are refused (agent.allow_root_jobs)"
     if 0 < user.uid < config.min_uid:
@@ -22,14 +22,14 @@ def user_problem(config: ClusterConfig, user: Principal) -> str:
 
 
 def check_user(state: State, user: Principal) -> None:
-    """Raises `Refused` when jobs of this user are not run here."""
+    """Raise `Refused` when jobs of this user are not run here."""
     problem = user_problem(state.config, user)
     if problem:
         raise Refused(RefusalCode.DENIED, f"{problem}: submit as an ordinary user")
 
 
 def held_by_user(state: State, config: ClusterConfig) -> list[facts.Fact]:
-    """Waiting jobs whose users a new configuration keeps out: each is held, and says by which setting."""
+    """Hold the waiting jobs of users that a new configuration excludes, naming the setting."""
     if not config.min_uid and config.allow_root_jobs:
         return []
     return [
