@@ -20,7 +20,7 @@ from eslurm.core.plan.cycle.reconcile import reconcile
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView, Running, Snapshot
 from eslurm.core.plan.placement.mapping import spans_of
-from eslurm.core.plan.profile.search import Never, Quest, Start, first_start
+from eslurm.core.plan.profile.search import NoStart, PlacementQuery, Start, first_start
 
 LIMITS = PlanLimits()
 
@@ -38,26 +38,26 @@ class Desk:
         self.cycle = Cycle(self.snapshot, self.schedule, LIMITS)
         self.entries: dict[int, QueueEntry] = {entry.job_id: entry for entry in self.snapshot.pending}
 
-    def quest(self, job: Pending) -> Quest:
+    def query(self, job: Pending) -> PlacementQuery:
         """What is to be found for a job. Raises `ValueError` for one that can never run."""
-        found = self.cycle.quest(self.entries[job.job_id])
+        found = self.cycle.query(self.entries[job.job_id])
         if isinstance(found, Why):
             raise ValueError(f"job {job.job_id}: {found.text}")
         return found
 
-    def search(self, job: Pending) -> tuple[Quest, Start]:
+    def search(self, job: Pending) -> tuple[PlacementQuery, Start]:
         """Limits, FreePools and mapping: the first start. Raises `ValueError` when there is none."""
-        quest = self.quest(job)
-        found = first_start(self.schedule.book, quest, self.snapshot.now_us)
-        if isinstance(found, Never):
+        query = self.query(job)
+        found = first_start(self.schedule.book, query, self.snapshot.now_us)
+        if isinstance(found, NoStart):
             raise ValueError(f"this machine is too small for {job}")
-        return quest, found
+        return query, found
 
     def put(self, job: Pending) -> Start:
         """Searches and books."""
-        quest, found = self.search(job)
-        spans = spans_of(self.snapshot.ledger.topology, quest.need, found.chosen)
-        booking = self.cycle.booking(job, quest.need, found.at_us, spans)
+        query, found = self.search(job)
+        spans = spans_of(self.snapshot.ledger.topology, query.need, found.chosen)
+        booking = self.cycle.booking(job, query.need, found.at_us, spans)
         self.schedule.add(self.entries[job.job_id], booking, found.moves)
         return found
 

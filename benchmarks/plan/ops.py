@@ -70,9 +70,9 @@ class Plan:
                     (desk.schedule.entries[job_id].job, one)
                     for job_id, (one,) in desk.schedule.bookings.items()
                 ]
-                quest, found = desk.search(job)
+                query, found = desk.search(job)
                 expected = Dense(desk.snapshot.ledger.topology, booked).earliest(
-                    job, quest.need, self.policies
+                    job, query.need, self.policies
                 )
                 if (found.at_us, found.chosen) != expected:
                     raise AssertionError(f"{job}: {found} instead of {expected}")

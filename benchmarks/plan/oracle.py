@@ -12,9 +12,9 @@ from itertools import accumulate
 from eslurm.core.model.accounts import FreePool, Limit, Policy
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.schedule import Booking
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.placement.protocols import Chosen
+from eslurm.core.plan.placement.protocols import Assignment
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, fits, least
 
@@ -47,8 +47,8 @@ class Dense:
         ]
 
     def earliest(
-        self, job: Pending, need: Need, policies: Mapping[str, Mapping[str, Policy]]
-    ) -> tuple[int, Chosen] | None:
+        self, job: Pending, need: CompiledRequest, policies: Mapping[str, Mapping[str, Policy]]
+    ) -> tuple[int, Assignment] | None:
         """Tries every instant at which anything changes."""
         bounds = self._bounds(job, policies)
         for first, start_us in enumerate(self.at_us):

@@ -18,7 +18,7 @@ from esctld.lead.gc_tuning import give_back_to_collector, spare_collector
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust, plan_at_once
-from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.cycle.schedule import Schedule
@@ -126,7 +126,7 @@ def one_job(figures: Figures, site: Site, count: int, *, quick: bool) -> None:
             cycle = Cycle(site.snapshot(), site.schedule, LIMITS)
             entry = next(entry for entry in cycle.snapshot.pending if entry.job_id == job.job_id)
             began = time.thread_time()
-            exhaust(Ahead(cycle).plan(entry))
+            exhaust(ForwardPlanner(cycle).plan(entry))
             plans_ms.append((time.thread_time() - began) * 1000)
         site.schedule.remove(job.job_id)
         site.leave(job)
@@ -150,7 +150,7 @@ def array(figures: Figures, *, quick: bool) -> None:
     )
     desk = plan.desk
     began = time.thread_time()
-    exhaust(Ahead(desk.cycle).plan(QueueEntry(0, job.submitted_us, job.job_id, -1, job)))
+    exhaust(ForwardPlanner(desk.cycle).plan(QueueEntry(0, job.submitted_us, job.job_id, -1, job)))
     took_s = time.thread_time() - began
     placed = desk.schedule.tasks_booked(job.job_id) + len(desk.cycle.placements)
     if placed != ARRAY_TASKS:

@@ -16,7 +16,7 @@ from benchmarks.figures import Figures, median
 from eslurm.core.model.config import PriorityWeights
 from eslurm.core.model.request import Request
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT, Ranking, Standing, sorted_entries
+from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT, PriorityInputs, Ranking, sorted_entries
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
 
 JOBS: Final = 60_000
@@ -44,7 +44,7 @@ def run(figures: Figures, *, quick: bool = False) -> None:
     figures.add("rank_60k_slice_max_ms", median(map(max, slices)), "ms", rounds)
 
 
-def site() -> tuple[PendingQueue, Standing]:
+def site() -> tuple[PendingQueue, PriorityInputs]:
     """A long queue of many users' jobs in every partition and QOS, and where their owners stand."""
     draw = random.Random(1)
     users = [(f"a{number % 20}", f"u{number}") for number in range(USERS)]
@@ -67,7 +67,7 @@ def site() -> tuple[PendingQueue, Standing]:
         )
     fair = {pair: draw.random() for pair in users}
     partitions = {"main": 0.1, "long": 0.5, "gpu": 1.0}
-    standing = Standing(WEIGHTS, fair, {}, partitions, {"high": 1.0}, nodes=1_000, cores=16_000)
+    standing = PriorityInputs(WEIGHTS, fair, {}, partitions, {"high": 1.0}, nodes=1_000, cores=16_000)
     return PendingQueue(jobs), standing
 
 

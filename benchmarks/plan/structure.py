@@ -24,10 +24,10 @@ from benchmarks.plan.ops import MACHINES, Plan
 from benchmarks.plan.workload import CORES, HOUR_US, PARTITION, POLICIES, of_cores, views
 from benchmarks.plot import Plot, Series, write
 from eslurm.core.plan.cycle.queue import Pending
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.placement.protocols import Chosen
-from eslurm.core.plan.profile.profile import Book
+from eslurm.core.plan.placement.protocols import Assignment
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.resources.vector import Vector, fits
 
 COST_NODES: Final = 616
@@ -42,7 +42,7 @@ PROBES: Final = 400
 BUSY_SHARE: Final = 0.7
 SAMPLES: Final = 60
 
-Search = Callable[[Book, Need, int], tuple[int, Chosen] | None]
+Search = Callable[[ResourceProfile, CompiledRequest, int], tuple[int, Assignment] | None]
 
 
 # ---- cost by the number of jobs ----
@@ -124,12 +124,14 @@ def cost_plot(found: Iterable[tuple[int, float, int]]) -> Plot:
 # ---- ablation (C-57) ----
 
 
-def sliding(book: Book, need: Need, duration_us: int) -> tuple[int, Chosen] | None:
+def sliding(book: ResourceProfile, need: CompiledRequest, duration_us: int) -> tuple[int, Assignment] | None:
     """As it is: the latest slot that fails says how far to go on."""
     return book.earliest(need, duration_us, book.now_us)
 
 
-def restarting(book: Book, need: Need, duration_us: int) -> tuple[int, Chosen] | None:
+def restarting(
+    book: ResourceProfile, need: CompiledRequest, duration_us: int
+) -> tuple[int, Assignment] | None:
     """The same sets of nodes, but every slot's beginning is tried by itself."""
     for start_us in instants(book):
         chosen = book.fits_at(need, start_us, duration_us)
@@ -138,7 +140,7 @@ def restarting(book: Book, need: Need, duration_us: int) -> tuple[int, Chosen] |
     return None
 
 
-def by_nodes(book: Book, need: Need, duration_us: int) -> tuple[int, Chosen] | None:
+def by_nodes(book: ResourceProfile, need: CompiledRequest, duration_us: int) -> tuple[int, Assignment] | None:
     """No sets: at each slot's beginning each node's own list of what is free is looked through."""
     for start_us in instants(book):
         chosen = choose(NodeLists(book, start_us, start_us + duration_us), need)
@@ -154,7 +156,7 @@ WAYS: Final[dict[str, Search]] = {
 }
 
 
-def instants(book: Book) -> list[int]:
+def instants(book: ResourceProfile) -> list[int]:
     """Where the slots begin."""
     return list(book._slots.at)
 
@@ -162,7 +164,7 @@ def instants(book: Book) -> list[int]:
 class NodeLists:
     """A room that knows only each node's own future."""
 
-    def __init__(self, book: Book, start_us: int, stop_us: int) -> None:
+    def __init__(self, book: ResourceProfile, start_us: int, stop_us: int) -> None:
         self.topology = book.topology
         self.usable = book.usable
         self.wide_free: Vector = ()
@@ -187,7 +189,7 @@ def ablation(plan: Plan, samples: int) -> dict[str, list[float]]:
     sizes = list(plan.by_size)
     for number in range(samples):
         job = plan.rng.choice(plan.by_size[sizes[number % len(sizes)]])
-        need = desk.quest(job).need
+        need = desk.query(job).need
         answers = []
         for name, search in WAYS.items():
             began = time.thread_time()

@@ -78,7 +78,7 @@ class _Past:
         self._now_us = now_us
         self._state = State(OWNER)
         self._reactor = Reactor(self._state)
-        self._courier = EffectDelivery(self._state)
+        self._delivery = EffectDelivery(self._state)
         environment = jobs.environment(0)
         script = b"#!/bin/sh\nexec sleep 3600\n"
         self._answers: list[BatchAnswer] = []
@@ -132,7 +132,7 @@ class _Past:
         for size in _parts(count):
             await self._do(PlanMade(tuple(placements[at : at + size]), self._state.generation))
             at += size
-            while sends := self._courier.take_due(self._now_us):
+            while sends := self._delivery.take_due(self._now_us):
                 await self._do(*[self._started(send) for send in sends])
         if self._state.active_count != count:
             raise RuntimeError(f"{self._state.active_count} jobs run, not {count}")
@@ -168,7 +168,7 @@ class _Past:
     def _started(self, send: Send) -> EffectDone:
         outcome = NodeOutcome(send.nodes, "ok", "", msgspec.msgpack.encode(Started(self._now_us)))
         message = EffectDone(send.revision, 0, (outcome,))
-        self._courier.on_done(message, self._now_us)
+        self._delivery.on_done(message, self._now_us)
         return message
 
     def _spec(self, number: int) -> JobSpec:
@@ -189,7 +189,7 @@ class _Past:
             if isinstance(answer, Refused):
                 raise answer
         self._answers = batch.answers
-        self._courier.on_effects(batch.effects, self._now_us)
+        self._delivery.on_effects(batch.effects, self._now_us)
         durable = to_store(self._state, batch, (), self._blobs)
         await self._store.commit(durable)
         return durable

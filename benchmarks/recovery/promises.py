@@ -93,13 +93,13 @@ class _Cluster:
     def _lead(self, state: State) -> None:
         self.state = state
         self.reactor = Reactor(state)
-        self.courier = EffectDelivery(state)
+        self.delivery = EffectDelivery(state)
         self.schedule = Schedule()
 
     def fail_over(self) -> Plan:
         """The leader dies; the next one's first plan."""
         self._lead(self._restored())
-        self.courier.resume(self.now_us)
+        self.delivery.resume(self.now_us)
         self.send(EpochStarted(self.state.epoch + 1))
         self._register()
         return self.cycle()
@@ -125,7 +125,7 @@ class _Cluster:
                     node.name, uid, "boot", session, self.state.epoch, "host:1", node.total, tuple(held)
                 )
             )
-            self.courier.on_registered(number, self.now_us)
+            self.delivery.on_registered(number, self.now_us)
 
     # ---- messages ----
 
@@ -133,7 +133,7 @@ class _Cluster:
         """Decide, commit, let go."""
         batch = self.reactor.process((message,), self.now_us)
         self.image.commit(OWNER, self.epoch, to_store(self.state, batch))
-        self.courier.on_effects(batch.effects, self.now_us)
+        self.delivery.on_effects(batch.effects, self.now_us)
         (answer,) = batch.answers
         if isinstance(answer, Refused):
             raise answer
@@ -146,7 +146,7 @@ class _Cluster:
 
     def deliver(self) -> None:
         """Nodes do what they are told."""
-        while sends := self.courier.take_due(self.now_us):
+        while sends := self.delivery.take_due(self.now_us):
             for one in sends:
                 self._done(one)
 
@@ -154,7 +154,7 @@ class _Cluster:
         payload = msgspec.msgpack.encode(Started(self.now_us))
         message = EffectDone(one.revision, 0, (NodeOutcome(one.nodes, "ok", "", payload),))
         self.send(message)
-        self.courier.on_done(message, self.now_us)
+        self.delivery.on_done(message, self.now_us)
 
     # ---- what happens ----
 

@@ -37,7 +37,7 @@ from eslurm.core.relay.messages import (
     TookOver,
 )
 from eslurm.core.relay.relay import Relay
-from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import LocalPeer
 from eslurm.links.kinds import ALL
 from eslurm.links.link_server import LinkServer
@@ -148,7 +148,7 @@ class Root:
         self._endpoint = endpoint
         self._hosts = hosts
         self._homes = [hosts[home(number, len(hosts))] for number in range(nodes + 1)]
-        self._book = AddressBook(epoch=1)
+        self._book = EndpointDirectory(epoch=1)
         revision = self._book.revision + 1
         self._book.put(revision, ((n, f"n{n}", self._homes[n], 1) for n in range(1, nodes + 1)))
         local = LocalPeer(cluster, "controller", f"root.{random.getrandbits(48):x}", endpoint, epoch=1)

@@ -23,14 +23,14 @@ from esctld.lead import housekeeping
 from esctld.lead.broadcast_driver import BroadcastDriver
 from esctld.lead.clock import Clock
 from esctld.lead.dispatcher import Dispatcher
-from esctld.lead.doctor import Doctor, Surroundings
+from esctld.lead.doctor import Doctor, DoctorInputs
 from esctld.lead.failure_prediction import FailurePrediction
 from esctld.lead.gc_tuning import spare_collector
 from esctld.lead.joining import Joining
-from esctld.lead.launch_attachments import BlobCargo
+from esctld.lead.launch_attachments import BlobAttachments
 from esctld.lead.leadership import NAME_FEATURE, Leadership, Lease, Standbys, give_up
 from esctld.lead.links import ControllerLinks
-from esctld.lead.log_export import Logbook, LogKeeper
+from esctld.lead.log_export import LogKeeper, LogPages
 from esctld.lead.planner import Planner
 from esctld.lead.revocations import Revocations
 from esctld.lead.satellites import LinkedSatellites
@@ -39,12 +39,12 @@ from esctld.lead.state_metrics import StateMetrics
 from esctld.lead.tokens import Tokens
 from esctld.lead.trees import TreeQueries
 from esctld.serve.audit import Audits, open_audit
-from esctld.serve.job_events import Feed
+from esctld.serve.job_events import JobEvents
 from esctld.serve.policies import Policies
 from esctld.serve.service import ControllerService
 from esctld.serve.shares import Shares
 from esctld.serve.views import Queries
-from esctld.status import CountedCalls, Happenings, LeaderStatus
+from esctld.status import CountedCalls, EventCounts, LeaderStatus
 from eslurm import __version__
 from eslurm.api.audit import CallAudit
 from eslurm.api.authoriser import Gate
@@ -65,7 +65,7 @@ from eslurm.core.model.timekeeping import leap_bound_us
 from eslurm.core.state.boundaries import set_calendar
 from eslurm.core.state.cluster import State
 from eslurm.links.blobs import BlobExchange, BlobUnavailable
-from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import LocalPeer
 from eslurm.links.join_server import JoinServer
 from eslurm.links.link_server import LinkServer
@@ -200,12 +200,12 @@ class Controller:
             stack.callback(self._audit.close)
             self._build(self._lead.state, self._lead.epoch)
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
-            conductor = self._conductor
+            broadcast_driver = self._broadcast_driver
             lease = Lease(
                 self._store,
                 LeaderLease(self._options.lease_us),
-                conductor.awake_us,
-                conductor.herald.on_renewed,
+                broadcast_driver.awake_us,
+                broadcast_driver.broadcaster.on_renewed,
             )
             renewing = asyncio.create_task(lease.run(), name="lease")
             stack.push_async_callback(_end_tasks, [renewing, dispatch])
@@ -261,19 +261,21 @@ class Controller:
             owner=OWNER,
             epoch=epoch,
         )
-        book = AddressBook(epoch, lambda revision, digest: seal_book(options.site.keys, revision, digest))
+        book = EndpointDirectory(
+            epoch, lambda revision, digest: seal_book(options.site.keys, revision, digest)
+        )
         standbys = Standbys()
         self._leadership = Leadership(self._lead, standbys, wall_us())
         self._planner = Planner(self.metrics)
         satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
-        self._cargo = BlobCargo(self._blobs.cache, self._load_blobs, self.metrics)
-        self._conductor = BroadcastDriver(
-            state, book, self._local, self._planner, satellites, options.site, self._cargo
+        self._attachments = BlobAttachments(self._blobs.cache, self._load_blobs, self.metrics)
+        self._broadcast_driver = BroadcastDriver(
+            state, book, self._local, self._planner, satellites, options.site, self._attachments
         )
         members = options.member.credentials.members
         self._links = ControllerLinks(
-            *(state, book, satellites, standbys, self._principals, self._conductor),
+            *(state, book, satellites, standbys, self._principals, self._broadcast_driver),
             revoked=lambda: members.revoked,
             count_foreign=self.metrics.foreign_words.inc,
         )
@@ -300,16 +302,16 @@ class Controller:
             clock=Clock(state.now_us, leap_bound_us(cluster_config(options.config))),
         )
         self._planner.attach(self._dispatcher)
-        self._driver = self._conductor.attach(self._dispatcher, self._table)
-        herald = self._conductor.herald
-        self._foresight = FailurePrediction(
-            options.config.failure, state, self.metrics, herald.set_predicted, self._driver.now_us
+        self._driver = self._broadcast_driver.attach(self._dispatcher, self._table)
+        broadcaster = self._broadcast_driver.broadcaster
+        self._predictions = FailurePrediction(
+            options.config.failure, state, self.metrics, broadcaster.set_predicted, self._driver.now_us
         )
-        herald.observe(self._foresight)
-        self._happenings = Happenings(state, self.metrics)
-        herald.observe(self._happenings)
+        broadcaster.observe(self._predictions)
+        self._happenings = EventCounts(state, self.metrics)
+        broadcaster.observe(self._happenings)
         queries = Queries(self._dispatcher.view, self._planner, self._store, satellites.infos)
-        trees = TreeQueries(state, herald, self._foresight, satellites.name)
+        trees = TreeQueries(state, broadcaster, self._predictions, satellites.name)
         service = ControllerService(
             self._dispatcher,
             self._planner,
@@ -345,12 +347,12 @@ class Controller:
             *(self._dispatcher.request, service.change),
         )
         service.offer("RevokeMembers", self._revocations.revoke)
-        service.offer("ExportLog", Logbook(self._store, OWNER, cluster).export)
+        service.offer("ExportLog", LogPages(self._store, OWNER, cluster).export)
         service.offer("Audit", Audits(self._audit_log, self._lead.name).call)
         self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
         service.offer("Doctor", self._doctor.call)
         history_jobs = options.config.estimator.history_jobs
-        self._feed = Feed(self._dispatcher, self._store, history_jobs=history_jobs)
+        self._feed = JobEvents(self._dispatcher, self._store, history_jobs=history_jobs)
         service.offer("JobFeed", self._feed.call)
         self._log_keeper = LogKeeper(
             self._store, OWNER, self._dispatcher, options.config.controller.log_kept_days
@@ -359,10 +361,12 @@ class Controller:
             msgspec.convert(options.config.controller, LimitSettings, from_attributes=True),
             lambda limit: self.metrics.refused_limits.labels(limit).inc(),
         )
-        self._census = StateMetrics(
+        self._state_metrics = StateMetrics(
             self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
         )
-        self.status = LeaderStatus(self._dispatcher, herald, self._census, self._table, self._driver.counters)
+        self.status = LeaderStatus(
+            self._dispatcher, broadcaster, self._state_metrics, self._table, self._driver.counters
+        )
         self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit)
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate, self._audit)
         self._rpc = RpcServer(
@@ -389,10 +393,10 @@ class Controller:
 
         return JwtAuthenticator(jwt_settings(section, options.site_dir), self._principals.find_named)
 
-    def _surroundings(self, satellites: LinkedSatellites) -> Surroundings:
+    def _surroundings(self, satellites: LinkedSatellites) -> DoctorInputs:
         """The doctor's inputs besides the state."""
         options = self._options
-        return Surroundings(
+        return DoctorInputs(
             name=self._lead.name,
             epoch=self._lead.epoch,
             owner=OWNER,
@@ -400,14 +404,14 @@ class Controller:
             keys=options.member.files.look,
             satellites=lambda: satellites.roster.satellites,
             links=lambda: self._table.links,
-            problems=self._foresight.problems,
+            problems=self._predictions.problems,
         )
 
     def _on_committed(self, messages: Sequence[Message], batch: Batch) -> None:
         """A batch is durable. A failing observer does not keep the others from it."""
         watch = self._doctor.watch
         told: tuple[Callable[[], None], ...] = (
-            lambda: self._conductor.on_committed(messages, batch),
+            lambda: self._broadcast_driver.on_committed(messages, batch),
             lambda: self._feed.on_committed(batch),
             lambda: self._happenings.on_committed(batch.facts, batch.now_us),
             lambda: watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us),
@@ -440,9 +444,9 @@ class Controller:
         await self._rpc.start()
         stack.push_async_callback(self._rpc.stop, STOP_GRACE_S)
         stack.push_async_callback(self._end_links)
-        stack.push_async_callback(self._foresight.close)
-        await self._foresight.start()
-        self._conductor.lead()
+        stack.push_async_callback(self._predictions.close)
+        await self._predictions.start()
+        self._broadcast_driver.lead()
         stack.callback(self._gate.stop_admitting, "the controller stops: try again in a moment")
         spare_collector()
         log.info("cluster %s: %s leads at %s", self._local.cluster, self._lead.name, endpoint)
@@ -451,14 +455,14 @@ class Controller:
         """Serve until stopped or a handover. Raises what ends one of the loops."""
         works = [
             ("planner", self._planner.run()),
-            ("ticks", self._conductor.tick()),
+            ("ticks", self._broadcast_driver.tick()),
             ("pruning", housekeeping.prune(self._store, self._dispatcher.state, self._log_keeper)),
-            ("foresight", self._foresight.run()),
+            ("failure prediction", self._predictions.run()),
             ("site keys", self._options.member.run()),
             ("revocations", self._revocations.run()),
         ]
         if self._options.watched_at:
-            works.append(("census", self._census.run()))
+            works.append(("state metrics", self._state_metrics.run()))
         tasks = [asyncio.create_task(work, name=name) for name, work in works]
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         handing_over = asyncio.create_task(self._leadership.handing_over.wait(), name="hand over")
@@ -496,7 +500,7 @@ class Controller:
         await self._doctor.close()
         await self._feed.close()
         await self._links.close()
-        await self._cargo.close()
+        await self._attachments.close()
         await self._driver.close()
         await self._blobs.close()
         why = "another controller leads" if self._handing_over else "the controller stops"

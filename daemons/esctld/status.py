@@ -121,14 +121,14 @@ class LeaderStatus:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        herald: Broadcaster,
-        census: StateMetrics,
+        broadcaster: Broadcaster,
+        state_metrics: StateMetrics,
         table: LinkTable,
         counters: RelayCounters,
     ) -> None:
         self._dispatcher = dispatcher
-        self._herald = herald
-        self._census = census
+        self._broadcaster = broadcaster
+        self._state_metrics = state_metrics
         self._table = table
         self._counters = counters
 
@@ -142,24 +142,24 @@ class LeaderStatus:
 
     def families(self) -> Iterator[Family]:
         """The metrics of a leader."""
-        dispatcher, herald = self._dispatcher, self._herald
+        dispatcher, broadcaster = self._dispatcher, self._broadcaster
         yield EPOCH.is_(dispatcher.view.epoch)
         yield REVISION.is_(dispatcher.view.revision)
         yield AVAILABLE.is_(dispatcher.is_available)
         yield INBOX.by(dispatcher.depths)
         states = dict.fromkeys((state.value for state in SatelliteState), 0.0)
-        for satellite in herald.satellites.satellites:
+        for satellite in broadcaster.satellites.satellites:
             states[satellite.state.value] += 1
         yield SATELLITES.by(states)
-        yield BROADCASTS_WAITING.is_(herald.waiting)
-        straight = herald.counters.direct
-        yield BROADCASTS.by({"straight": straight, "satellites": herald.counters.broadcasts - straight})
+        yield BROADCASTS_WAITING.is_(broadcaster.waiting)
+        straight = broadcaster.counters.direct
+        yield BROADCASTS.by({"straight": straight, "satellites": broadcaster.counters.broadcasts - straight})
         peers = dict.fromkeys(("satellite", "agent", "controller"), 0.0)
         for link in self._table.links:
             peers[link.peer.role] = peers.get(link.peer.role, 0) + 1
         yield PEERS.by(peers)
-        yield from self._census.families()
-        yield from parts.relay_families(self._counters, herald.relay)
+        yield from self._state_metrics.families()
+        yield from parts.relay_families(self._counters, broadcaster.relay)
         yield from parts.link_families(self._table.counters)
 
 
@@ -219,7 +219,7 @@ def _of(state: State, job_id: int) -> dict[str, str]:
     return {"trace": job.spec.trace.hex()} if job is not None else {}
 
 
-class Happenings:
+class EventCounts:
     """Counts committed facts and answered broadcasts. An `Observer` of broadcasts."""
 
     def __init__(self, state: State, metrics: ControllerMetrics) -> None:

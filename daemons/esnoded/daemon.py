@@ -39,7 +39,7 @@ from eslurm.faults.chaos_door import NAME as CHAOS
 from eslurm.faults.chaos_door import ChaosDoor
 from eslurm.links.blobs import BlobExchange, LinkLoader
 from eslurm.links.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
-from eslurm.links.endpoint_directory import AddressBook, BadBook
+from eslurm.links.endpoint_directory import BadDirectory, EndpointDirectory
 from eslurm.links.hello import LocalPeer
 from eslurm.links.kinds import is_agent
 from eslurm.links.link_server import LinkServer
@@ -139,7 +139,7 @@ class NodeDaemon:
         self._server = LinkServer(
             self._local, options.credentials, self._table, counters=self._table.counters
         )
-        self._book = AddressBook()
+        self._book = EndpointDirectory()
         self._pulled = 0
         self._pulled_from: Link | None = None
         self._pull_ends_s = 0.0
@@ -430,7 +430,7 @@ class NodeDaemon:
             return
         try:
             has_grown = self._book.apply(message, link, self._open_seal if is_agents else None)
-        except BadBook as error:
+        except BadDirectory as error:
             self._distrust(link, str(error))
             return
         if not message.more:

@@ -25,7 +25,7 @@ from eslurm.core.relay.messages import Tuning
 from eslurm.core.relay.relay import Relay
 from eslurm.faults.chaos_door import ChaosDoor
 from eslurm.links.blobs import BlobExchange, LinkLoader
-from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import LocalPeer
 from eslurm.links.link_server import LinkServer
 from eslurm.links.links import LinkTable
@@ -106,7 +106,7 @@ class Satellite:
         # Nothing is gained by waiting for more: the link gathers what one tick brings.
         self._router: ReportRouter[link_pb2.Report] = ReportRouter(flush_us=0)
         self._flushing = False
-        self._book = AddressBook()
+        self._book = EndpointDirectory()
         self._driver = RelayServer(
             Relay(root=True, tuning=Tuning(max_unacknowledged=self._budget.sends_max)),
             self._table,

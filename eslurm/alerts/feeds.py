@@ -16,7 +16,7 @@ from eslurm.alerts.prometheus import PrometheusOptions, PrometheusPoller
 from eslurm.alerts.updates import AlertUpdate, Changed, Firing
 from eslurm.alerts.webhook import Webhook, WebhookOptions
 from eslurm.config.file import ConfigError, FailureSection
-from eslurm.core.prediction.alerts import AlertBook
+from eslurm.core.prediction.alerts import FiringAlerts
 from eslurm.security.files import UnsafeFile, read_private
 from eslurm.telemetry import logs
 
@@ -48,7 +48,7 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds after which an alert that is not told again is over; above Alertmanager's repeat_interval."""
 
 
-class AlertFeeds:
+class AlertSources:
     """Made inside the running loop; `start`, then `close`. Raises `ConfigError` that names the key.
 
     `book` is changed on the loop only; `now_us` is the controller's clock (UTC).
@@ -57,7 +57,7 @@ class AlertFeeds:
     def __init__(
         self,
         failure: FailureSection,
-        book: AlertBook,
+        book: FiringAlerts,
         now_us: Callable[[], int],
         origin: str = "configuration",
     ) -> None:

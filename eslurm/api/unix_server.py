@@ -28,7 +28,7 @@ from eslurm.api.status import refusal_of
 from eslurm.core.model.job import Principal
 from eslurm.ports.door import Answered, Answerer, Caller, Status
 from eslurm.transport.counters import DoorCounters
-from eslurm.transport.fair_room import FairRoom
+from eslurm.transport.fair_room import FairQuota
 from eslurm.transport.framing import (
     CONNECTION_STREAM,
     FLAG_RETRY,
@@ -86,8 +86,8 @@ class UnixDoor:
         connections_max = min(UnixDoorSettings().connections_max, connections_room() // 2)
         self.settings = settings or UnixDoorSettings(connections_max=connections_max)
         self.counters = counters or DoorCounters()
-        self.calls: FairRoom[int] = FairRoom(self.settings.calls_max, self.settings.calls_max)
-        self.places: FairRoom[int] = FairRoom(
+        self.calls: FairQuota[int] = FairQuota(self.settings.calls_max, self.settings.calls_max)
+        self.places: FairQuota[int] = FairQuota(
             self.settings.connections_max, self.settings.connections_per_uid_max
         )
         self.bytes_now = 0

@@ -39,7 +39,7 @@ class ModelError(ValueError):
     """A file is no usable model. The text names the file and the reason."""
 
 
-class Kept(NamedTuple):
+class StoredModel(NamedTuple):
     """A model read from a file. `settings` are those of its estimator; None: the file has none."""
 
     path: Path
@@ -86,7 +86,7 @@ class ModelFiles:
             old.unlink(missing_ok=True)
         return path
 
-    def newest_first(self) -> Iterator[Kept]:
+    def newest_first(self) -> Iterator[StoredModel]:
         """The readable models, the newest first; damaged ones are logged and left in place."""
         for _number, path in self._numbered():
             try:
@@ -108,7 +108,7 @@ class ModelFiles:
             return []
 
 
-def other_settings(kept: Kept, own: Mapping[str, Setting]) -> str:
+def other_settings(kept: StoredModel, own: Mapping[str, Setting]) -> str:
     """The differences between a model's settings and these, in words; empty when there are none."""
     if kept.settings is None:
         return "it does not say which"
@@ -180,7 +180,7 @@ def read_model(path: Path, estimator: str = "") -> Model:
     return read_kept(path, estimator).model
 
 
-def read_kept(path: Path, estimator: str = "") -> Kept:
+def read_kept(path: Path, estimator: str = "") -> StoredModel:
     """Read a file of `write_model`, of any origin. With `estimator` it must be of that one.
 
     Raises `ModelError` for anything else; nothing in the file is executed, whatever it holds.
@@ -196,7 +196,7 @@ def read_kept(path: Path, estimator: str = "") -> Kept:
         raise ModelError(f"{path}: is damaged, or no model ({str(error) or type(error).__name__})") from None
 
 
-def _read(path: Path, estimator: str) -> Kept:
+def _read(path: Path, estimator: str) -> StoredModel:
     import numpy as np
 
     with zipfile.ZipFile(path) as archive:
@@ -213,7 +213,7 @@ def _read(path: Path, estimator: str) -> Kept:
         # What has no head of numpy's comes as the bytes that it is.
         if not isinstance(array, np.ndarray):
             raise ModelError(f"{path}: is damaged, or no model ('{name}' is no array)")
-    return Kept(path, Model(arrays, facts), _settings(head.get("settings")))
+    return StoredModel(path, Model(arrays, facts), _settings(head.get("settings")))
 
 
 def _settings(told: Any) -> dict[str, Setting] | None:

@@ -29,7 +29,7 @@ from eslurm.transport.counters import LinkCounters
 from eslurm.transport.options import LinkSettings, grpc_target, link_channel_options
 from eslurm.transport.streams import DialledStream, Stream, StreamLost
 from eslurm.transport.tls import Tls
-from eslurm.transport.tls_diagnosis import BROKEN_OFF, Mismatch
+from eslurm.transport.tls_diagnosis import BROKEN_OFF, TlsDiagnosis
 from eslurm.v1 import link_pb2
 
 CONTROL_METHOD = "/eslurm.v1.Link/Control"
@@ -45,7 +45,7 @@ async def dial(
     settings: LinkSettings | None = None,
     counters: LinkCounters | None = None,
     tls: Tls | None = None,
-    mismatch: Mismatch | None = None,
+    mismatch: TlsDiagnosis | None = None,
 ) -> GrpcLink:
     """Open a link to the process that listens at `endpoint`; `sink.on_up` was called when this returns.
 

@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     revision: int
 
 
-class BadBook(Exception):
+class BadDirectory(Exception):
     """A copy that is not the leader's book; the text has the reason."""
 
 
@@ -52,7 +52,7 @@ class _Pull(NamedTuple):
     entries: dict[int, Entry]
 
 
-class AddressBook:
+class EndpointDirectory:
     """A copy of the book, or on the controller the book itself, which begins anew with each `epoch`.
 
     With `seal` it seals the copies it gives away, once for each requested revision.
@@ -90,7 +90,7 @@ class AddressBook:
     def apply(self, book: link_pb2.Book, source: object = None, open_seal: OpenSeal | None = None) -> bool:
         """Take a part of a pull from `source`; True when the copy has reached a new revision.
 
-        With `open_seal` the copy must be the one that the leader has sealed. Raises `BadBook`.
+        With `open_seal` the copy must be the one that the leader has sealed. Raises `BadDirectory`.
         """
         start = getattr(book, "from")
         if start > self.revision or book.revision < self.revision:
@@ -105,7 +105,7 @@ class AddressBook:
             pull.entries[entry.number] = Entry(entry.name, endpoint, entry.incarnation, book.revision)
         if len(pull.entries) > ENTRIES_MAX:
             del self._pulls[source]
-            raise BadBook(f"more than {ENTRIES_MAX} entries")
+            raise BadDirectory(f"more than {ENTRIES_MAX} entries")
         if book.more:
             return False
         del self._pulls[source]
@@ -167,6 +167,6 @@ def _check(pull: _Pull, sealed: bytes, open_seal: OpenSeal) -> None:
     try:
         revision, wanted = open_seal(sealed)
     except BadSeal as error:
-        raise BadBook(str(error)) from None
+        raise BadDirectory(str(error)) from None
     if revision != pull.revision or not hmac.compare_digest(digest(pull.entries), wanted):
-        raise BadBook(f"what came as revision {pull.revision} is not what the leader has sealed")
+        raise BadDirectory(f"what came as revision {pull.revision} is not what the leader has sealed")

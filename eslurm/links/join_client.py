@@ -28,7 +28,7 @@ class Unreachable(Exception):
     """No controller answers there; the text has the reason."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class JoinWish(msgspec.Struct, frozen=True):
     """A host's request, and the trusted authors of the answer."""
 
     identity: Identity
@@ -37,7 +37,7 @@ class Wish(msgspec.Struct, frozen=True):
     trust: Trust
 
 
-class Said(msgspec.Struct, frozen=True):
+class JoinAnswer(msgspec.Struct, frozen=True):
     """An answer. `ring` and `membership` are present, and proven, when the state is `issued`; `text` is unproven."""
 
     state: str
@@ -47,7 +47,7 @@ class Said(msgspec.Struct, frozen=True):
     membership: bytes = b""
 
 
-async def ask(endpoint: str, wish: Wish, tls: Tls | None = None) -> Said:
+async def ask(endpoint: str, wish: JoinWish, tls: Tls | None = None) -> JoinAnswer:
     """One conversation. Raises `Unreachable`, `CannotTrust`."""
     try:
         async with asyncio.timeout(CONNECT_S):
@@ -74,7 +74,7 @@ async def ask(endpoint: str, wish: Wish, tls: Tls | None = None) -> Said:
         await channel.close()
 
 
-async def _converse(stream: DialledStream, wish: Wish) -> Said:
+async def _converse(stream: DialledStream, wish: JoinWish) -> JoinAnswer:
     token = wish.trust.token
     request = join_pb2.JoinRequest(
         role=wish.role,
@@ -106,12 +106,12 @@ async def _converse(stream: DialledStream, wish: Wish) -> Said:
     return msgspec.structs.replace(said, ring=ring, membership=answer.membership)
 
 
-def _unproven(encoded: bytes) -> Said:
+def _unproven(encoded: bytes) -> JoinAnswer:
     try:
         answer = join_pb2.JoinAnswer.FromString(encoded)
     except DecodeError:
         raise CannotTrust("the answer cannot be decoded") from None
-    return Said(answer.state, answer.text, answer.again_ms / 1000)
+    return JoinAnswer(answer.state, answer.text, answer.again_ms / 1000)
 
 
 def _frame(data: bytes) -> join_pb2.JoinFrame:

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from eslurm.links.bulk import BulkLane
 from eslurm.links.codec import encode_frame, unknown_field
 from eslurm.links.hello import LocalPeer, Session
-from eslurm.links.pending_replies import Debts
+from eslurm.links.pending_replies import PendingReplies
 from eslurm.ports.link import CLOSED_BY_PEER, LinkClosed, LinkSink, PeerInfo
 from eslurm.transport.counters import LinkCounters
 from eslurm.transport.options import (
@@ -63,7 +63,7 @@ class GrpcLink:
         self.peer_book_revision = 0
         self.active_at_s = 0.0
         # The table gives all links of one process the same.
-        self.debts = Debts()
+        self.pending = PendingReplies()
         self._control = control
         self._local = local
         self._sink = sink
@@ -108,7 +108,7 @@ class GrpcLink:
         """See `ports.link.Link.send`."""
         accepted = self.send_encoded(item.SerializeToString(), traceparent)
         if accepted:
-            self.debts.note(item.WhichOneof("kind"), item, self._loop.time())
+            self.pending.note(item.WhichOneof("kind"), item, self._loop.time())
         return accepted
 
     def send_encoded(self, item: bytes, traceparent: str = "") -> bool:
@@ -148,7 +148,7 @@ class GrpcLink:
             )
         self._want_bulk()
         await self._bulk.send(encode_frame([data], book_revision=self._local.book_revision))
-        self.debts.note(item.WhichOneof("kind"), item, self._loop.time())
+        self.pending.note(item.WhichOneof("kind"), item, self._loop.time())
         self._counters.frames_out += 1
         self._counters.items_out += 1
         self._counters.bytes_out += len(data)
@@ -160,7 +160,7 @@ class GrpcLink:
 
     def is_idle(self, now_s: float) -> bool:
         """Check whether nothing waits to go out and neither end waits for an answer."""
-        return not self._queue and self.debts.are_settled(now_s)
+        return not self._queue and self.pending.are_settled(now_s)
 
     @property
     def queued_bytes(self) -> int:
@@ -283,7 +283,7 @@ class GrpcLink:
             kind = item.WhichOneof("kind")
             if kind not in _OWN_KINDS:
                 items.append(item)
-                self.debts.note(kind, item, self.active_at_s)
+                self.pending.note(kind, item, self.active_at_s)
         if items:
             self.traceparent = frame.traceparent
             try:

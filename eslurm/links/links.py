@@ -22,7 +22,7 @@ from eslurm.links.dial import dial
 from eslurm.links.hello import LocalPeer
 from eslurm.links.kinds import STATEMENTS, Kinds, allowed, is_agent
 from eslurm.links.link import GrpcLink
-from eslurm.links.pending_replies import Debts
+from eslurm.links.pending_replies import PendingReplies
 from eslurm.ports.link import (
     ANYBODY,
     IDLE,
@@ -41,7 +41,7 @@ from eslurm.security.sealing import BadSeal
 from eslurm.transport.counters import LinkCounters
 from eslurm.transport.options import LinkSettings, TableSettings
 from eslurm.transport.tls import Tls
-from eslurm.transport.tls_diagnosis import Mismatch
+from eslurm.transport.tls_diagnosis import TlsDiagnosis
 from eslurm.v1 import link_pb2
 
 log = logging.getLogger(__name__)
@@ -94,12 +94,12 @@ class LinkTable:
         self._link_settings = link_settings or LinkSettings()
         self._tls = tls
         self._kinds = kinds
-        self._mismatch = Mismatch(tls)
+        self._mismatch = TlsDiagnosis(tls)
         # Several links to one process are rare (both sides dialled at once); the newest is the last.
         self._by_endpoint: dict[str, list[GrpcLink]] = {}
         self._by_process: dict[str, list[GrpcLink]] = {}
         self._dialled: dict[GrpcLink, str] = {}
-        self._debts: dict[str, Debts] = {}
+        self._pending: dict[str, PendingReplies] = {}
         self._accepted: dict[GrpcLink, None] = {}
         self._trimmer: asyncio.TimerHandle | None = None
         self._dialling: dict[str, asyncio.Task[GrpcLink]] = {}
@@ -319,7 +319,7 @@ class LinkTable:
             self._backoff.pop(endpoint, None)
         process = link.peer.process
         self._by_process.setdefault(process, []).append(link)
-        link.debts = self._debts.setdefault(process, link.debts)
+        link.pending = self._pending.setdefault(process, link.pending)
         if not link.dialled and is_agent(link.peer.role):
             self._accepted[link] = None
             self._trim()
@@ -336,7 +336,7 @@ class LinkTable:
             _drop(self._by_endpoint, endpoint, link)
         _drop(self._by_process, link.peer.process, link)
         if link.peer.process not in self._by_process:
-            self._debts.pop(link.peer.process, None)
+            self._pending.pop(link.peer.process, None)
         self._sink.on_down(link, reason)
 
     def _enter(self, endpoint: str, link: GrpcLink) -> None:

@@ -21,7 +21,7 @@ BROADCAST_MARGIN_S: Final = 1.0
 Key: TypeAlias = tuple[Any, ...]
 
 
-class Debts:
+class PendingReplies:
     """One for all links to a process: a request may go out on one of them and its answer come on another."""
 
     def __init__(self) -> None:
@@ -94,16 +94,16 @@ class Debts:
             self._settle("blob", message.sha256)
 
 
-_NOTES: Final[dict[str, Callable[[Debts, Any, float], None]]] = {
-    "broadcast": Debts._broadcast,
-    "broadcast_ack": Debts._broadcast_ack,
-    "broadcast_reply": Debts._broadcast_reply,
-    "report": Debts._report,
-    "report_ack": Debts._report_ack,
-    "door_call": Debts._door_call,
-    "door_reply": Debts._door_reply,
-    "book_pull": Debts._book_pull,
-    "book": Debts._book,
-    "blob_request": Debts._blob_request,
-    "blob_chunk": Debts._blob_chunk,
+_NOTES: Final[dict[str, Callable[[PendingReplies, Any, float], None]]] = {
+    "broadcast": PendingReplies._broadcast,
+    "broadcast_ack": PendingReplies._broadcast_ack,
+    "broadcast_reply": PendingReplies._broadcast_reply,
+    "report": PendingReplies._report,
+    "report_ack": PendingReplies._report_ack,
+    "door_call": PendingReplies._door_call,
+    "door_reply": PendingReplies._door_reply,
+    "book_pull": PendingReplies._book_pull,
+    "book": PendingReplies._book,
+    "blob_request": PendingReplies._blob_request,
+    "blob_chunk": PendingReplies._blob_chunk,
 }

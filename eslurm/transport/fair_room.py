@@ -18,7 +18,7 @@ RESERVED = 8
 U = TypeVar("U", bound=Hashable)
 
 
-class FairRoom(Generic[U]):
+class FairQuota(Generic[U]):
     """Places for users, or for addresses. `per_user` bounds one of them however much is free."""
 
     def __init__(self, places: int, per_user: int) -> None:

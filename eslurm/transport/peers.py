@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from eslurm.transport.fair_room import FairRoom
+from eslurm.transport.fair_room import FairQuota
 
 HANDSHAKE_FRAME_BYTES_MAX = 64 * 1024
 """Of a frame before the end of a link's handshake."""
@@ -73,7 +73,9 @@ class Peers:
 
     def __init__(self, settings: PeerSettings | None = None) -> None:
         self.settings = settings or PeerSettings()
-        self._handshakes: FairRoom[str] = FairRoom(self.settings.handshakes_max, self.settings.handshakes_max)
+        self._handshakes: FairQuota[str] = FairQuota(
+            self.settings.handshakes_max, self.settings.handshakes_max
+        )
         self._frames = asyncio.Semaphore(self.settings.first_frames_max)
         self._frames_of: dict[str, asyncio.Semaphore] = {}
         self._proven: OrderedDict[Address, None] = OrderedDict()
@@ -144,7 +146,9 @@ class StrangerWatch:
         self._peers.keep_only(set(here))
         strangers = [one for one in here if not self._peers.is_proven(one)]
         self._since = {one: self._since.get(one, now_s) for one in strangers}
-        room: FairRoom[str] = FairRoom(self._peers.settings.strangers_max, self._peers.settings.strangers_max)
+        room: FairQuota[str] = FairQuota(
+            self._peers.settings.strangers_max, self._peers.settings.strangers_max
+        )
         too_old_s = now_s - self._peers.settings.stranger_s
         # The newest keep their places: a peer that has something to prove does it at once.
         closing = [

@@ -76,7 +76,7 @@ class _Asked(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Mismatch:
+class TlsDiagnosis:
     """Finds the reason for one process, which speaks TLS or does not."""
 
     def __init__(self, tls: Tls | None) -> None:

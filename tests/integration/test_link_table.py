@@ -343,9 +343,9 @@ def test_two_links_of_one_process_share_what_is_owed() -> None:
             assert isinstance(older, GrpcLink) and isinstance(newer, GrpcLink)
             older.send(report(1))
             now_s = asyncio.get_running_loop().time()
-            assert not older.debts.are_settled(now_s) and not newer.debts.are_settled(now_s)
+            assert not older.pending.are_settled(now_s) and not newer.pending.are_settled(now_s)
             newer.send(answer(1))
-            assert older.debts.are_settled(now_s)
+            assert older.pending.are_settled(now_s)
 
     run(scenario())
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from eslurm.alerts.feeds import AlertFeeds
+from eslurm.alerts.feeds import AlertSources
 from eslurm.config.file import FailureSection
-from eslurm.core.prediction.alerts import AlertBook
+from eslurm.core.prediction.alerts import FiringAlerts
 from tests.kits import monitoring
 from tests.support.loops import both_loops, run
 
@@ -38,9 +38,9 @@ def site() -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture
-def book() -> AlertBook:
+def book() -> FiringAlerts:
     """Knows the nodes cn0001 to cn0008."""
-    found = AlertBook()
+    found = FiringAlerts()
     found.set_nodes(NAMES)
     return found
 
@@ -63,10 +63,12 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def with_feeds(
-    failure: FailureSection, book: AlertBook, steps: Callable[[AlertFeeds, Callable[[set[int]], Any]], Any]
+    failure: FailureSection,
+    book: FiringAlerts,
+    steps: Callable[[AlertSources, Callable[[set[int]], Any]], Any],
 ) -> None:
     """Runs `steps(feeds, predicted)`; awaiting `predicted(nodes)` waits until just these are predicted."""
-    feeds = AlertFeeds(failure, book, now_us)
+    feeds = AlertSources(failure, book, now_us)
 
     async def predicted(nodes: set[int]) -> None:
         await until(lambda: book.nodes(now_us()) == nodes)
@@ -80,9 +82,9 @@ async def with_feeds(
 
 @both_loops
 def test_firing_alerts_of_a_real_prometheus_are_predictions_until_they_are_over(
-    site: SimpleNamespace, book: AlertBook, uvloop: bool, caplog: pytest.LogCaptureFixture
+    site: SimpleNamespace, book: FiringAlerts, uvloop: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def steps(feeds: AlertFeeds, predicted: Callable[[set[int]], Any]) -> None:
+    async def steps(feeds: AlertSources, predicted: Callable[[set[int]], Any]) -> None:
         site.thermometers.set(cn0001=40, cn0003=95, cn0005=85, cn0007=99, zz0001=99)
         await predicted({3, 7})
         site.thermometers.set(cn0001=40, cn0003=95, cn0005=85, cn0007=40, zz0001=40)
@@ -97,8 +99,8 @@ def test_firing_alerts_of_a_real_prometheus_are_predictions_until_they_are_over(
     assert said(caplog) == ["prometheus: an alert for 'zz0001' was ignored: no such node"]
 
 
-def test_an_expression_predicts_without_any_alert(site: SimpleNamespace, book: AlertBook) -> None:
-    async def steps(feeds: AlertFeeds, predicted: Callable[[set[int]], Any]) -> None:
+def test_an_expression_predicts_without_any_alert(site: SimpleNamespace, book: FiringAlerts) -> None:
+    async def steps(feeds: AlertSources, predicted: Callable[[set[int]], Any]) -> None:
         site.thermometers.set(cn0001=40, cn0002=61, cn0006=62)
         await predicted({2, 6})
 
@@ -111,9 +113,9 @@ def test_an_expression_predicts_without_any_alert(site: SimpleNamespace, book: A
 
 
 def test_an_expression_with_a_mistake_is_told_and_predicts_nothing(
-    site: SimpleNamespace, book: AlertBook, caplog: pytest.LogCaptureFixture
+    site: SimpleNamespace, book: FiringAlerts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def steps(feeds: AlertFeeds, predicted: Callable[[set[int]], Any]) -> None:
+    async def steps(feeds: AlertSources, predicted: Callable[[set[int]], Any]) -> None:
         poller = feeds.prometheus
         assert poller is not None
         await until(lambda: poller.status.failures >= 3)
@@ -130,9 +132,9 @@ def test_an_expression_with_a_mistake_is_told_and_predicts_nothing(
 
 
 def test_a_prometheus_that_hangs_is_forgotten_after_a_while_and_heard_again(
-    site: SimpleNamespace, book: AlertBook, caplog: pytest.LogCaptureFixture
+    site: SimpleNamespace, book: FiringAlerts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def steps(feeds: AlertFeeds, predicted: Callable[[set[int]], Any]) -> None:
+    async def steps(feeds: AlertSources, predicted: Callable[[set[int]], Any]) -> None:
         poller = feeds.prometheus
         assert poller is not None
         site.thermometers.set(cn0004=95)
@@ -158,9 +160,9 @@ def test_a_prometheus_that_hangs_is_forgotten_after_a_while_and_heard_again(
 
 
 def test_a_real_alertmanager_tells_what_begins_and_what_is_over(
-    site: SimpleNamespace, book: AlertBook, tmp_path: Path
+    site: SimpleNamespace, book: FiringAlerts, tmp_path: Path
 ) -> None:
-    async def steps(feeds: AlertFeeds, predicted: Callable[[set[int]], Any]) -> None:
+    async def steps(feeds: AlertSources, predicted: Callable[[set[int]], Any]) -> None:
         site.thermometers.set(cn0002=95, cn0008=95)
         assert feeds.webhook is not None
         with monitoring.alertmanager(site.alertmanager, feeds.webhook_endpoint, "let-me-in-please"):

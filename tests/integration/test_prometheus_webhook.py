@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from eslurm.alerts import webhook
-from eslurm.alerts.feeds import AlertFeeds
+from eslurm.alerts.feeds import AlertSources
 from eslurm.alerts.updates import AlertUpdate, Changed
 from eslurm.alerts.webhook import Webhook, WebhookOptions
 from eslurm.config.file import ConfigError, FailureSection
-from eslurm.core.prediction.alerts import AlertBook
+from eslurm.core.prediction.alerts import FiringAlerts
 from eslurm.telemetry import http
 from tests.kits.monitoring import free_endpoint
 from tests.support.loops import both_loops, run
@@ -252,9 +252,9 @@ def test_the_token_is_asked_for(tmp_path: Path) -> None:
     )
 
     async def scenario() -> None:
-        book = AlertBook()
+        book = FiringAlerts()
         book.set_nodes({1: "cn0001"})
-        feeds = AlertFeeds(failure, book, lambda: NOW_US)
+        feeds = AlertSources(failure, book, lambda: NOW_US)
         await feeds.start()
         try:
             body = message(("firing", "f1", "cn0001"))
@@ -380,12 +380,12 @@ def test_an_address_in_use_ends_the_start() -> None:
 )
 def test_a_wrong_setting_is_refused_by_its_key(failure: FailureSection, text: str) -> None:
     with pytest.raises(ConfigError, match=f"^eslurm.toml: .*{text}"):
-        AlertFeeds(failure, AlertBook(), lambda: NOW_US, "eslurm.toml")
+        AlertSources(failure, FiringAlerts(), lambda: NOW_US, "eslurm.toml")
 
 
 def test_nothing_is_asked_and_nobody_heard_unless_configured() -> None:
     async def scenario() -> None:
-        feeds = AlertFeeds(FailureSection(), AlertBook(), lambda: NOW_US)
+        feeds = AlertSources(FailureSection(), FiringAlerts(), lambda: NOW_US)
         await feeds.start()
         assert feeds.prometheus is None
         assert feeds.webhook is None
@@ -397,11 +397,11 @@ def test_nothing_is_asked_and_nobody_heard_unless_configured() -> None:
 def test_a_webhook_that_cannot_listen_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         async with listening() as (_, endpoint, _):
-            feeds = AlertFeeds(
+            feeds = AlertSources(
                 FailureSection(
                     prometheus_url=f"http://{free_endpoint()}", webhook_listen=endpoint, settings=ANONYMOUS
                 ),
-                AlertBook(),
+                FiringAlerts(),
                 lambda: NOW_US,
             )
             with pytest.raises(OSError, match="in use"):

@@ -201,7 +201,7 @@ def test_an_endpoint_is_asked_once_in_a_while(tmp_path: Path) -> None:
 
         server = await asyncio.start_server(count, "127.0.0.1", 0)
         endpoint = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        finder = tls_diagnosis.Mismatch(None)
+        finder = tls_diagnosis.TlsDiagnosis(None)
         found = [await finder.find(endpoint, "UNAVAILABLE: Socket closed") for _ in range(5)]
         assert (found, asked) == ([""] * 5, 1)
         finder.forget(endpoint)

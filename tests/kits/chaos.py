@@ -242,7 +242,7 @@ class Chaos:
         self.old.append(done)
         self.world.send(done)
         assert not self.world.batch(done).facts, "the second copy of an outcome did something"
-        self.world.courier.on_done(done, self.world.now_us)
+        self.world.delivery.on_done(done, self.world.now_us)
 
     def report(self) -> None:
         agent = self.rng.choice(self.agents)
@@ -319,7 +319,7 @@ class Chaos:
         acks = self.world.send(Reports((report,)))
         assert isinstance(acks, tuple)
         agent.accept(acks[0].registrations[0])
-        self.world.courier.on_registered(agent.number, self.world.now_us)
+        self.world.delivery.on_registered(agent.number, self.world.now_us)
 
     def repeat(self) -> None:
         """A copy of something said before arrives late."""
@@ -414,6 +414,6 @@ class Chaos:
         assert (
             not len(state.queue) and not state.dependents and not state.same_name and not state.tasks_pending
         )
-        assert not len(self.world.courier), vars(self.world.courier)
+        assert not len(self.world.delivery), vars(self.world.delivery)
         for agent in self.agents:
             assert not [key for key, stage in agent.held.items() if stage != "prepared"], agent.held

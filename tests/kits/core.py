@@ -114,7 +114,7 @@ class World:
         self.state = state
         self.reactor = Reactor(state, observe=self._observe)
         self.view = View(state)
-        self.courier = EffectDelivery(state)
+        self.delivery = EffectDelivery(state)
 
     def _observe(self, state: State, fact: Fact) -> None:
         if self._is_checked:
@@ -126,7 +126,7 @@ class World:
         self._take_over(self.mirror.restored())
         # Finished jobs stay in the store: the log is compared from here on with what was loaded.
         self.mirror.replayed = self.mirror.restored()
-        self.courier.resume(self.now_us)
+        self.delivery.resume(self.now_us)
         if epoch:
             self.send(EpochStarted(self.state.epoch + 1))
         if epoch and register:
@@ -151,7 +151,7 @@ class World:
         if self._is_checked:
             check_view(self.view, self.state)
         self.log += batch.facts
-        self.courier.on_effects(batch.effects, self.now_us)
+        self.delivery.on_effects(batch.effects, self.now_us)
         return batch
 
     def send(self, message: Message) -> BatchAnswer:
@@ -170,7 +170,7 @@ class World:
         )
         answer = self.report(registration)
         assert isinstance(answer, tuple)
-        self.courier.on_registered(number, self.now_us)
+        self.delivery.on_registered(number, self.now_us)
         return answer[0].registrations[0]
 
     def submit(
@@ -229,7 +229,7 @@ class World:
     # ---- out ----
 
     def sends(self) -> list[Send]:
-        return self.courier.take_due(self.now_us)
+        return self.delivery.take_due(self.now_us)
 
     def done(
         self,
@@ -247,7 +247,7 @@ class World:
             outcomes.append(NodeOutcome(rest, "unreached"))
         message = EffectDone(send.revision, 0, tuple(outcomes))
         self.send(message)
-        self.courier.on_done(message, self.now_us)
+        self.delivery.on_done(message, self.now_us)
 
     def answer_of(self, send: Send) -> bytes:
         """What a node says that has done it."""

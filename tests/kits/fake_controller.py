@@ -29,7 +29,7 @@ from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import Outcome, Results
 from eslurm.links.blobs import BlobExchange, BlobUnavailable
 from eslurm.links.codec import encode_command, report_ack_to_pb, report_from_pb
-from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import LocalPeer
 from eslurm.links.link_server import LinkServer
 from eslurm.links.links import LinkTable
@@ -107,7 +107,7 @@ class FakeController:
         self._site_keys = SITE.keys
         self.table = LinkTable(self._local, credentials, self, random.Random(1))
         self._server = LinkServer(self._local, credentials, self.table)
-        self._book = AddressBook()
+        self._book = EndpointDirectory()
         self._satellites: dict[int, Link] = {}
         self._driver = RootDriver(self.table, self._find)
         self._exchange = BlobExchange(1 << 20, self._load)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from esctld.serve.job_events import Feed
+from esctld.serve.job_events import JobEvents
 from eslurm.core.control.commit_pipeline import NotNow
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model.messages import Message
@@ -49,7 +49,7 @@ class FedWorld(World):
         super()._take_over(state)
         self.committing = Committing(state)
         self.store = MemoryStore(self.mirror.image)
-        self.feed = Feed(self.committing, self.store, **self.feed_settings)  # type: ignore[arg-type]
+        self.feed = JobEvents(self.committing, self.store, **self.feed_settings)  # type: ignore[arg-type]
         self.feeds = [*getattr(self, "feeds", ()), self.feed]
 
     def batch(self, *messages: Message) -> Batch:

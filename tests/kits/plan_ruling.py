@@ -11,7 +11,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.snapshot import NodeView
-from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
 from eslurm.core.plan.rules.constraints import JobRules, Rules
 from eslurm.core.plan.rules.limits import Consumer, Items
 from eslurm.core.resources.nodes import Topology
@@ -89,14 +89,14 @@ class World:
             named[kind_of(policy)][policy.name] = policy
         self.rules = Rules(named, self.topology, self.future, now_us=now_us, calendar=calendar)
 
-    def need(self, cores: int = 1, gpus: int = 0, licences: int = 0, **request: int) -> Need:
+    def need(self, cores: int = 1, gpus: int = 0, licences: int = 0, **request: int) -> CompiledRequest:
         asked = Request(
             tasks=cores,
             wide=(("matlab", licences),) if licences else (),
             per_node=(("gpu", gpus),) if gpus else (),
             **request,  # type: ignore[arg-type]
         )
-        return compile_need(asked, PartitionView("main"), self.topology)
+        return compile_request(asked, PartitionView("main"), self.topology)
 
     def of(self, job: Pending, cores: int = 1, gpus: int = 0, licences: int = 0) -> JobRules:
         return self.rules.of(job, self.need(cores, gpus, licences))

@@ -6,9 +6,9 @@ import pytest
 
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
-from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
 from eslurm.core.plan.placement.protocols import Closure
-from eslurm.core.plan.profile.profile import Book, BookError
+from eslurm.core.plan.profile.profile import ProfileError, ResourceProfile
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.timeline import INFINITY_US, Slot
 
@@ -19,21 +19,23 @@ def topology(nodes: int = 4, cores: int = 4) -> Topology:
     return Topology([NodeView(10 + i, f"cn{i}", (cores, 64), True, ("main",)) for i in range(nodes)])
 
 
-def need(nodes: Topology, tasks: int = 1, width: int = 0, *, exclusive: bool = False) -> Need:
+def need(nodes: Topology, tasks: int = 1, width: int = 0, *, exclusive: bool = False) -> CompiledRequest:
     request = Request(tasks=tasks, nodes_min=width, nodes_max=width, exclusive=exclusive)
-    return compile_need(request, PartitionView("main"), nodes)
+    return compile_request(request, PartitionView("main"), nodes)
 
 
 def test_a_clash_names_node_and_amounts_and_changes_nothing() -> None:
-    book = Book(topology(), now_us=0)
+    book = ResourceProfile(topology(), now_us=0)
     book.book([(10, (3, 8))], 5, 20)
-    with pytest.raises(BookError, match=r"node cn0: cannot book \(2, 0\) on it: \(1, 56\) free of \(4, 64\)"):
+    with pytest.raises(
+        ProfileError, match=r"node cn0: cannot book \(2, 0\) on it: \(1, 56\) free of \(4, 64\)"
+    ):
         book.book([(11, (4, 0)), (10, (2, 0))], 10, 15)
-    with pytest.raises(BookError, match="no node number 99"):
+    with pytest.raises(ProfileError, match="no node number 99"):
         book.book([(11, (4, 0)), (99, (1, 0))], 10, 15)
-    with pytest.raises(BookError, match="cannot be booked"):
+    with pytest.raises(ProfileError, match="cannot be booked"):
         book.book([(11, (-1, 0))], 10, 15)
-    with pytest.raises(BookError, match="cannot be booked"):
+    with pytest.raises(ProfileError, match="cannot be booked"):
         book.book([(11, (1, 0, 1))], 10, 15)
     assert book.slots == 3
     assert book.used(0).slots() == (Slot(5, 20, 3),)
@@ -41,13 +43,13 @@ def test_a_clash_names_node_and_amounts_and_changes_nothing() -> None:
 
 
 def test_only_what_was_booked_is_revoked() -> None:
-    book = Book(topology(), (2,), now_us=0)
+    book = ResourceProfile(topology(), (2,), now_us=0)
     book.book([(10, (3, 8))], 5, 20, (1,))
-    with pytest.raises(BookError, match="no booking lasts from 5 to 19"):
+    with pytest.raises(ProfileError, match="no booking lasts from 5 to 19"):
         book.revoke([(10, (3, 8))], 5, 19, (1,))
-    with pytest.raises(BookError, match=r"node cn1: cannot revoke \(3, 8\)"):
+    with pytest.raises(ProfileError, match=r"node cn1: cannot revoke \(3, 8\)"):
         book.revoke([(11, (3, 8))], 5, 20, (1,))
-    with pytest.raises(BookError, match="2 items that belong to no node are not booked"):
+    with pytest.raises(ProfileError, match="2 items that belong to no node are not booked"):
         book.revoke([(10, (3, 8))], 5, 20, (2,))
     book.check()
     book.revoke([(10, (3, 8))], 5, 20, (1,))
@@ -55,7 +57,7 @@ def test_only_what_was_booked_is_revoked() -> None:
 
 
 def test_how_long_nodes_stay_free() -> None:
-    book = Book(topology(), now_us=0)
+    book = ResourceProfile(topology(), now_us=0)
     book.book([(10, (2, 0)), (11, (2, 0))], 10, 20)
     book.book([(11, (2, 0))], 15, 30)
     spans = [(10, (3, 0)), (11, (2, 0)), (12, (4, 64))]
@@ -69,16 +71,16 @@ def test_how_long_nodes_stay_free() -> None:
 
 
 def test_licences_that_are_not_free_are_not_booked() -> None:
-    book = Book(topology(), (2,), now_us=0)
+    book = ResourceProfile(topology(), (2,), now_us=0)
     book.book([(10, (1, 0))], 0, 20, (2,))
-    with pytest.raises(BookError, match="1 of 2 items that belong to no node are not free"):
+    with pytest.raises(ProfileError, match="1 of 2 items that belong to no node are not free"):
         book.book([(11, (1, 0))], 10, 30, (1,))
     assert book.wide_used(0).slots() == (Slot(0, 20, 2),)
     assert book.used(0).slots() == (Slot(0, 20, 1),)
 
 
 def test_what_began_in_the_past_is_revoked_from_now_on() -> None:
-    book = Book(topology(), now_us=0)
+    book = ResourceProfile(topology(), now_us=0)
     book.book([(10, (4, 64))], 0, 50)
     book.book([(11, (1, 1))], 5, 10)
     book.advance(20)
@@ -94,7 +96,7 @@ def test_what_began_in_the_past_is_revoked_from_now_on() -> None:
 
 def test_a_stay_leaves_out_nodes_that_close_while_it_lasts() -> None:
     nodes = topology(2)
-    book = Book(nodes, now_us=0)
+    book = ResourceProfile(nodes, now_us=0)
     closed = (Closure(10, 30, 0b01, "maintenance"),)
     assert book.earliest(need(nodes), 10, 0, closed=closed) == (0, [(0, (1, 0), 1)])
     assert book.earliest(need(nodes), 11, 0, closed=closed) == (0, [(1, (1, 0), 1)])
@@ -108,7 +110,7 @@ def test_a_stay_leaves_out_nodes_that_close_while_it_lasts() -> None:
 
 def test_a_job_without_limit_waits_until_nothing_comes_any_more() -> None:
     nodes = topology(1)
-    book = Book(nodes, now_us=0)
+    book = ResourceProfile(nodes, now_us=0)
     book.book([(10, (4, 0))], 50, 60)
     book.book([(10, (1, 0))], 80, INFINITY_US)
     assert book.earliest(need(nodes), INFINITY_US, 0) == (60, [(0, (1, 0), 1)])
@@ -121,7 +123,7 @@ def test_a_job_without_limit_waits_until_nothing_comes_any_more() -> None:
 def test_beyond_its_slots_a_book_is_coarse_far_ahead_and_fine_near_by() -> None:
     """Ends are late by less than a sixteenth of their distance or about a second, and the slots stay few."""
     nodes = topology(1000, 1)
-    book = Book(nodes, now_us=0, slots_max=8)
+    book = ResourceProfile(nodes, now_us=0, slots_max=8)
     stays = [(1 + number * 7) * MINUTE_US + number for number in range(1000)]
     for number, stop_us in enumerate(stays):
         book.book([(10 + number, (1, 1))], 0, stop_us)
@@ -141,9 +143,9 @@ def test_beyond_its_slots_a_book_is_coarse_far_ahead_and_fine_near_by() -> None:
 
 
 def test_a_coarse_booking_that_clashes_leaves_no_trace() -> None:
-    book = Book(topology(1), now_us=0, slots_max=1)
+    book = ResourceProfile(topology(1), now_us=0, slots_max=1)
     book.book([(10, (3, 0))], 0, 5)
-    with pytest.raises(BookError):
+    with pytest.raises(ProfileError):
         book.book([(10, (3, 0))], 2, 7)
     book.advance(1 << 30)
     assert book.slots == 1
@@ -153,7 +155,7 @@ def test_a_coarse_booking_that_clashes_leaves_no_trace() -> None:
 def test_the_number_of_bookings_leaves_no_mark_on_the_slots() -> None:
     """C-32: a thousand bookings of one interval are one slot more than none."""
     nodes = topology(1000, 1)
-    book = Book(nodes, now_us=0)
+    book = ResourceProfile(nodes, now_us=0)
     for number in nodes.numbers:
         book.book([(number, (1, 1))], 100, 200)
     assert book.slots == 3

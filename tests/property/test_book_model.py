@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from eslurm.core.model.config import Resource
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Chunk, Request
-from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.placement.protocols import Chosen, Closure
+from eslurm.core.plan.placement.protocols import Assignment, Closure
 from eslurm.core.plan.profile import slots
-from eslurm.core.plan.profile.profile import Book, BookError
+from eslurm.core.plan.profile.profile import ProfileError, ResourceProfile
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
 from eslurm.core.resources.vector import Vector
@@ -73,8 +73,8 @@ class Dense:
         return DenseRoom(self, start, end_of(stop), closed)
 
     def earliest(
-        self, need: Need, duration: int, start: int, until: int, closed: tuple[Closure, ...]
-    ) -> tuple[int, Chosen] | None:
+        self, need: CompiledRequest, duration: int, start: int, until: int, closed: tuple[Closure, ...]
+    ) -> tuple[int, Assignment] | None:
         for at in range(start, SPAN):
             stop = min(at + duration, INFINITY_US)
             if stop > until:
@@ -168,7 +168,7 @@ def closures(draw: st.DrawFn, topology: Topology) -> tuple[Closure, ...]:
     return tuple(sorted(found, key=lambda closure: closure.start_us))
 
 
-def assert_same(book: Book, dense: Dense, now: int) -> None:
+def assert_same(book: ResourceProfile, dense: Dense, now: int) -> None:
     book.check()
     topology = dense.topology
     for at in range(now, SPAN):
@@ -184,10 +184,10 @@ def assert_same(book: Book, dense: Dense, now: int) -> None:
     assert [book.wide_used(0).free_at(at) for at in range(now, SPAN)] == dense.wide[now:]
 
 
-def assert_asks_the_same(data: st.DataObject, book: Book, dense: Dense, now: int) -> None:
+def assert_asks_the_same(data: st.DataObject, book: ResourceProfile, dense: Dense, now: int) -> None:
     """Questions in between, so that rows exist before bookings change them."""
     topology = dense.topology
-    need = compile_need(data.draw(requests()), PARTITION, topology)
+    need = compile_request(data.draw(requests()), PARTITION, topology)
     note(f"{need}")
     start = data.draw(st.integers(now, SPAN - 1))
     duration = data.draw(st.sampled_from([1, 2, 3, 5, 8, INFINITY_US]))
@@ -223,7 +223,7 @@ def test_any_history_agrees_with_the_model(data: st.DataObject, few_rows: bool) 
 
 def follow_a_history(data: st.DataObject) -> None:
     topology = data.draw(topologies())
-    book, dense, now = Book(topology, (LICENCES,), now_us=0), Dense(topology), 0
+    book, dense, now = ResourceProfile(topology, (LICENCES,), now_us=0), Dense(topology), 0
     live: list[Booking] = []
     for _ in range(data.draw(st.integers(1, 10))):
         act = data.draw(
@@ -235,7 +235,7 @@ def follow_a_history(data: st.DataObject) -> None:
                 book.book(*booking)
                 live.append(booking)
             else:
-                with pytest.raises(BookError):
+                with pytest.raises(ProfileError):
                     book.book(*booking)
         elif act == "revoke" and live:
             booking = live.pop(data.draw(st.integers(0, len(live) - 1)))
@@ -268,7 +268,7 @@ def follow_a_history(data: st.DataObject) -> None:
 def test_a_coarse_book_never_promises_what_is_not_free_and_gives_everything_back(data: st.DataObject) -> None:
     """With hardly any slots: bookings last longer than asked, by less than the grain, and never clash."""
     topology = data.draw(topologies())
-    book, dense, now = Book(topology, (LICENCES,), now_us=0, slots_max=2), Dense(topology), 0
+    book, dense, now = ResourceProfile(topology, (LICENCES,), now_us=0, slots_max=2), Dense(topology), 0
     live: list[Booking] = []
     for _ in range(data.draw(st.integers(1, 12))):
         if live and data.draw(st.integers(0, 3)) == 0:
@@ -279,7 +279,7 @@ def test_a_coarse_book_never_promises_what_is_not_free_and_gives_everything_back
             now = data.draw(st.integers(now, SPAN - 1))
             book.advance(now)
         else:
-            need = compile_need(data.draw(requests()), PARTITION, topology)
+            need = compile_request(data.draw(requests()), PARTITION, topology)
             duration = data.draw(st.integers(1, 5))
             found = book.earliest(need, duration, data.draw(st.integers(now, SPAN - 1)))
             if found is not None and found[0] + duration < SPAN:
@@ -307,7 +307,7 @@ def test_a_coarse_book_never_promises_what_is_not_free_and_gives_everything_back
 @given(st.data())
 def test_booking_and_revoking_is_identity(data: st.DataObject) -> None:
     topology = data.draw(topologies())
-    book, dense = Book(topology, (LICENCES,), now_us=0), Dense(topology)
+    book, dense = ResourceProfile(topology, (LICENCES,), now_us=0), Dense(topology)
     for _ in range(data.draw(st.integers(0, 4))):
         booking = data.draw(bookings(topology))
         if dense.shift(booking, 0, -1):
@@ -326,15 +326,15 @@ def test_booking_and_revoking_is_identity(data: st.DataObject) -> None:
 @given(st.data())
 def test_what_was_never_booked_is_not_revoked(data: st.DataObject) -> None:
     topology = data.draw(topologies())
-    book, dense = Book(topology, (LICENCES,), now_us=0), Dense(topology)
-    with pytest.raises(BookError):
+    book, dense = ResourceProfile(topology, (LICENCES,), now_us=0), Dense(topology)
+    with pytest.raises(ProfileError):
         book.revoke(*data.draw(bookings(topology)))
     assert_same(book, dense, 0)
 
 
 def test_the_sum_of_a_system_is_a_timeline_in_canonical_form() -> None:
     topology = Topology([NodeView(i, f"n{i}", (4, 8), True, ("main",)) for i in range(3)])
-    book = Book(topology, now_us=0)
+    book = ResourceProfile(topology, now_us=0)
     book.book([(0, (2, 1)), (1, (1, 1))], 5, 10)
     book.book([(2, (3, 0))], 10, INFINITY_US)
     assert book.used(0).slots() == (Slot(5, INFINITY_US, 3),)

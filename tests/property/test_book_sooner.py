@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.snapshot import NodeView
-from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
 from eslurm.core.plan.placement.mapping import spans_of
-from eslurm.core.plan.profile.profile import Book
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.resources.nodes import Topology
 from tests.support.profiles import draws
 
@@ -22,8 +22,8 @@ def topology(cores: int) -> Topology:
     return Topology(NodeView(i, f"n{i}", (cores, 8), True, ("all",)) for i in range(NODES))
 
 
-def asked(tasks: int, per_task: int, within: Topology) -> Need:
-    return compile_need(
+def asked(tasks: int, per_task: int, within: Topology) -> CompiledRequest:
+    return compile_request(
         Request(tasks=tasks, cpus_per_task=per_task), PartitionView("all"), within, frozenset(), 0
     )
 
@@ -34,7 +34,7 @@ def test_it_agrees_with_taking_the_place_away_and_searching(
     cores: int, wanted: list[tuple[int, int, int, int]], data: st.DataObject
 ) -> None:
     nodes = topology(cores)
-    book = Book(nodes, now_us=0)
+    book = ResourceProfile(nodes, now_us=0)
     booked = []
     for tasks, per_task, length_us, from_us in wanted:
         need = asked(min(tasks, NODES), min(per_task, cores), nodes)
@@ -64,7 +64,7 @@ def test_it_agrees_with_taking_the_place_away_and_searching(
 def test_a_search_past_the_own_place_comes_to_an_end() -> None:
     """More slots than are looked at at once, and none of them good enough behind the own place: the search ends."""
     nodes = topology(1)
-    book = Book(nodes, now_us=0)
+    book = ResourceProfile(nodes, now_us=0)
     for at_us in range(0, 2_000, 10):
         book.book([(0, (1, 0)), (1, (1, 0))], at_us, at_us + (9 if at_us < 100 else 10))
     need = asked(NODES, 1, nodes)

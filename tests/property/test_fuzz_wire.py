@@ -39,7 +39,7 @@ from eslurm.core.relay import nodelist
 from eslurm.core.relay.messages import Broadcast
 from eslurm.core.relay.relay import Relay
 from eslurm.links import codec
-from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import Handshake, LocalPeer, busy_after_s, examine, only_item
 from eslurm.links.relay_envelopes import EnvelopeError, read_ack, read_broadcast, read_reply
 from eslurm.ports.door import DoorError, Status
@@ -332,7 +332,7 @@ BOOK = link_pb2.Book(
 
 @given(st.lists(damaged([BOOK.SerializeToString()]), max_size=6))
 def test_a_book_only_goes_forward(raws: list[bytes]) -> None:
-    book = AddressBook()
+    book = EndpointDirectory()
     for raw in raws:
         parsed = readable(lambda raw=raw: link_pb2.Book.FromString(raw), DecodeError)
         if parsed is not None:

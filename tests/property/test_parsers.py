@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from escli.option_table import rows_of
 from escli.options import Parser, Words
-from escli.user.draft import Surroundings, draft_job
+from escli.user.draft import SubmitContext, draft_job
 from escli.user.essubmit import with_directives
 from escli.user.exporting import exported
 from escli.user.queue_columns import by_format
@@ -275,7 +275,7 @@ def test_drafts_can_always_be_sent(options: dict[str, str]) -> None:
     given_words = Words()
     for long, text in options.items():
         given_words.put(long, text, f"--{long}")
-    around = Surroundings(
+    around = SubmitContext(
         cwd="/home/ada",
         host="login",
         umask=0o022,

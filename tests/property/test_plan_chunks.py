@@ -11,10 +11,10 @@ from eslurm.core.model.config import Resource
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.snapshot import NodeView
-from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
 from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.placement.mapping import choose, place
-from eslurm.core.plan.placement.protocols import Chosen
+from eslurm.core.plan.placement.protocols import Assignment
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, add, fits, subtract
@@ -144,7 +144,7 @@ class Brute:
                 found.append(places)
         return found
 
-    def is_whole(self, chosen: Chosen) -> bool:
+    def is_whole(self, chosen: Assignment) -> bool:
         """Whether what was chosen is some assignment of whole chunks."""
         wanted = {position: (amounts, tasks) for position, amounts, tasks in chosen}
         for places in product(sorted(wanted), repeat=len(self.kinds)):
@@ -157,8 +157,8 @@ class Brute:
         return False
 
 
-def compiled(request: Request, ledger: Ledger) -> Need:
-    return compile_need(request, PARTITION, ledger.topology)
+def compiled(request: Request, ledger: Ledger) -> CompiledRequest:
+    return compile_request(request, PARTITION, ledger.topology)
 
 
 @settings(max_examples=draws(300), deadline=None)

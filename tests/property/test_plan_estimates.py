@@ -189,7 +189,7 @@ class Site:
             assert job is not None
             assert booking.stop_us - booking.start_us == job.stay_us
             self._check_stay(job, booking.start_us, (span.node for span in booking.spans))
-        late = self.schedule.slips
+        late = self.schedule.slack
         assert set(late.jobs()) <= set(self.queue.ids())
         assert set(late.late) | set(late.by) <= set(self.queue.ids())
 

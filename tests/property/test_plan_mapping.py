@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.snapshot import NodeView
-from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.placement.mapping import place
 from eslurm.core.resources.ledger import Ledger
@@ -118,7 +118,7 @@ def test_a_request_is_placed_exactly_when_some_subset_of_nodes_takes_it(
     topology = ledger.topology
     room = candidates(request, ledger)
     expected = smallest_width(request, room, topology)
-    spans = place(ledger, compile_need(request, PARTITION, topology))
+    spans = place(ledger, compile_request(request, PARTITION, topology))
     if expected is None:
         assert spans is None
         return
@@ -152,7 +152,7 @@ def test_a_request_is_placed_exactly_when_some_subset_of_nodes_takes_it(
 
 @given(requests(), clusters())
 def test_more_free_never_makes_a_fitting_request_unfit(request: Request, ledger: Ledger) -> None:
-    need = compile_need(request, PARTITION, ledger.topology)
+    need = compile_request(request, PARTITION, ledger.topology)
     if place(ledger, need) is None:
         return
     number = ledger.topology.numbers[0]
@@ -178,5 +178,5 @@ def test_feasible_ever_agrees_with_brute_force_and_names_a_bound(request: Reques
 
 @given(requests(), clusters(), st.sets(st.integers(96, 100), max_size=2))
 def test_avoided_nodes_are_never_given(request: Request, ledger: Ledger, avoid: set[int]) -> None:
-    spans = place(ledger, compile_need(request, PARTITION, ledger.topology, avoid))
+    spans = place(ledger, compile_request(request, PARTITION, ledger.topology, avoid))
     assert spans is None or not avoid & {span.node for span in spans}

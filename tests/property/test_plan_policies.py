@@ -17,8 +17,8 @@ from eslurm.core.plan.cycle.queue import Pending, PendingQueue
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView, Running, Snapshot
-from eslurm.core.plan.placement.avoided import need_without
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.avoided import compile_avoiding
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import place, revalidate
 from eslurm.core.resources.ledger import Ledger
@@ -108,9 +108,9 @@ def free_then(ledger: Ledger, position: int, at_us: int) -> Vector:
     return (total[0] - sum(a[0] for a in held), total[1] - sum(a[1] for a in held))
 
 
-def need_of(job: Pending, topology: Topology) -> Need:
+def need_of(job: Pending, topology: Topology) -> CompiledRequest:
     partition = PARTITIONS[job.partition]
-    return need_without(job.request, partition, topology, job.avoid, 0, lambda: empty_ledger(topology))
+    return compile_avoiding(job.request, partition, topology, job.avoid, 0, lambda: empty_ledger(topology))
 
 
 def at_instant(ledger: Ledger, at_us: int) -> Ledger:

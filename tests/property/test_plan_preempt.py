@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eslurm.core.model.partition import CANCEL, OFF, REQUEUE, SUSPEND
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.victims import Claim, Preemptable, Victim, victims
-from eslurm.core.plan.placement.protocols import Room
+from eslurm.core.plan.placement.protocols import Availability
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector, add, fits, subtract
 
@@ -39,10 +39,10 @@ class PlainRoom:
 
 def wanting(
     nodes: int, amounts: Vector, wide: Vector = (), *, exclusive: bool = False
-) -> Callable[[Room], bool]:
+) -> Callable[[Availability], bool]:
     """A job that takes so much on so many nodes."""
 
-    def fitting(room: Room) -> bool:
+    def fitting(room: Availability) -> bool:
         found = room.fitting(amounts) & room.usable
         if exclusive:
             found &= room.idle
@@ -94,7 +94,7 @@ def without(room: PlainRoom, gone: list[tuple[Preemptable, str]]) -> PlainRoom:
 
 
 def by_search(
-    claim: Claim, room: PlainRoom, fitting: Callable[[Room], bool], running: list[Preemptable]
+    claim: Claim, room: PlainRoom, fitting: Callable[[Availability], bool], running: list[Preemptable]
 ) -> list[Victim] | None:
     """Of all sets that would do, the one whose dearest member is cheapest, then its second, and so on."""
     base = without(room, [(one, CANCEL) for one in running if one.is_going])

@@ -14,7 +14,7 @@ from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView
-from eslurm.core.plan.profile.profile import Book
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.nodes import Topology
 from tests.property.test_plan_schedule import AHEAD, Site, happen
@@ -89,7 +89,9 @@ def test_no_cycle_fails_and_everything_is_given_back(seed: int) -> None:
 def a_schedule() -> Schedule:
     """One of a single node of four cores, that rounds whatever is booked."""
     schedule = Schedule(slots_max=1)
-    schedule.book = Book(Topology([NodeView(0, "n0", (4, 0), True, ("all",))]), now_us=0, slots_max=1)
+    schedule.book = ResourceProfile(
+        Topology([NodeView(0, "n0", (4, 0), True, ("all",))]), now_us=0, slots_max=1
+    )
     return schedule
 
 

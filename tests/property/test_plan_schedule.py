@@ -18,7 +18,7 @@ from eslurm.core.plan.cycle.queue import Pending, PendingQueue
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
-from eslurm.core.plan.profile.search import Hints
+from eslurm.core.plan.profile.search import SearchBounds
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
@@ -411,7 +411,7 @@ def test_what_is_remembered_of_a_shape_changes_no_plan(
     for event in history:
         happen(site, event)
         site.cycle()
-        with mock.patch.object(Hints, "bound_us", lambda *_: 0):
+        with mock.patch.object(SearchBounds, "bound_us", lambda *_: 0):
             happen(plain, event)
             plain.cycle()
         assert site.starts() == plain.starts()

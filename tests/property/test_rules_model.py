@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eslurm.core.model.accounts import Amount, FreePool, Limit, Validity
 from eslurm.core.plan.rules.limits import Area, Ask, Duration, Items, effective, most_items
-from eslurm.core.plan.rules.pools import Kept, kept_items
+from eslurm.core.plan.rules.pools import KeptAmount, kept_items
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
 from eslurm.core.resources.usage import Used, first_within, last_over, steps_of
 from eslurm.core.resources.windows import Window, Windows, clipped, find_gap, find_stay, merged, without
@@ -113,7 +113,7 @@ def test_pool(
 ) -> None:
     _, dense = used_of(booked)
     pool = FreePool("p", "cores", Amount(3, 20.0))
-    rule = Kept(pool, asked, windows_of(windows), lambda: steps_of(line_of(booked)), {"cores": there})
+    rule = KeptAmount(pool, asked, windows_of(windows), lambda: steps_of(line_of(booked)), {"cores": there})
     kept = kept_items(pool.amount, there)
 
     def allowed(start: int) -> bool:

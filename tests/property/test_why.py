@@ -12,7 +12,7 @@ from eslurm.core.model.messages import SubmitJobs
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.schedule import Schedule
-from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
@@ -74,7 +74,7 @@ def naive_start_us(site: Site, job_id: int, request: Request, partition: str, li
                 for span in booking.spans
             ]
     duration_us = limit_s * SECOND or INFINITY_US
-    need = compile_need(request, state.partition_views[partition], topology, (), limit_s * SECOND)
+    need = compile_request(request, state.partition_views[partition], topology, (), limit_s * SECOND)
     for at_us in sorted({now_us, *(hold[3] for hold in holds if now_us < hold[3] < INFINITY_US)}):
         stop_us = min(at_us + duration_us, INFINITY_US)
         if choose(NaiveRoom(topology, state.ledger.usable, holds, at_us, stop_us), need) is not None:

@@ -20,7 +20,7 @@ import grpc.aio
 import pytest
 
 from eslurm.core.control.waiting_members import WAITING_ADDRESS_MAX
-from eslurm.links.join_client import Unreachable, Wish, ask
+from eslurm.links.join_client import JoinWish, Unreachable, ask
 from eslurm.links.join_server import METHOD
 from eslurm.security.joining import JoinSecret, Trust
 from eslurm.security.membership import Identity
@@ -47,8 +47,8 @@ def cluster(cluster_of_root: LiveCluster) -> Iterator[LiveCluster]:
     cluster_of_root.hang_up()
 
 
-def stranger(number: int) -> Wish:
-    return Wish(Identity.generate(), "agent", f"cn{number:04}", Trust(None, PIN))
+def stranger(number: int) -> JoinWish:
+    return JoinWish(Identity.generate(), "agent", f"cn{number:04}", Trust(None, PIN))
 
 
 async def flood(endpoint: str, count: int) -> Counter[str]:

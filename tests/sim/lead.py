@@ -10,7 +10,7 @@ import msgspec
 from eslurm.core.control.planning import plan_slices
 from eslurm.core.control.reactor import Reactor
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
-from eslurm.core.dispatch.satellite_pool import Roster, SatelliteStatus
+from eslurm.core.dispatch.satellite_pool import SatellitePool, SatelliteStatus
 from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, PlanMade, Reports, SubmitJobs
@@ -38,8 +38,8 @@ class Lead:
         self.state = State("ctl")
         self.reactor = Reactor(self.state)
         self.pings: list[tuple[int, int]] = []
-        self.satellites = Roster(self.state, satellites, lambda *ping: self.pings.append(ping))
-        self.herald = Broadcaster(self.state, self.satellites, seal, tree.Tuning())
+        self.satellites = SatellitePool(self.state, satellites, lambda *ping: self.pings.append(ping))
+        self.broadcaster = Broadcaster(self.state, self.satellites, seal, tree.Tuning())
         self.sent: list[tree.SendBroadcast] = []
         self.on_post: Callable[[tuple[Message, ...]], None] = lambda messages: None
         names = tuple(f"cn{number}" for number in range(nodes))
@@ -56,7 +56,7 @@ class Lead:
     def post(self, *messages: Message) -> list[Any]:
         self.on_post(messages)
         batch = self.reactor.process(messages, self.now_us)
-        self.do(self.herald.on_committed(messages, batch, self.now_us))
+        self.do(self.broadcaster.on_committed(messages, batch, self.now_us))
         return batch.facts
 
     def do(self, actions: list[Any]) -> None:
@@ -75,22 +75,22 @@ class Lead:
         """Satellites come and answer their first ping."""
         for index in indexes:
             self.satellites.on_linked(f"sat{index}", self.now_us)
-            self.do(self.herald.on_satellite_status(-1 - index, SatelliteStatus(1), self.now_us))
+            self.do(self.broadcaster.on_satellite_status(-1 - index, SatelliteStatus(1), self.now_us))
 
     def pass_time(self, seconds: float) -> None:
         end_us = self.now_us + int(seconds * SECOND)
-        while (due_us := self.herald.next_timer_us()) is not None and due_us <= end_us:
+        while (due_us := self.broadcaster.next_timer_us()) is not None and due_us <= end_us:
             self.now_us = max(self.now_us, due_us)
-            self.do(self.herald.on_timer(self.now_us))
+            self.do(self.broadcaster.on_timer(self.now_us))
         self.now_us = end_us
 
     def until_sent(self) -> None:
         """Until something is said, and no longer: nobody's patience ends."""
         while not self.sent:
-            due_us = self.herald.next_timer_us()
+            due_us = self.broadcaster.next_timer_us()
             assert due_us is not None, "nothing will ever be said"
             self.now_us = max(self.now_us, due_us)
-            self.do(self.herald.on_timer(self.now_us))
+            self.do(self.broadcaster.on_timer(self.now_us))
 
     def take(self) -> list[tuple[tuple[int, ...], Command]]:
         taken = [(one.broadcast.nodes, _commands.decode(one.broadcast.command)) for one in self.sent]
@@ -103,8 +103,8 @@ class Lead:
             heads = one.broadcast.nodes[:1]
             mine = {node: outcomes[node] for node in one.broadcast.nodes}
             final = tree.Reply(one.broadcast.broadcast_id, heads, from_mapping(mine), True)
-            self.do(self.herald.on_ack("peer", tree.Ack(one.broadcast.broadcast_id, heads), self.now_us))
-            self.do(self.herald.on_reply("peer", final, self.now_us))
+            self.do(self.broadcaster.on_ack("peer", tree.Ack(one.broadcast.broadcast_id, heads), self.now_us))
+            self.do(self.broadcaster.on_reply("peer", final, self.now_us))
 
     def launch(self) -> int:
         """Submit and place a job of three nodes; its id."""
@@ -124,7 +124,7 @@ class Lead:
 
 def lead_with_nodes(nodes: int = 3, satellites: tuple[str, ...] = (), **policy: object) -> Lead:
     lead = Lead(nodes, satellites, **policy)
-    lead.do(lead.herald.lead(lead.now_us))
+    lead.do(lead.broadcaster.lead(lead.now_us))
     lead.take()
     for number in range(nodes):
         lead.register(number)
@@ -146,7 +146,7 @@ def call(lead: Lead) -> list[tree.Broadcast]:
     lead.sent.clear()
     lead.until_sent()
     for number, _ in lead.pings:
-        lead.do(lead.herald.on_satellite_status(number, SatelliteStatus(1), lead.now_us))
+        lead.do(lead.broadcaster.on_satellite_status(number, SatelliteStatus(1), lead.now_us))
     lead.pings.clear()
     lead.take()
     return [one.broadcast for one in lead.last]

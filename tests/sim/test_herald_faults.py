@@ -24,7 +24,7 @@ def seal_but_job_1(commands: Sequence[Command]) -> list[bytes]:
 
 def test_an_effect_that_cannot_be_sealed_fails_alone() -> None:
     lead, bugs, failed = lead_with_nodes(), list[Exception](), list[EffectDone]()
-    lead.herald._seal, lead.herald._on_bug = seal_but_job_1, bugs.append
+    lead.broadcaster._seal, lead.broadcaster._on_bug = seal_but_job_1, bugs.append
     lead.on_post = lambda messages: failed.extend(one for one in messages if isinstance(one, EffectDone))
     lead.post(SubmitJobs((ONE,)))
     assert lead.launch() == 2
@@ -37,7 +37,7 @@ def test_an_effect_that_cannot_be_sealed_fails_alone() -> None:
 
 def test_without_anybody_to_tell_it_is_raised() -> None:
     lead = lead_with_nodes()
-    lead.herald._seal = seal_but_job_1
+    lead.broadcaster._seal = seal_but_job_1
     with pytest.raises(ValueError, match="4000000"):
         lead.launch()
 
@@ -49,7 +49,7 @@ def test_effects_that_go_out_together_are_sealed_together() -> None:
         sealed.append(len(commands))
         return seal(commands)
 
-    lead.herald._seal = counted
+    lead.broadcaster._seal = counted
     lead.post(SubmitJobs((ONE, ONE)))
     lead.launch()
     bodies = [command.body for _, command in lead.take()]

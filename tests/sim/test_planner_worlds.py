@@ -17,7 +17,7 @@ from eslurm.core.model.job_states import JobState, StopCause
 from eslurm.core.model.partition import CANCEL
 from eslurm.core.model.protocol import NodeGroup
 from eslurm.core.model.step_key import StepKey
-from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.victims import Claim, Preemptable
 from eslurm.core.plan.rules.constraints import Rules
@@ -78,9 +78,9 @@ def one_device_for_all(patch: pytest.MonkeyPatch) -> None:
 
 def newcomers_first(patch: pytest.MonkeyPatch) -> None:
     """A new job gets the best place there is, and those that have one look for another behind it."""
-    plan_new = Ahead.plan_new
+    plan_new = ForwardPlanner.plan_new
 
-    def rude(self: Ahead, order: Any) -> Any:
+    def rude(self: ForwardPlanner, order: Any) -> Any:
         schedule = self.schedule
         if any(entry.job_id not in schedule.bookings for entry in order):
             for job_id in list(schedule.bookings):
@@ -88,7 +88,7 @@ def newcomers_first(patch: pytest.MonkeyPatch) -> None:
                     schedule.remove(job_id)
         yield from plan_new(self, list(reversed(order)))
 
-    patch.setattr(Ahead, "plan_new", rude)
+    patch.setattr(ForwardPlanner, "plan_new", rude)
 
 
 def placed_twice(patch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_acknowledgements_find_the_link_their_process_used_last() -> None:
 
 def test_heartbeats_go_to_every_node_that_has_an_address_and_say_the_floor() -> None:
     lead = Lead()
-    lead.do(lead.herald.lead(lead.now_us))
+    lead.do(lead.broadcaster.lead(lead.now_us))
     assert lead.take() == [], "nobody has registered yet"
     lead.register(0)
     lead.register(2)
@@ -128,7 +128,7 @@ def test_heartbeats_confirm_what_was_heard_of_nodes_that_are_up_while_the_lead_i
     call(lead)
     first, confirmed = next_round({0: OK, 1: OK, 2: OK})
     assert confirmed == {0: 0, 1: 0, 2: 0}, "it may have lost the lead"
-    lead.herald.on_renewed(lead.now_us)
+    lead.broadcaster.on_renewed(lead.now_us)
     second, confirmed = next_round(silent)
     assert second > first and confirmed == {0: first, 1: 0, 2: first}
     assert lead.state.nodes[1].state is NodeState.UNREACHABLE, "it was called once more meanwhile"
@@ -148,7 +148,7 @@ def test_calls_that_somebody_asks_for_are_apart_and_count_nobody_out() -> None:
     calls = 0
     for _ in range(8):
         lead.now_us += 100_000
-        lead.do(lead.herald.call_soon(lead.now_us))
+        lead.do(lead.broadcaster.call_soon(lead.now_us))
         if lead.take():
             calls += 1
             lead.answer({0: OK, 1: unreached("silent"), 2: OK})
@@ -220,7 +220,7 @@ def test_a_restarted_controller_says_again_what_it_owes_once_nodes_are_there() -
     lead.launch()
     lead.take()
     successor = Broadcaster(lead.state, lead.satellites, seal, tree.Tuning())
-    lead.herald = successor
+    lead.broadcaster = successor
     lead.post(EpochStarted(6))
     lead.do(successor.lead(lead.now_us))
     assert all(isinstance(command.body, Heartbeat) for _, command in lead.take())

@@ -87,7 +87,7 @@ def _picture(log: LogFile, wanted: Wanted, say: Callable[[str], None]) -> int:
         raise CannotReplay(exits.USAGE, f"--at: {wanted.at} lies before {begins}, where the log begins")
     player.play(until_us=at_us, progress=_progress)
     ended = player.peek() is None
-    picture = Picture(player.state, player.state.now_us if at_us is None else at_us)
+    picture = StateView(player.state, player.state.now_us if at_us is None else at_us)
     ends_us = max(player.state.now_us, log.header.exported_us)
     note = ""
     if ended and picture.now_us > ends_us:
@@ -117,7 +117,7 @@ def _begins_us(log: LogFile, player: Player) -> int:
     return first.at_us if first is not None else 0
 
 
-class Picture:
+class StateView:
     """A state as the messages that commands show."""
 
     def __init__(self, state: State, now_us: int) -> None:
@@ -154,7 +154,7 @@ class Picture:
         return [partition_info(partition) for partition in self.state.config.partitions]
 
 
-def _as_text(log: LogFile, picture: Picture, wanted: Wanted, note: str) -> Iterator[str]:
+def _as_text(log: LogFile, picture: StateView, wanted: Wanted, note: str) -> Iterator[str]:
     state = picture.state
     names = " (names replaced)" if log.header.anonymised else ""
     yield (
@@ -180,7 +180,7 @@ def _as_text(log: LogFile, picture: Picture, wanted: Wanted, note: str) -> Itera
         yield show.job_block(picture.job(_job(state, wanted.job)), picture.now_us)
 
 
-def _as_json(log: LogFile, picture: Picture, wanted: Wanted, ended: bool) -> dict[str, Any]:
+def _as_json(log: LogFile, picture: StateView, wanted: Wanted, ended: bool) -> dict[str, Any]:
     state = picture.state
     found: dict[str, Any] = {
         "cluster": log.header.cluster,

@@ -97,7 +97,7 @@ def join(
         raise unusable(f"{error.filename or state_dir}: {error.strerror}") from None
     shown = fingerprint(identity.public)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from eslurm.links.join_client import Wish
+    from eslurm.links.join_client import JoinWish
     from eslurm.transport.tls import Tls, TlsError
 
     try:
@@ -108,7 +108,7 @@ def join(
     except (ValueError, TlsError) as error:
         raise unusable(str(error)) from None
     with Interrupts() as interrupts:
-        asking = _Asking(endpoints, Wish(identity, role, names, trust), tls, shown, timeout, interrupts)
+        asking = _Asking(endpoints, JoinWish(identity, role, names, trust), tls, shown, timeout, interrupts)
         ring, membership = asking.run()
     _keep(directory, ring, membership)
     if as_json:

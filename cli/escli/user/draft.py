@@ -30,7 +30,7 @@ _NICE_DEFAULT = 100
 _PASSED = tuple((long, long.replace("-", "_")) for long in PASSED)
 
 
-class Surroundings:
+class SubmitContext:
     """The submitting process's data, as values: the drafting itself reads no clock or file."""
 
     __slots__ = ("cwd", "environment", "host", "now_us", "offset_s", "umask")
@@ -54,7 +54,7 @@ class Surroundings:
 
 
 def draft_job(
-    given: Words, script: bytes, name: str, arguments: Sequence[str], around: Surroundings
+    given: Words, script: bytes, name: str, arguments: Sequence[str], around: SubmitContext
 ) -> dict[str, Any]:
     """The request for one job. `name` is the job's when no option names it. Raises OptionError."""
     job: dict[str, Any] = {
@@ -77,7 +77,7 @@ def draft_job(
     return job
 
 
-def _add_times(job: dict[str, Any], given: Words, around: Surroundings) -> None:
+def _add_times(job: dict[str, Any], given: Words, around: SubmitContext) -> None:
     if given.has("time"):
         job["time_limit_s"] = parse_time_limit(given.text("time"), given.spelling("time"))
     if given.has("begin"):
@@ -93,7 +93,7 @@ def _add_times(job: dict[str, Any], given: Words, around: Surroundings) -> None:
         )
 
 
-def _add_warning(job: dict[str, Any], given: Words, around: Surroundings) -> None:
+def _add_warning(job: dict[str, Any], given: Words, around: SubmitContext) -> None:
     """Add the actions before the time limit (C-40)."""
     if given.has("signal"):
         from eslurm.compat.signals import parse_warning
@@ -114,7 +114,7 @@ def _path(given: Words, long: str, cwd: str) -> str:
     return checked_path(given.spelling(long), name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}")
 
 
-def _future(given: Words, long: str, around: Surroundings) -> int:
+def _future(given: Words, long: str, around: SubmitContext) -> int:
     option, text = given.spelling(long), given.text(long)
     at_us = parse_moment(text, around.now_us, around.offset_s, option)
     if at_us <= around.now_us:
@@ -212,7 +212,7 @@ def _nice(given: Words) -> int:
     return -number if text.startswith("-") else number
 
 
-def _environment(around: Surroundings) -> bytes:
+def _environment(around: SubmitContext) -> bytes:
     variables = dict(around.environment)
     for prefix in ("SLURM", "ESLURM"):
         variables[f"{prefix}_SUBMIT_DIR"] = around.cwd

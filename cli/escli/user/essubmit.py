@@ -14,7 +14,7 @@ from escli.door import SUBMIT, Door, open_door
 from escli.failures import CommandFailed
 from escli.option_table import rows_of
 from escli.options import Parser, Words
-from escli.user.draft import Surroundings, draft_job
+from escli.user.draft import SubmitContext, draft_job
 from escli.user.exporting import exported
 from escli.wire import decode, encode
 from escli.wire_tables import SUBMIT_REPLY, SUBMIT_REQUEST
@@ -190,7 +190,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _surroundings(options: Words) -> Surroundings:
+def _surroundings(options: Words) -> SubmitContext:
     umask = os.umask(0o077)
     os.umask(umask)
     try:
@@ -201,7 +201,7 @@ def _surroundings(options: Words) -> Surroundings:
         text = "the current directory does not exist any more: change to another one"
         raise CommandFailed(exits.USAGE, text) from None
     environment = exported(options.text("export", "ALL"), os.environ, options.spelling("export"))
-    return Surroundings(
+    return SubmitContext(
         cwd=cwd,
         host=os.uname().nodename,
         umask=umask,

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from esctld.lead.dispatcher import Dispatcher
-from esctld.lead.launch_attachments import BlobCargo
+from esctld.lead.launch_attachments import BlobAttachments
 from esctld.lead.planner import Planner
 from esctld.lead.satellites import LinkedSatellites
 from esctld.lead.site import SiteSigner
@@ -26,14 +26,14 @@ from eslurm.core.model.protocol import Command
 from eslurm.core.relay.messages import DEFAULT_TUNING
 from eslurm.core.state.cluster import State
 from eslurm.links.codec import encode_command
-from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import LocalPeer
 from eslurm.links.relay_driver import RelayDriver
 from eslurm.ports.link import Links, Wanted
 from eslurm.security.sealing import Purpose
 from eslurm.telemetry.clocks import boot_us
 
-log = logging.getLogger("esctld.conductor")
+log = logging.getLogger("esctld.broadcast_driver")
 
 TICK_MAX_S = 1.0
 TICK_MIN_S = 0.02
@@ -54,12 +54,12 @@ class BroadcastDriver:
     def __init__(
         self,
         state: State,
-        book: AddressBook,
+        book: EndpointDirectory,
         local: LocalPeer,
         planner: Planner,
         satellites: LinkedSatellites,
         site: SiteSigner,
-        cargo: BlobCargo,
+        attachments: BlobAttachments,
     ) -> None:
         self._state = state
         self._book = book
@@ -67,10 +67,10 @@ class BroadcastDriver:
         self._planner = planner
         self._satellites = satellites
         self._site = site
-        self._cargo = cargo
+        self._attachments = attachments
         self._began_awake_us = _not_counted_us()
-        self.herald = Broadcaster(
-            state, satellites.roster, self._seal, DEFAULT_TUNING, cargo, _tell_bug, self._asleep_us
+        self.broadcaster = Broadcaster(
+            state, satellites.roster, self._seal, DEFAULT_TUNING, attachments, _tell_bug, self._asleep_us
         )
         self._leads = False
         self._told_ahead_us = 0
@@ -82,20 +82,20 @@ class BroadcastDriver:
         # The broadcaster's times are the cluster's, because commands expire by them, but they never jump.
         origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * 1_000_000)
         self.driver = RelayDriver(
-            self.herald,
+            self.broadcaster,
             links,
             self._find_endpoint,
             deliver=self._deliver,
             origin_us=origin_us,
             wanted=self._wanted,
         )
-        self._cargo.connect(self.driver.attach, self.driver.detach, self._send_all)
+        self._attachments.connect(self.driver.attach, self.driver.detach, self._send_all)
         return self.driver
 
     def lead(self) -> None:
         """After a start: owed effects are sent again as their nodes register, and nodes are called."""
         self._leads = True
-        self.driver.perform(self.herald.lead(self.driver.now_us()))
+        self.driver.perform(self.broadcaster.lead(self.driver.now_us()))
 
     def awake_us(self) -> int:
         """The broadcaster's time plus this host's sleep: for ages that must not seem smaller."""
@@ -107,11 +107,11 @@ class BroadcastDriver:
     def on_satellite_status(self, number: int, status: SatelliteStatus) -> None:
         """A satellite answered a ping."""
         if self._leads:
-            self.driver.perform(self.herald.on_satellite_status(number, status, self.driver.now_us()))
+            self.driver.perform(self.broadcaster.on_satellite_status(number, status, self.driver.now_us()))
 
     def on_satellite_down(self, number: int, why: str) -> None:
         """The last link to a satellite has ended."""
-        self.driver.perform(self.herald.on_satellite_down(number, why, self.driver.now_us()))
+        self.driver.perform(self.broadcaster.on_satellite_down(number, why, self.driver.now_us()))
 
     # ---- after a commit ----
 
@@ -121,7 +121,7 @@ class BroadcastDriver:
         if registered:
             self._enter([self._state.nodes[number] for number in registered])
         self._planner.look()
-        self.driver.perform(self.herald.on_committed(messages, batch, self.driver.now_us()))
+        self.driver.perform(self.broadcaster.on_committed(messages, batch, self.driver.now_us()))
 
     def _enter(self, nodes: list[Node]) -> None:
         """Enter nodes' addresses into the book under a new revision."""
@@ -143,7 +143,7 @@ class BroadcastDriver:
         return self._book.wanted(number)
 
     def _seal(self, commands: Sequence[Command]) -> list[bytes]:
-        ahead_us = self.herald.dating.ahead_us
+        ahead_us = self.broadcaster.dating.ahead_us
         if ahead_us != self._told_ahead_us:
             self._told_ahead_us = ahead_us
             log.error(
@@ -158,7 +158,7 @@ class BroadcastDriver:
 
     def _send_all(self, sends: Sequence[Send]) -> None:
         now_us = self.driver.now_us()
-        self.driver.perform(self.herald.send(sends, now_us))
+        self.driver.perform(self.broadcaster.send(sends, now_us))
 
     # ---- around the clock ----
 

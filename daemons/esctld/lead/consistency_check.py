@@ -61,7 +61,7 @@ class Differs(msgspec.Struct, frozen=True):
     text: str
 
 
-class RowDrift:
+class RowComparison:
     """One comparison. `settings` gives the state's committed scalars; `pause` yields to other tasks."""
 
     def __init__(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from esctld.lead.consistency_check import STORE, RowDrift
+from esctld.lead.consistency_check import STORE, RowComparison
 from esctld.lead.log_export import stored_bases
 from eslurm import __version__
 from eslurm.core.dispatch.satellite_pool import Satellite
@@ -43,7 +43,7 @@ FINDINGS_PER_CHECK_MAX = 200
 _FDS = Path("/proc/self/fd")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class DoctorInputs(msgspec.Struct, frozen=True):
     """The doctor's inputs besides the state. `keys` reads files."""
 
     name: str
@@ -59,7 +59,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 class Doctor:
     """Answers Doctor. The dispatcher's owner calls `watch` with every committed batch."""
 
-    def __init__(self, state: State, view: View, store: StoreReader, around: Surroundings) -> None:
+    def __init__(self, state: State, view: View, store: StoreReader, around: DoctorInputs) -> None:
         self._state = state
         self._view = view
         self._store = store
@@ -245,7 +245,9 @@ class Doctor:
                 return None
             return rows.encode(rows.settings_of(self._state))
 
-        return await RowDrift(self._store, self._around.owner, self._view, settings, self._pause).findings()
+        return await RowComparison(
+            self._store, self._around.owner, self._view, settings, self._pause
+        ).findings()
 
 
 def _is_fact(fact: LoggedFact) -> bool:

@@ -15,12 +15,12 @@ from functools import lru_cache, partial
 
 from prometheus_client import Counter
 
-from eslurm.alerts.feeds import AlertFeeds
+from eslurm.alerts.feeds import AlertSources
 from eslurm.alerts.plugins import ThreadedPredictor, plugin
 from eslurm.config.file import ConfigError, FailureSection
 from eslurm.core.dispatch.inflight import Answered
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.prediction.alerts import AlertBook
+from eslurm.core.prediction.alerts import FiringAlerts
 from eslurm.core.prediction.builtin import BUILT_IN, make_built_in
 from eslurm.core.prediction.health import HealthReports
 from eslurm.core.prediction.predictor import BroadcastSeen, FailurePredictor, NodesKnown
@@ -32,7 +32,7 @@ from eslurm.core.relay.results import Status
 from eslurm.core.state.cluster import State
 from eslurm.telemetry.metrics import ControllerMetrics
 
-log = logging.getLogger("esctld.foresight")
+log = logging.getLogger("esctld.failure_prediction")
 
 REFRESH_S = 1.0
 GAUGES_EVERY = 5
@@ -61,7 +61,7 @@ class FailurePrediction:
         self._set_predicted = set_predicted
         self._now_us = now_us
         self._config_revision = -1
-        self._book = AlertBook()
+        self._book = FiringAlerts()
         self._health = HealthReports()
         self._plugins: list[ThreadedPredictor] = []
         self._predictors = Predictors(lambda notice: log.warning("%s", notice))
@@ -73,7 +73,7 @@ class FailurePrediction:
                 self._predictors.add(name, self._make(name, failure))
             except ValueError as error:
                 raise ConfigError(str(error)) from None
-        self._feeds = AlertFeeds(failure, self._book, now_us)
+        self._feeds = AlertSources(failure, self._book, now_us)
 
     def _make(self, name: str, failure: FailureSection) -> FailurePredictor:
         settings = failure.settings.get(name, {})

@@ -33,8 +33,8 @@ Load: TypeAlias = Callable[[Collection[bytes], int], Awaitable[Mapping[bytes, by
 """Those of these blobs that are there and have at most so many bytes. Raises `BlobUnavailable`."""
 
 
-class BlobCargo:
-    """Implements `Broadcaster`'s `Cargo`. `attach` and `ready` are the controller's driver and broadcaster.
+class BlobAttachments:
+    """Implements `Broadcaster`'s `Attachments`. `attach` and `ready` are the controller's driver and broadcaster.
 
     Blobs from the store go into the launch and not into the cache: for a long queue each is needed once.
     """

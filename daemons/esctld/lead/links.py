@@ -30,7 +30,7 @@ from eslurm.core.model.protocol import Registration, RegistrationReply, Report, 
 from eslurm.core.state.cluster import State
 from eslurm.links.blobs import BlobExchange
 from eslurm.links.codec import CodecError, report_ack_to_pb, report_from_pb
-from eslurm.links.endpoint_directory import AddressBook
+from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.relay_driver import RelayDriver
 from eslurm.links.relay_envelopes import EnvelopeError
 from eslurm.ports.door import Answerer, DoorError, Status
@@ -65,7 +65,7 @@ class ControllerLinks:
     def __init__(
         self,
         state: State,
-        book: AddressBook,
+        book: EndpointDirectory,
         satellites: LinkedSatellites,
         standbys: Standbys,
         principals: Principals,

@@ -33,7 +33,7 @@ from eslurm.ports.store import (
 from eslurm.replay.base import BasePacker
 from eslurm.v1 import controller_pb2 as pb
 
-log = logging.getLogger("esctld.logbook")
+log = logging.getLogger("esctld.log_export")
 
 DAY_US = 24 * 3600 * SECOND_US
 PAGE_FACTS_MAX = 5_000
@@ -118,7 +118,7 @@ async def pack_rows(reader: StoreReader, owner: str) -> tuple[Head, bytes]:
     return head, await asyncio.to_thread(packer.finish)
 
 
-class Logbook:
+class LogPages:
     """Answers ExportLog."""
 
     def __init__(self, store: StoreReader, owner: str, cluster: str) -> None:

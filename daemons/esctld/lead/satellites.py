@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from eslurm.core.dispatch.satellite_pool import Roster, Satellite, SatelliteStatus
+from eslurm.core.dispatch.satellite_pool import Satellite, SatellitePool, SatelliteStatus
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.state.cluster import State
 from eslurm.ports.link import Link
@@ -35,7 +35,7 @@ class LinkedSatellites:
         self._endpoints = dict(configured)
         self._names = {endpoint: name for name, endpoint in configured}
         self._linked: dict[int, _Linked] = {}
-        self.roster = Roster(state, self._endpoints, self._ping)
+        self.roster = SatellitePool(state, self._endpoints, self._ping)
 
     def add(self, link: Link, now_us: int) -> str:
         """A satellite process is linked. Returns the reason of a refusal; empty when it is accepted."""

@@ -24,13 +24,13 @@ class TreeQueries:
     def __init__(
         self,
         state: State,
-        herald: Broadcaster,
-        foresight: FailurePrediction,
+        broadcaster: Broadcaster,
+        predictions: FailurePrediction,
         satellite_name: Callable[[int], str],
     ) -> None:
         self._state = state
-        self._herald = herald
-        self._foresight = foresight
+        self._broadcaster = broadcaster
+        self._predictions = predictions
         self._satellite_name = satellite_name
 
     # ---- broadcasts ----
@@ -39,7 +39,7 @@ class TreeQueries:
         """Kept traces, newest first."""
         kept = [
             one
-            for one in self._herald.traces()
+            for one in self._broadcaster.traces()
             if request.id in (0, one.broadcast_id) and request.kind in ("", one.kind)
         ]
         chosen = kept[: request.limit or 1]
@@ -107,10 +107,10 @@ class TreeQueries:
     def report(self) -> pb.TreeReportReply:
         """Scores of failure predictions over the last day, and their gain."""
         config = self._state.config
-        report = self._foresight.report()
+        report = self._predictions.report()
         scores = {score.name: score for score in report.window.predictors}
-        states = {UNION: "on", **self._foresight.states()}
-        predicted = self._foresight.predicted()
+        states = {UNION: "on", **self._predictions.states()}
+        predicted = self._predictions.predicted()
         return pb.TreeReportReply(
             predictors=[
                 _predictor(name, state, predicted.get(name, 0), scores.get(name))
@@ -130,7 +130,7 @@ class TreeQueries:
                     samples=one.samples,
                     chosen=one.chosen,
                 )
-                for one in self._herald.widths()
+                for one in self._broadcaster.widths()
             ],
         )
 

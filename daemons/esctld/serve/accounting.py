@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.api.infos import attempt_info
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.ports.store import AccountingQuery, Store
 from eslurm.v1 import controller_pb2 as pb
 
@@ -18,7 +18,7 @@ _ATTEMPT_BITS = 32
 
 
 async def account(
-    store: Store, owner: str, request: pb.AccountingRequest, sight: Sight
+    store: Store, owner: str, request: pb.AccountingRequest, sight: Visibility
 ) -> pb.AccountingReply:
     """One page of visible attempts, in order of jobs and attempts, and the start of the next one (0: none)."""
     wanted = _tasks_wanted(request)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from esctld.lead.time_slicing import paced
-from esctld.serve.job_event_messages import Happening, event_bytes, whole_s
+from esctld.serve.job_event_messages import JobEvent, event_bytes, whole_s
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, STARTED, JobState
 from eslurm.core.plan.slices import sorting
@@ -141,9 +141,9 @@ def _ran_lines(row: AttemptRow, job: bytes, now_us: int) -> list[Line]:
     started_us = min(max(row.started_us, submitted_us), now_us)
     ended_us = min(max(row.ended_us, started_us), now_us)
     return [
-        _line(Happening(pb.JobEvent.SUBMITTED, job_id, submitted_us, 0, spec)),
-        _line(Happening(pb.JobEvent.STARTED, job_id, started_us)),
-        _line(Happening(pb.JobEvent.ENDED, job_id, ended_us, runtime_s)),
+        _line(JobEvent(pb.JobEvent.SUBMITTED, job_id, submitted_us, 0, spec)),
+        _line(JobEvent(pb.JobEvent.STARTED, job_id, started_us)),
+        _line(JobEvent(pb.JobEvent.ENDED, job_id, ended_us, runtime_s)),
     ]
 
 
@@ -153,17 +153,17 @@ def _living_lines(job: Job, now_us: int) -> list[Line]:
         # A task comes into being when it is placed.
         submitted_us = attempt.placed_us
     submitted_us = min(submitted_us, now_us)
-    lines = [_line(Happening(pb.JobEvent.SUBMITTED, job.job_id, submitted_us, 0, job.spec))]
+    lines = [_line(JobEvent(pb.JobEvent.SUBMITTED, job.job_id, submitted_us, 0, job.spec))]
     if job.state in STARTED and attempt is not None:
         started_us = min(max(attempt.started_us, submitted_us), now_us)
-        lines.append(_line(Happening(pb.JobEvent.STARTED, job.job_id, started_us)))
+        lines.append(_line(JobEvent(pb.JobEvent.STARTED, job.job_id, started_us)))
         as_it_stands_s = limit_s(job, attempt)
         if as_it_stands_s != job.spec.time_limit_s:
             # When it was changed is not kept.
             spec = replace(job.spec, time_limit_s=as_it_stands_s)
-            lines.append(_line(Happening(pb.JobEvent.CHANGED, job.job_id, started_us, 0, spec)))
+            lines.append(_line(JobEvent(pb.JobEvent.CHANGED, job.job_id, started_us, 0, spec)))
     return lines
 
 
-def _line(one: Happening) -> Line:
+def _line(one: JobEvent) -> Line:
     return (one.at_us << _KIND_BITS | one.kind) << _JOB_BITS | one.job_id, event_bytes(one)

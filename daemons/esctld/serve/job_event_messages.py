@@ -18,7 +18,7 @@ EVENT_FIELD: Final = b"\x0a"
 """Tag of the repeated field `events` (number 1, length-delimited) in JobFeedReply."""
 
 
-class Happening(NamedTuple):
+class JobEvent(NamedTuple):
     """`kind` is a JobEvent's; `spec` is present when the event carries the request."""
 
     kind: pb.JobEvent.Kind
@@ -28,7 +28,7 @@ class Happening(NamedTuple):
     spec: JobSpec | None = None
 
 
-def event_bytes(one: Happening) -> bytes:
+def event_bytes(one: JobEvent) -> bytes:
     """The event as an element of a JobFeedReply."""
     event = pb.JobEvent(kind=one.kind, job_id=one.job_id, at_us=one.at_us, runtime_s=one.runtime_s)
     if one.spec is not None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from esctld.lead.time_slicing import paced
 from esctld.serve.job_event_history import LOOKS_PER_SLICE, Recorded, beginning, open_ids
-from esctld.serve.job_event_messages import Happening, event_bytes, run_time_s
+from esctld.serve.job_event_messages import JobEvent, event_bytes, run_time_s
 from eslurm.core.control.commit_pipeline import NotNow
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model import facts
@@ -83,7 +83,7 @@ class Committed(Protocol):
         ...
 
 
-class _Beginning:
+class _Replay:
     """The encoded replay for new followers; then the ring continues from event `then`."""
 
     __slots__ = ("dropping", "events", "then")
@@ -94,7 +94,7 @@ class _Beginning:
         self.dropping: asyncio.TimerHandle | None = None
 
 
-class Feed:
+class JobEvents:
     """Answers JobFeed. The dispatcher's owner calls `on_committed` with every committed batch."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Feed:
         self._gather_s = gather_s
         # Never 0: a cursor of 0 belongs to no life.
         self._life = 1 + secrets.randbelow((1 << _LIFE_BITS) - 1)
-        self._ring: list[Happening] = []
+        self._ring: list[JobEvent] = []
         # The number of the first of them, counted from the first there ever was.
         self._first = 0
         self._is_followed = False
@@ -121,7 +121,7 @@ class Feed:
         # The jobs as they were when the ring began, until it is known which of them ran.
         self._before: dict[int, Job] = {}
         self._waiting = 0
-        self._beginnings: dict[int, _Beginning] = {}
+        self._beginnings: dict[int, _Replay] = {}
         self._beginnings_made = 0
         self._making: asyncio.Task[int] | None = None
 
@@ -135,16 +135,16 @@ class Feed:
         for fact in batch.facts:
             match fact:
                 case facts.JobSubmitted():
-                    ring.append(Happening(pb.JobEvent.SUBMITTED, fact.job_id, now_us, 0, fact.spec))
+                    ring.append(JobEvent(pb.JobEvent.SUBMITTED, fact.job_id, now_us, 0, fact.spec))
                 case facts.JobChanged():
-                    ring.append(Happening(pb.JobEvent.CHANGED, fact.job_id, now_us, 0, fact.spec))
+                    ring.append(JobEvent(pb.JobEvent.CHANGED, fact.job_id, now_us, 0, fact.spec))
                 case facts.JobPlaced() if fact.array_job_id:
                     self._on_task(fact, now_us)
                 case facts.TimeChanged():
                     self._on_limit(fact, now_us)
                 case facts.AttemptStarted():
                     self._running.add(fact.job_id)
-                    ring.append(Happening(pb.JobEvent.STARTED, fact.job_id, now_us))
+                    ring.append(JobEvent(pb.JobEvent.STARTED, fact.job_id, now_us))
                 case facts.JobFinished():
                     finished.add(fact.job_id)
         # Ends come last: a job submitted at the same instant did not know of them.
@@ -158,14 +158,14 @@ class Feed:
         """A task of an array got a record of its own."""
         task = self._dispatcher.state.find_job(fact.job_id)
         if task is not None:
-            self._ring.append(Happening(pb.JobEvent.SUBMITTED, fact.job_id, now_us, 0, task.spec))
+            self._ring.append(JobEvent(pb.JobEvent.SUBMITTED, fact.job_id, now_us, 0, task.spec))
 
     def _on_limit(self, fact: facts.TimeChanged, now_us: int) -> None:
         """A running job has another time limit; its request stays as it was."""
         job = self._dispatcher.state.find_job(fact.job_id)
         if job is not None:
             spec = replace(job.spec, time_limit_s=max(0, fact.time_limit_s))
-            self._ring.append(Happening(pb.JobEvent.CHANGED, fact.job_id, now_us, 0, spec))
+            self._ring.append(JobEvent(pb.JobEvent.CHANGED, fact.job_id, now_us, 0, spec))
 
     def _on_ended(self, job: Job, runtime_s: int, now_us: int, *, was_waiting: bool) -> None:
         ring, job_id = self._ring, job.job_id
@@ -175,12 +175,12 @@ class Feed:
         if job.outcome is JobState.PENDING:
             # A launch that failed was never told of: it still waits.
             if ran:
-                ring.append(Happening(pb.JobEvent.REQUEUED, job_id, now_us))
+                ring.append(JobEvent(pb.JobEvent.REQUEUED, job_id, now_us))
             return
         if runtime_s and not ran and not was_waiting:
             # So short that the report of its end came with that of its start.
-            ring.append(Happening(pb.JobEvent.STARTED, job_id, now_us))
-        ring.append(Happening(pb.JobEvent.ENDED, job_id, now_us, runtime_s))
+            ring.append(JobEvent(pb.JobEvent.STARTED, job_id, now_us))
+        ring.append(JobEvent(pb.JobEvent.ENDED, job_id, now_us, runtime_s))
 
     @property
     def _end(self) -> int:
@@ -282,7 +282,7 @@ class Feed:
         number = self._beginnings_made
         while len(self._beginnings) >= BEGINNINGS_MAX:
             self._drop(next(iter(self._beginnings)))
-        self._beginnings[number] = _Beginning(then, events)
+        self._beginnings[number] = _Replay(then, events)
         self._keep(number)
         return number
 
@@ -322,7 +322,7 @@ def _look_at(made: asyncio.Task[int]) -> None:
         made.exception()
 
 
-def _encoded(found: Sequence[Happening]) -> Generator[None, None, list[bytes]]:
+def _encoded(found: Sequence[JobEvent]) -> Generator[None, None, list[bytes]]:
     told: list[bytes] = []
     for at, one in enumerate(found):
         told.append(event_bytes(one))

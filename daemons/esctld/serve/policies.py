@@ -15,7 +15,7 @@ from esctld.lead.dispatcher import Dispatcher
 from eslurm.calendar import SiteCalendar
 from eslurm.compat.errors import OptionError, nearest, quoted
 from eslurm.compat.policies import KEYS, Site, read_change, shown
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.model.accounts import ALWAYS, Policy, Validity
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import ChangePolicies, PolicyChange, RefusalCode, Refused
@@ -41,7 +41,7 @@ class Policies:
         if kinds[0] not in KEYS:
             raise _refused(f"kind: {quoted(kinds[0])} is no kind of policy: use one of {', '.join(KEYS)}")
         view = self._dispatcher.view
-        sight = Sight(view, caller.principal)
+        sight = Visibility(view, caller.principal)
         seen = [
             (kind, name, record)
             for (kind, name), record in view.records.items()

@@ -34,7 +34,7 @@ from eslurm.api.shapes import Submission
 from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
 from eslurm.core.control.jobs.access import check_managed
 from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
-from eslurm.core.control.privacy import CONFIGURATION, JOBS, Sight
+from eslurm.core.control.privacy import CONFIGURATION, JOBS, Visibility
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.job_states import FINAL, JobState
@@ -230,7 +230,7 @@ class ControllerService:
         old = forgotten_targets(spec, self._dispatcher.view.jobs)
         if not old:
             return spec
-        sight = Sight(self._dispatcher.view, spec.user)
+        sight = Visibility(self._dispatcher.view, spec.user)
         found = await self._store.find_jobs(self._owner, old)
         return settled_by(
             spec, {row.job_id: JobState(row.state) for row in found if sight.job(decode_job(row.blob))}
@@ -300,8 +300,8 @@ class ControllerService:
     async def _jobs(self, request: pb.JobsRequest, caller: Caller) -> bytes:
         return await self._queries.jobs(request, self._sight(caller))
 
-    def _sight(self, caller: Caller) -> Sight:
-        return Sight(self._dispatcher.view, caller.principal)
+    def _sight(self, caller: Caller) -> Visibility:
+        return Visibility(self._dispatcher.view, caller.principal)
 
     async def _wait_jobs(self, request: pb.WaitJobsRequest, caller: Caller) -> bytes:
         """Answer when every named job has ended, or after `timeout_s`, with their states."""
@@ -328,7 +328,7 @@ class ControllerService:
             self._waiting -= 1
         return True
 
-    def _all_ended(self, request: pb.WaitJobsRequest, sight: Sight) -> bool:
+    def _all_ended(self, request: pb.WaitJobsRequest, sight: Visibility) -> bool:
         jobs = self._dispatcher.view.jobs
         for ref in request.jobs:
             job = jobs.get(ref.job_id)

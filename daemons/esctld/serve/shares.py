@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 
 from esctld.lead.time_slicing import paced
 from eslurm.core.control.fair_share import tree_of
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.control.rights import Rules
 from eslurm.core.plan.cycle.fair_tree import FairTree, Member
-from eslurm.core.plan.cycle.priority import Priority, Ranking, Standing, explained
+from eslurm.core.plan.cycle.priority import Priority, PriorityInputs, Ranking, explained
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.cluster import State
@@ -50,11 +50,11 @@ class Shares:
 
     async def call(self, request: pb.SharesRequest, caller: Caller) -> pb.SharesReply:
         """All shares and usage as of now, accounts before those below them; or the jobs' priorities."""
-        reply = await self._reply(request, Sight(self._rules, caller.principal))
+        reply = await self._reply(request, Visibility(self._rules, caller.principal))
         await self._committed()
         return reply
 
-    async def _reply(self, request: pb.SharesRequest, sight: Sight) -> pb.SharesReply:
+    async def _reply(self, request: pb.SharesRequest, sight: Visibility) -> pb.SharesReply:
         now_us = self._now_us()
         if request.priorities:
             return pb.SharesReply(priorities=await self._priorities(set(request.jobs), sight), now_us=now_us)
@@ -70,14 +70,14 @@ class Shares:
             now_us=now_us,
         )
 
-    async def _priorities(self, jobs: set[int], sight: Sight) -> list[pb.PriorityInfo]:
+    async def _priorities(self, jobs: set[int], sight: Visibility) -> list[pb.PriorityInfo]:
         found: list[pb.PriorityInfo] = []
         for number, entry in enumerate(self._entries()):
             if number % JOBS_PER_SLICE == JOBS_PER_SLICE - 1:
                 await asyncio.sleep(0)
             if (not jobs or entry.job_id in jobs) and sight.job_of(entry.job.user, entry.job.account):
                 # One that has come after the last cycle has no number of its own yet.
-                parts = self._ranking.factors(entry.job_id) or explained(Standing(), entry.job, 0)
+                parts = self._ranking.factors(entry.job_id) or explained(PriorityInputs(), entry.job, 0)
                 found.append(_priority(entry.job, parts))
         return found
 

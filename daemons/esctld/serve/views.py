@@ -12,7 +12,7 @@ from functools import partial
 
 from esctld.lead.planner import Planner
 from eslurm.api.infos import job_info, node_info, partition_info, partitions_of_nodes
-from eslurm.core.control.privacy import JOBS, Sight
+from eslurm.core.control.privacy import JOBS, Visibility
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.option_text import asked_words
@@ -49,7 +49,7 @@ class Queries:
 
     # ---- jobs ----
 
-    async def jobs(self, request: pb.JobsRequest, sight: Sight) -> bytes:
+    async def jobs(self, request: pb.JobsRequest, sight: Visibility) -> bytes:
         """An encoded JobsReply with the matching, visible jobs."""
         chosen = self._named(request) if request.jobs else list(self._view.jobs.values())
         asked_too = request.asked_too and bool(request.jobs)
@@ -105,7 +105,7 @@ class Queries:
         self._lines[job.job_id] = (job, why, priority, line)
         return line
 
-    async def _from_store(self, request: pb.JobsRequest, sight: Sight) -> list[bytes]:
+    async def _from_store(self, request: pb.JobsRequest, sight: Visibility) -> list[bytes]:
         missing = [ref.job_id for ref in request.jobs if ref.job_id not in self._view.jobs]
         if not missing:
             return []
@@ -115,7 +115,7 @@ class Queries:
 
     # ---- nodes ----
 
-    def nodes(self, request: pb.NodesRequest, sight: Sight) -> pb.NodesReply:
+    def nodes(self, request: pb.NodesRequest, sight: Visibility) -> pb.NodesReply:
         """Nodes and partitions, in configured order."""
         view = self._view
         inside = partitions_of_nodes(view.config)
@@ -135,7 +135,7 @@ class Queries:
         reply.partitions.extend(map(partition_info, view.config.partitions))
         return reply
 
-    def _sees(self, sight: Sight, job_id: int) -> bool:
+    def _sees(self, sight: Visibility, job_id: int) -> bool:
         return sight.is_open(JOBS) or sight.job(self._view.jobs[job_id])
 
     def satellites(self) -> pb.SatellitesReply:

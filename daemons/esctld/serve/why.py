@@ -19,7 +19,7 @@ from esctld.lead.time_slicing import paced
 from eslurm.api.infos import job_info
 from eslurm.compat.errors import quoted
 from eslurm.core.control.jobs.access import get_seen
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.explain.easy_heads import head_starts
 from eslurm.core.explain.inquiry import Answer, why_waiting, would_wait
 from eslurm.core.explain.start_interval import UNKNOWN, Interval, StartIntervals
@@ -118,7 +118,7 @@ class Inquiries:
                 with_alternatives=not request.no_alternatives,
             )
         )
-        _fill(reply, answer, partial(_is_seen, state, Sight(self._view, who)))
+        _fill(reply, answer, partial(_is_seen, state, Visibility(self._view, who)))
         interval = await paced(_interval(state, intervals, answer, live))
         reply.start_earliest_us, reply.start_latest_us = interval
         # A booking is shown with the job, too; an estimate is no promise.
@@ -176,7 +176,7 @@ class Inquiries:
             interval = UNKNOWN
             if not (spec.start_at_us or spec.begin_us or spec.dependencies):
                 interval = await paced(_interval(self._state, intervals, answer))
-        is_seen = partial(_is_seen, self._state, Sight(self._view, spec.user))
+        is_seen = partial(_is_seen, self._state, Visibility(self._view, spec.user))
         return pb.TestAnswer(
             answer=_verdict(answer, now_us),
             start_us=answer.start_us,
@@ -198,11 +198,11 @@ class Inquiries:
                 f"partition: {quoted(request.partition)} does not exist: use one of {known}",
             )
         async with self._turn():
-            reply = await paced(self._planned(request, Sight(self._view, caller.principal)))
+            reply = await paced(self._planned(request, Visibility(self._view, caller.principal)))
         await self._dispatcher.committed()
         return reply
 
-    def _planned(self, request: pb.PlanRequest, sight: Sight) -> Generator[None, None, pb.PlanReply]:
+    def _planned(self, request: pb.PlanRequest, sight: Visibility) -> Generator[None, None, pb.PlanReply]:
         state, plan, schedule = self._state, self._planner.plan, self._planner.schedule
         now_us = self._dispatcher.now_us()
         reply = pb.PlanReply(
@@ -259,7 +259,7 @@ class Inquiries:
 # ---- as messages ----
 
 
-def _is_seen(state: State, sight: Sight, job_id: int) -> bool:
+def _is_seen(state: State, sight: Visibility, job_id: int) -> bool:
     job = state.find_job(job_id)
     return job is None or sight.job(job)
 
@@ -342,7 +342,7 @@ def _planned_job(state: State, job: Job, start_us: int, stop_us: int, spans: Seq
 
 
 def _reservations(
-    state: State, sight: Sight, now_us: int, until_us: int
+    state: State, sight: Visibility, now_us: int, until_us: int
 ) -> Generator[None, None, list[pb.PlannedJob]]:
     """Each occurrence of each reservation until then; `name` is the reservation's."""
     found: list[pb.PlannedJob] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from eslurm.core.model.accounts import Account, Qos, User
 from eslurm.core.plan.cycle.fair_tree import Association, FairTree
-from eslurm.core.plan.cycle.priority import Ranking, Standing, normalised, weighs
+from eslurm.core.plan.cycle.priority import PriorityInputs, Ranking, normalised, weighs
 from eslurm.core.plan.cycle.queue import PendingQueue, QueueEntry
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.usage import usage_now
@@ -34,9 +34,9 @@ def tree_of(
     return (yield from FairTree.growing(accounts, users, usage, waiting))
 
 
-def standing_of(
+def priority_inputs(
     state: State, now_us: int, waiting: Iterable[Association] = ()
-) -> Generator[None, None, Standing]:
+) -> Generator[None, None, PriorityInputs]:
     """The inputs of priorities at `now_us`."""
     weights = state.config.priority
     fair: dict[Association, float] = {}
@@ -46,7 +46,7 @@ def standing_of(
         fair, newcomers = tree.factors, tree.best
         yield from tree.letting_go()
     qos = {one.name: one.priority for one in state.policies["qos"].values() if isinstance(one, Qos)}
-    return Standing(
+    return PriorityInputs(
         weights=weights,
         fair=fair,
         newcomers=newcomers,
@@ -73,7 +73,7 @@ def rank(
         for part in parts(_entries(queues), JOBS_PER_SLICE):
             waiting.update(dict.fromkeys([(entry.job.account, entry.job.user) for entry in part]))
             yield
-        standing = yield from standing_of(state, now_us, waiting)
+        standing = yield from priority_inputs(state, now_us, waiting)
         yield from ranking.refresh(standing, now_us)
     for _ in range(SYNCS_MAX):
         paused = yield from ranking.sync(_entries(queues))

@@ -1,7 +1,7 @@
 """Visibility of others' data: the one place where `[privacy] private` is applied.
 
 Operators see everything. Of private kinds other users see only their own data, and coordinators their accounts'.
-Invariant: every read of the controller asks a `Sight`; without private kinds it lets everything through.
+Invariant: every read of the controller asks a `Visibility`; without private kinds it lets everything through.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONFIGURATION: Final = "configuration"
 KINDS: Final = (JOBS, USAGE, USERS, RESERVATIONS, CONFIGURATION)
 
 
-class Sight:
+class Visibility:
     """One caller's view under these rules: for a read, those of the committed view. Cheap: one for each call."""
 
     def __init__(self, rules: Rules, who: Principal) -> None:

@@ -17,7 +17,7 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.policy import Broken, Plan
+from eslurm.core.plan.cycle.policy import BrokenPromise, Plan
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.restored_bookings import PROMISES_PER_SLICE, kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
@@ -91,17 +91,17 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
     return replace(plan, moved=tuple(moved), promised=tuple(new))
 
 
-def broken(state: State, schedule: Schedule, plan: Plan) -> tuple[Broken, ...]:
+def broken(state: State, schedule: Schedule, plan: Plan) -> tuple[BrokenPromise, ...]:
     """The initial promises of a new schedule that its first plan does not keep, the first start first."""
     placed = {one.job_id for one in plan.placements}
-    found: list[Broken] = []
+    found: list[BrokenPromise] = []
     for job_id, promise in state.promises.items():
         start_us = plan.start_us(job_id)
         if job_id in placed or not (job_id in state.queue or job_id in state.later):
             continue
         if start_us is None or start_us > promise.start_us:
             why = schedule.unkept.get(job_id, "it gave way to others that had lost their places")
-            found.append(Broken(job_id, promise.start_us, start_us or 0, why))
+            found.append(BrokenPromise(job_id, promise.start_us, start_us or 0, why))
     schedule.unkept.clear()
     return tuple(sorted(found, key=lambda one: (one.promised_us, one.job_id)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eslurm.core.control.jobs.access import check_owned, get_seen
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, Principal
 from eslurm.core.model.job_states import STARTED, AttemptPhase, JobState
@@ -103,7 +103,7 @@ def on_finish(state: State, message: FinishStep) -> tuple[list[facts.Fact], Chan
     """The step's own command saw it end."""
     job = state.find_job(message.job_id)
     step = state.steps.get((message.job_id, message.step))
-    if job is None or step is None or not Sight(state, message.by).job(job):
+    if job is None or step is None or not Visibility(state, message.by).job(job):
         return [], Changed(0)
     check_owned(message.by, job)
     if step.state in (StepState.ENDED, StepState.FAILED):

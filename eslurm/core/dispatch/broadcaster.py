@@ -18,8 +18,8 @@ import msgspec
 from eslurm.core.control.reactor import Batch
 from eslurm.core.dispatch.effect_delivery import EffectDelivery, Send
 from eslurm.core.dispatch.heartbeats import Call, NodeCalls
-from eslurm.core.dispatch.inflight import Answered, Counters, Flight, Observer, TraceBook
-from eslurm.core.dispatch.satellite_pool import Roster, SatelliteStatus
+from eslurm.core.dispatch.inflight import Answered, Counters, Flight, Observer, TraceLog
+from eslurm.core.dispatch.satellite_pool import SatellitePool, SatelliteStatus
 from eslurm.core.model import facts
 from eslurm.core.model.contact import HeardRounds
 from eslurm.core.model.messages import EffectDone, HeartbeatDone, Message, NodeOutcome, SatelliteSilent
@@ -29,7 +29,7 @@ from eslurm.core.model.request_limits import COMMAND_BYTES_MAX
 from eslurm.core.model.timekeeping import proof_lasts_us
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay import messages as tree
-from eslurm.core.relay.dating import Dating
+from eslurm.core.relay.dating import CommandDates
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import EMPTY, Results, Status
 from eslurm.core.relay.trace import Trace
@@ -59,7 +59,7 @@ Seal: TypeAlias = Callable[[Sequence[Command]], Sequence[bytes]]
 """Encodes commands that go out together and signs them, with one signature for all; in the same order."""
 
 
-class Cargo(Protocol):
+class Attachments(Protocol):
     """Attachments that travel beside the commands of some effects; the daemon implements it."""
 
     def defers(self, send: Send) -> bool:
@@ -75,7 +75,7 @@ class Cargo(Protocol):
         ...
 
 
-class _NoCargo:
+class _NoAttachments:
     def defers(self, send: Send) -> bool:
         return False
 
@@ -101,10 +101,10 @@ class Broadcaster:
     def __init__(
         self,
         state: State,
-        satellites: Roster,
+        satellites: SatellitePool,
         seal: Seal,
         tuning: tree.Tuning,
-        cargo: Cargo | None = None,
+        attachments: Attachments | None = None,
         on_bug: Callable[[Exception], None] | None = None,
         asleep_us: Callable[[], int] = int,
     ) -> None:
@@ -113,18 +113,18 @@ class Broadcaster:
         """
         self._asleep_us = asleep_us
         self._on_bug = on_bug
-        self._cargo: Cargo = cargo if cargo is not None else _NoCargo()
-        self.courier = EffectDelivery(state)
+        self._attachments: Attachments = attachments if attachments is not None else _NoAttachments()
+        self.delivery = EffectDelivery(state)
         self.relay = Relay(root=True, tuning=tuning, keeper=satellites)
         self.satellites = satellites
         self.counters = Counters()
-        self.dating = Dating()
+        self.dating = CommandDates()
         self._state = state
         self._seal = seal
         self._calls = NodeCalls(state)
         self._rounds = HeardRounds(lambda: proof_lasts_us(state.config))
         self._widths = WidthTuner()
-        self._traces = TraceBook()
+        self._traces = TraceLog()
         self._observers: list[Observer] = [self._traces]
         self._predicted: frozenset[int] = frozenset()
         self._flights: dict[tree.BroadcastId, Flight] = {}
@@ -160,7 +160,7 @@ class Broadcaster:
 
     def lead(self, now_us: int) -> list[Action]:
         """The epoch's first batch is committed: resume owed effects and call the nodes."""
-        self.courier.resume(now_us)
+        self.delivery.resume(now_us)
         self.satellites.begin(now_us)
         self._calls.begin(now_us)
         return self.on_timer(now_us)
@@ -173,14 +173,14 @@ class Broadcaster:
 
     def on_committed(self, messages: Iterable[Message], batch: Batch, now_us: int) -> list[Action]:
         """A batch of the core is durable: its effects may be sent."""
-        self.courier.on_effects(batch.effects, now_us)
+        self.delivery.on_effects(batch.effects, now_us)
         for message in messages:
             if isinstance(message, EffectDone):
-                self.courier.on_done(message, now_us)
+                self.delivery.on_done(message, now_us)
         for fact in batch.facts:
             if isinstance(fact, facts.NodeRegistered):
                 self._calls.on_registered(fact.number)
-                self.courier.on_registered(fact.number, now_us)
+                self.delivery.on_registered(fact.number, now_us)
             elif isinstance(fact, facts.NodeStateChanged) and fact.state is NodeState.UP:
                 self._calls.on_registered(fact.number)
             elif isinstance(fact, facts.SatelliteChanged):
@@ -252,7 +252,7 @@ class Broadcaster:
         """Time of the next `on_timer`."""
         times = (
             self.relay.next_timer_us(),
-            self.courier.next_due_us(),
+            self.delivery.next_due_us(),
             self._calls.next_us(),
             self.satellites.next_timer_us(),
             _patience_ends_us(self._waiting[0]) if self._waiting else None,
@@ -275,7 +275,7 @@ class Broadcaster:
         return node is not None and node.state is NodeState.UP
 
     def _send_due(self, now_us: int) -> list[Action]:
-        due = [send for send in self.courier.take_due(now_us) if not self._cargo.defers(send)]
+        due = [send for send in self.delivery.take_due(now_us) if not self._attachments.defers(send)]
         return self.send(due, now_us) if due else []
 
     # ---- out ----
@@ -347,7 +347,7 @@ class Broadcaster:
         flight = self._flights[broadcast_id] = Flight(message, predicted, send, call, now_us)
         if isinstance(body, Heartbeat):
             flight.round = body.round
-        self._cargo.on_broadcast(broadcast_id, kind, send)
+        self._attachments.on_broadcast(broadcast_id, kind, send)
         self.counters.broadcasts += 1
         return self._launch(flight, now_us)
 
@@ -464,7 +464,7 @@ class Broadcaster:
             return []
         message = flight.message
         assert isinstance(broadcast_id, int)
-        self._cargo.on_answered(broadcast_id)
+        self._attachments.on_answered(broadcast_id)
         answered = flight.answered(results, trace, now_us)
         self._widths.note(len(message.nodes), message.width, answered.took_us, answered.is_exact)
         for observer in self._observers:

@@ -153,7 +153,7 @@ class Flight:
         )
 
 
-class TraceBook:
+class TraceLog:
     """Choice of broadcasts to trace, and the latest traces."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class SatelliteStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class Satellite:
-    """One satellite as this controller process knows it. Written by `Roster` only."""
+    """One satellite as this controller process knows it. Written by `SatellitePool` only."""
 
     __slots__ = (
         "failures",
@@ -97,7 +97,7 @@ def legs_wanted(nodes: int, width: int, satellites: int) -> int:
     return min(max(1, -(-nodes // width)), satellites)
 
 
-class Roster:
+class SatellitePool:
     """One per leading controller. Implements the relay's `LegKeeper`: it chooses the next satellite of a failed share."""
 
     def __init__(self, state: State, names: Iterable[str], ping: Ping) -> None:

@@ -63,18 +63,18 @@ def _found(whatif: WhatIf, reach: int, claimants: frozenset[int]) -> Generator[N
         if job.job_id in schedule.bookings:
             claimed |= members
             continue
-        quest = whatif.quest(job)
-        if isinstance(quest, Why):
+        query = whatif.query(job)
+        if isinstance(query, Why):
             continue
-        yield from whatif.preparing(quest)
-        start = whatif.find(quest, job, whatif.now_us)
+        yield from whatif.preparing(query)
+        start = whatif.find(query, job, whatif.now_us)
         yield
         # Whom a limit keeps waiting, not others, is passed over.
         if start is None or (start.moves and start.moves[-1].kind != RESOURCES):
             continue
         claimed |= members
-        spans = spans_of(schedule.book.topology, quest.need, start.chosen)
-        found.append(whatif.cycle.booking(job, quest.need, start.at_us, spans))
+        spans = spans_of(schedule.book.topology, query.need, start.chosen)
+        found.append(whatif.cycle.booking(job, query.need, start.at_us, spans))
         if not reach & ~claimed:
             break
     return found

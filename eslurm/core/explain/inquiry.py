@@ -35,9 +35,9 @@ from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
 from eslurm.core.plan.placement.mapping import spans_of
-from eslurm.core.plan.profile.search import Quest, Start
+from eslurm.core.plan.profile.search import PlacementQuery, Start
 from eslurm.core.plan.rules.limits import Area, Consumer, Items
-from eslurm.core.plan.rules.pools import Kept, Licence
+from eslurm.core.plan.rules.pools import KeptAmount, Licence
 from eslurm.core.resources import bits
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State, task_slots
@@ -130,12 +130,12 @@ class _Case:
         """See `why_waiting`."""
         yield
         whatif = self._whatif
-        quest = whatif.quest(self._pending)
-        if not isinstance(quest, Why):
-            yield from whatif.preparing(quest)
-        found = yield from plan_reasons(whatif, self._pending, quest, self._sources.port())
+        query = whatif.query(self._pending)
+        if not isinstance(query, Why):
+            yield from whatif.preparing(query)
+        found = yield from plan_reasons(whatif, self._pending, query, self._sources.port())
         reasons = [*self._own, *found]
-        start_us, nodes, is_estimate = yield from self._start(quest)
+        start_us, nodes, is_estimate = yield from self._start(query)
         reasons = self._completed(reasons, said, start_us) + self._overrun()
         others: list[Alternative] = []
         if with_alternatives and self._job.job_id and not self._own:
@@ -167,7 +167,7 @@ class _Case:
             return pending
         return [entry for entry in pending if -entry.rank >= self._job.priority]
 
-    def _start(self, quest: Quest | Why) -> Generator[None, None, tuple[int, tuple[str, ...], bool]]:
+    def _start(self, query: PlacementQuery | Why) -> Generator[None, None, tuple[int, tuple[str, ...], bool]]:
         """(start, names of nodes, is it an estimate); 0: none can be foretold."""
         whatif = self._whatif
         if whatif.was:
@@ -178,13 +178,13 @@ class _Case:
         if self._job.job_id not in whatif.schedule.stuck:
             strict = self._state.config.policy == STRICT_POLICY
             self._is_foreseen = yield from whatif.plan_ahead(self._ahead, strict=strict)
-        if not self._is_foreseen or isinstance(quest, Why):
+        if not self._is_foreseen or isinstance(query, Why):
             return 0, (), True
-        found = whatif.find(quest, self._pending, self._from_us)
+        found = whatif.find(query, self._pending, self._from_us)
         yield
         if found is None:
             return 0, (), True
-        spans = spans_of(whatif.schedule.book.topology, quest.need, found.chosen)
+        spans = spans_of(whatif.schedule.book.topology, query.need, found.chosen)
         return found.at_us, self._names(span.node for span in spans), True
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class _Case:
 
     def _overrun(self) -> list[Reason]:
         """The reason that a job overran and moved this one's planned start."""
-        late_id = self._schedule.slips.by.get(self._job.job_id)
+        late_id = self._schedule.slack.by.get(self._job.job_id)
         job = self._state.find_job(late_id) if late_id is not None else None
         if job is None or job.attempt is None:
             return []
@@ -377,7 +377,7 @@ class _Sources:
         if isinstance(constraint, Items | Area):
             counted = self._bound_by(constraint.ask.consumer)
             resource = constraint.ask.resource
-        elif isinstance(constraint, Kept):
+        elif isinstance(constraint, KeptAmount):
             counted, resource = _anybody, constraint.pool.resource
         elif isinstance(constraint, Licence):
             counted, resource = _anybody, constraint.name

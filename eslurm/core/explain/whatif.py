@@ -17,7 +17,7 @@ from eslurm.core.plan.cycle.reconcile import reconcile
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import Snapshot
 from eslurm.core.plan.placement.mapping import spans_of
-from eslurm.core.plan.profile.search import Never, Quest, Start, first_start, start_exactly
+from eslurm.core.plan.profile.search import NoStart, PlacementQuery, Start, first_start, start_exactly
 from eslurm.core.resources.timeline import INFINITY_US
 
 AHEAD_MAX: Final = 100
@@ -38,47 +38,47 @@ class WhatIf:
         self._shape = 0
         self._turns: dict[int, tuple[int, int, int]] | None = None
 
-    def quest(self, job: Pending) -> Quest | Why:
+    def query(self, job: Pending) -> PlacementQuery | Why:
         """The query for a job of any shape; or the reason why it is impossible."""
         refused = self.cycle.refused(job)
         if refused is not None:
             return refused
         # Shapes of the queue count upwards from 0: each question has one of its own.
         self._shape -= 1
-        return self.cycle.quest(QueueEntry(0, 0, job.job_id, self._shape, job))
+        return self.cycle.query(QueueEntry(0, 0, job.job_id, self._shape, job))
 
     def start(self, job: Pending, from_us: int) -> Generator[None, None, Start | None]:
         """The first start of such a job from `from_us` on beside all plans, in slices; None: there is none."""
-        quest = self.quest(job)
-        if isinstance(quest, Why):
+        query = self.query(job)
+        if isinstance(query, Why):
             return None
-        yield from self.preparing(quest)
-        return self.find(quest, job, from_us)
+        yield from self.preparing(query)
+        return self.find(query, job, from_us)
 
-    def preparing(self, quest: Quest) -> Generator[None, None, None]:
+    def preparing(self, query: PlacementQuery) -> Generator[None, None, None]:
         """Build the rows for the search in slices: for a new amount that reads all nodes."""
-        yield from self.schedule.book.preparing(quest.need)
+        yield from self.schedule.book.preparing(query.need)
 
-    def find(self, quest: Quest, job: Pending, from_us: int) -> Start | None:
+    def find(self, query: PlacementQuery, job: Pending, from_us: int) -> Start | None:
         """The same for a query that is known already."""
-        quest = self._clear_of_late(quest, job)
+        query = self._clear_of_late(query, job)
         from_us = max(from_us, self.floor_us)
         if job.start_at_us:
             at_us = max(job.start_at_us, self.now_us)
-            found = start_exactly(self.schedule.book, quest, at_us) if at_us >= from_us else Never(())
+            found = start_exactly(self.schedule.book, query, at_us) if at_us >= from_us else NoStart(())
         else:
-            found = first_start(self.schedule.book, quest, from_us)
-        return None if isinstance(found, Never) else found
+            found = first_start(self.schedule.book, query, from_us)
+        return None if isinstance(found, NoStart) else found
 
-    def _clear_of_late(self, quest: Quest, job: Pending) -> Quest:
+    def _clear_of_late(self, query: PlacementQuery, job: Pending) -> PlacementQuery:
         """The query without the places of late jobs ahead; a job that is not queued comes behind its equals."""
-        if not self.schedule.slips.late:
-            return quest
+        if not self.schedule.slack.late:
+            return query
         if self._turns is None:
             self._turns = {entry.job_id: entry.turn for entry in self.snapshot.pending}
         turn = self._turns.get(job.job_id, (-job.priority, self.now_us, INFINITY_US))
         self._shape -= 1
-        return self.cycle.clear_of_late(QueueEntry(*turn, self._shape, job), quest)
+        return self.cycle.clear_of_late(QueueEntry(*turn, self._shape, job), query)
 
     def plan_ahead(self, entries: Sequence[QueueEntry], *, strict: bool) -> Generator[None, None, bool]:
         """Book the waiting jobs ahead that have no booking yet, each as early as it fits.
@@ -89,25 +89,25 @@ class WhatIf:
         if sum(entry.job.startable for entry in todo) > AHEAD_MAX:
             return False
         for entry in todo:
-            quest = self.quest(entry.job)
+            query = self.query(entry.job)
             yield
-            if isinstance(quest, Why):
+            if isinstance(query, Why):
                 continue
-            yield from self.preparing(quest)
+            yield from self.preparing(query)
             for _ in range(entry.job.startable):
-                found = self.find(quest, entry.job, self.now_us)
+                found = self.find(query, entry.job, self.now_us)
                 if found is None:
                     break
-                self._take(entry, quest, found)
+                self._take(entry, query, found)
                 if strict:
                     self.floor_us = max(self.floor_us, found.at_us)
                 yield
         return True
 
-    def _take(self, entry: QueueEntry, quest: Quest, found: Start) -> None:
+    def _take(self, entry: QueueEntry, query: PlacementQuery, found: Start) -> None:
         job = entry.job
-        spans = spans_of(self.schedule.book.topology, quest.need, found.chosen)
-        booking = self.cycle.booking(job, quest.need, found.at_us, spans)
+        spans = spans_of(self.schedule.book.topology, query.need, found.chosen)
+        booking = self.cycle.booking(job, query.need, found.at_us, spans)
         self.schedule.add(entry, booking)
 
 
@@ -125,7 +125,7 @@ def _copied(snapshot: Snapshot, schedule: Schedule) -> Schedule:
     other.entries = schedule.entries.copy()
     other.moves = schedule.moves.copy()
     other.stuck = schedule.stuck.copy()
-    other.slips = schedule.slips.copy()
+    other.slack = schedule.slack.copy()
     other.needs = schedule.needs
     other.book.advance(snapshot.now_us)
     if other.rules is not None:

@@ -21,10 +21,10 @@ from eslurm.core.plan.cycle import reasons
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.placement.capacity import fitting
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.placement.protocols import Closure, Room
-from eslurm.core.plan.profile.search import Quest
+from eslurm.core.plan.placement.protocols import Availability, Closure
+from eslurm.core.plan.profile.search import PlacementQuery
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.usage import length_words
@@ -84,39 +84,39 @@ def known_us(at_us: int | None) -> int:
     return 0 if at_us is None or at_us >= INFINITY_US else at_us
 
 
-def plan_reasons(whatif: WhatIf, job: Pending, quest: Quest | Why, sources: Sources) -> Reasons:
+def plan_reasons(whatif: WhatIf, job: Pending, query: PlacementQuery | Why, sources: Sources) -> Reasons:
     """Reasons why the job does not start now, by rules and by nodes. Empty: the plan knows none."""
-    if isinstance(quest, Why):
-        found = [Reason(quest.kind.value, quest.text)]
+    if isinstance(query, Why):
+        found = [Reason(query.kind.value, query.text)]
         partition = whatif.snapshot.partitions.get(job.partition)
         if partition is not None and not partition.up:
             found += yield from _without_partition(whatif, job, sources)
         return found
-    found = [*_interval(whatif, job, quest), *_constraints(whatif, quest, sources)]
+    found = [*_interval(whatif, job, query), *_constraints(whatif, query, sources)]
     yield
-    found += yield from _node_reasons(whatif, job, quest, sources)
+    found += yield from _node_reasons(whatif, job, query, sources)
     return found
 
 
 def _without_partition(whatif: WhatIf, job: Pending, sources: Sources) -> Reasons:
     """The further reasons of a job whose partition is down."""
-    quest = whatif.cycle.quest(QueueEntry(0, 0, job.job_id, -1 << 40, job))
-    if isinstance(quest, Why):
-        return [Reason(quest.kind.value, quest.text)]
-    return (yield from _node_reasons(whatif, job, quest, sources))
+    query = whatif.cycle.query(QueueEntry(0, 0, job.job_id, -1 << 40, job))
+    if isinstance(query, Why):
+        return [Reason(query.kind.value, query.text)]
+    return (yield from _node_reasons(whatif, job, query, sources))
 
 
 # ---- rules ----
 
 
-def _interval(whatif: WhatIf, job: Pending, quest: Quest) -> list[Reason]:
+def _interval(whatif: WhatIf, job: Pending, query: PlacementQuery) -> list[Reason]:
     """The job's own interval (C-30) as a reason."""
     now_us = whatif.now_us
     if job.start_at_us > now_us:
         return [Reason("start_at", "starts exactly when it was asked to (--start-at)", job.start_at_us)]
-    if quest.from_us > now_us:
-        return [Reason(WhyKind.RESERVATION.value, "its reservation has not begun yet", quest.from_us)]
-    if quest.until_us < INFINITY_US and now_us + quest.duration_us > quest.until_us:
+    if query.from_us > now_us:
+        return [Reason(WhyKind.RESERVATION.value, "its reservation has not begun yet", query.from_us)]
+    if query.until_us < INFINITY_US and now_us + query.duration_us > query.until_us:
         return [
             Reason(
                 WhyKind.DEADLINE.value,
@@ -126,12 +126,12 @@ def _interval(whatif: WhatIf, job: Pending, quest: Quest) -> list[Reason]:
     return []
 
 
-def _constraints(whatif: WhatIf, quest: Quest, sources: Sources) -> list[Reason]:
+def _constraints(whatif: WhatIf, query: PlacementQuery, sources: Sources) -> list[Reason]:
     """Each rule that forbids a start now, with the time from which it alone would allow it."""
     found: list[Reason] = []
-    for constraint in quest.constraints:
-        from_us = max(whatif.now_us, quest.from_us)
-        earliest_us = constraint.earliest(quest.duration_us, from_us, quest.until_us)
+    for constraint in query.constraints:
+        from_us = max(whatif.now_us, query.from_us)
+        earliest_us = constraint.earliest(query.duration_us, from_us, query.until_us)
         if earliest_us != whatif.now_us:
             holders = tuple(shortened(sources.users_of(constraint)))
             found.append(Reason(constraint.kind, constraint.why(), known_us(earliest_us), holders=holders))
@@ -141,53 +141,53 @@ def _constraints(whatif: WhatIf, quest: Quest, sources: Sources) -> list[Reason]
 # ---- nodes ----
 
 
-def _node_reasons(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Reasons:
-    blocking = _blocking(whatif, quest)
+def _node_reasons(whatif: WhatIf, job: Pending, query: PlacementQuery, sources: Sources) -> Reasons:
+    blocking = _blocking(whatif, query)
     yield
-    filters = yield from _funnel(whatif, job, quest, sources)
+    filters = yield from _funnel(whatif, job, query, sources)
     # The filter names the holders.
     return blocking + filters if blocking else []
 
 
-def _blocking(whatif: WhatIf, quest: Quest) -> list[Reason]:
+def _blocking(whatif: WhatIf, query: PlacementQuery) -> list[Reason]:
     """Node-related reasons against a start now; each by itself."""
-    now_us, need, ledger = whatif.now_us, quest.need, whatif.snapshot.ledger
-    book, duration_us = whatif.schedule.book, quest.duration_us
+    now_us, need, ledger = whatif.now_us, query.need, whatif.snapshot.ledger
+    book, duration_us = whatif.schedule.book, query.duration_us
     if choose(whatif.cycle.reasons.emptied(), need) is None:
         return [_as_reason(reasons.nodes_unavailable(need, ledger))]
     start = book.earliest(need, duration_us, now_us)
     open_us = start[0] if start is not None else INFINITY_US
     found: list[Reason] = []
-    on_nodes = replace(need, wide=()) if _has_licence_rule(quest) else need
+    on_nodes = replace(need, wide=()) if _has_licence_rule(query) else need
     if choose(ledger, on_nodes) is None:
         found.append(_as_reason(reasons.short_of_resources(on_nodes, ledger), known_us(open_us)))
     elif open_us > now_us:
         text = "would fit now, but jobs ahead of it have been promised the nodes"
         found.append(Reason(WhyKind.PRIORITY.value, text, known_us(open_us)))
-    if quest.closed:
-        start = book.earliest(need, duration_us, now_us, closed=quest.closed)
+    if query.closed:
+        start = book.earliest(need, duration_us, now_us, closed=query.closed)
         closed_us = start[0] if start is not None else INFINITY_US
         if closed_us > open_us:
-            found.append(_closed(quest, min(open_us, INFINITY_US - 1), known_us(closed_us)))
+            found.append(_closed(query, min(open_us, INFINITY_US - 1), known_us(closed_us)))
     return found
 
 
-def _has_licence_rule(quest: Quest) -> bool:
+def _has_licence_rule(query: PlacementQuery) -> bool:
     """Check whether its rules already report the licences in use and their holders."""
-    return any(constraint.kind == WhyKind.LICENCE.value for constraint in quest.constraints)
+    return any(constraint.kind == WhyKind.LICENCE.value for constraint in query.constraints)
 
 
-def _closed(quest: Quest, at_us: int, until_us: int) -> Reason:
+def _closed(query: PlacementQuery, at_us: int, until_us: int) -> Reason:
     """Nodes that an interval from `at_us` on would need are kept for others."""
-    met = [one for one in _met(quest, at_us) if one.mask & quest.need.allowed]
+    met = [one for one in _met(query, at_us) if one.mask & query.need.allowed]
     if not met:
         return Reason(WhyKind.RESERVATION.value, "nodes it may use are kept for others", until_us)
     mask = 0
     for closure in met:
         mask |= closure.mask
-    count = (mask & quest.need.allowed).bit_count()
+    count = (mask & query.need.allowed).bit_count()
     names = ", ".join(dict.fromkeys(closure.why for closure in met))
-    of = quest.need.allowed.bit_count()
+    of = query.need.allowed.bit_count()
     return Reason(
         _kind_of(met[0]),
         f"{count} of the {counted(of, 'node')} it may use {are(count)} kept for {names}",
@@ -199,9 +199,9 @@ def _as_reason(why: Why, until_us: int = 0) -> Reason:
     return Reason(why.kind.value, why.text, until_us)
 
 
-def _met(quest: Quest, now_us: int) -> list[Closure]:
-    stop_us = min(now_us + quest.duration_us, INFINITY_US)
-    return [one for one in quest.closed if one.start_us < stop_us and one.stop_us > now_us]
+def _met(query: PlacementQuery, now_us: int) -> list[Closure]:
+    stop_us = min(now_us + query.duration_us, INFINITY_US)
+    return [one for one in query.closed if one.start_us < stop_us and one.stop_us > now_us]
 
 
 class _Funnel:
@@ -228,10 +228,10 @@ class _Funnel:
             self.reasons.append(Reason(kind, text(failing), until_us, count, self.size, tuple(holders)))
 
 
-def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Reasons:
+def _funnel(whatif: WhatIf, job: Pending, query: PlacementQuery, sources: Sources) -> Reasons:
     """The filters over the partition's nodes, with the number that fail each."""
     topology = whatif.snapshot.ledger.topology
-    need, request, now_us = quest.need, job.request, whatif.now_us
+    need, request, now_us = query.need, job.request, whatif.now_us
     funnel = _Funnel(topology.partitions.get(job.partition, 0))
     funnel.drop(EXCLUDED, topology.mask_of_names(request.exclude), lambda _: "left out by --exclude")
     funnel.drop(AVOIDED, need.avoided, lambda _: "avoided for a while: a launch of it has failed there")
@@ -251,8 +251,8 @@ def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Rea
         ~whatif.snapshot.ledger.usable,
         sources.out_of_service,
     )
-    for why, closures in _by_why(_met(quest, now_us)).items():
-        _drop_closed(funnel, why, closures, now_us - quest.beyond_us)
+    for why, closures in _by_why(_met(query, now_us)).items():
+        _drop_closed(funnel, why, closures, now_us - query.beyond_us)
     yield
     free = _roomy(whatif.snapshot.ledger, need, funnel.left)
     busy = funnel.left & ~free
@@ -269,8 +269,8 @@ def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Rea
             until_us,
             shortened(holders),
         )
-    stop_us = min(now_us + quest.duration_us, INFINITY_US)
-    room = whatif.schedule.book.room(now_us, stop_us, quest.closed)
+    stop_us = min(now_us + query.duration_us, INFINITY_US)
+    room = whatif.schedule.book.room(now_us, stop_us, query.closed)
     promised = funnel.left & ~_roomy(room, need, funnel.left)
     if promised:
         holders = yield from _promised_to(whatif, promised, stop_us)
@@ -286,7 +286,7 @@ def _funnel(whatif: WhatIf, job: Pending, quest: Quest, sources: Sources) -> Rea
 
 
 def _drop_closed(funnel: _Funnel, why: str, closures: Sequence[Closure], now_us: int) -> None:
-    """`now_us` is as much earlier as the beginnings of the closures are (`Quest.beyond_us`)."""
+    """`now_us` is as much earlier as the beginnings of the closures are (`PlacementQuery.beyond_us`)."""
     mask = 0
     for closure in closures:
         mask |= closure.mask
@@ -315,7 +315,7 @@ def _by_why(closures: Iterable[Closure]) -> dict[str, list[Closure]]:
     return found
 
 
-def _asked(need: Need) -> tuple[Vector, ...]:
+def _asked(need: CompiledRequest) -> tuple[Vector, ...]:
     """Amounts of which one node must offer at least one."""
     if need.pack:
         return (need.packed,)
@@ -349,7 +349,7 @@ def _words(asked: Sequence[Vector], topology: Topology) -> str:
     return " or ".join(describe(amounts, topology.resources) for amounts in asked)
 
 
-def _roomy(room: Room, need: Need, candidates: int) -> int:
+def _roomy(room: Availability, need: CompiledRequest, candidates: int) -> int:
     """The candidates with space for any part of the job."""
     if need.exclusive:
         candidates &= room.idle

@@ -19,7 +19,7 @@ UNKNOWN_REMEMBERED_MAX: Final = 1_000
 NEVER_US: Final = 1 << 62
 
 
-class AlertBook:
+class FiringAlerts:
     """The firing alerts of all sources. Returned messages are for logs: each is given once."""
 
     def __init__(self, alerts_max: int = ALERTS_MAX) -> None:
@@ -117,7 +117,7 @@ class AlertBook:
 class AlertPredictor:
     """Predicts the nodes with a firing alert; the adapters of the sources fill the book."""
 
-    def __init__(self, book: AlertBook) -> None:
+    def __init__(self, book: FiringAlerts) -> None:
         self._book = book
 
     def observe(self, observation: Observation) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from eslurm.core.prediction.alerts import AlertBook, AlertPredictor
+from eslurm.core.prediction.alerts import AlertPredictor, FiringAlerts
 from eslurm.core.prediction.health import HealthPredictor
 from eslurm.core.prediction.history import HistoryPredictor, HistorySettings
 from eslurm.core.prediction.predictor import FailurePredictor
@@ -16,7 +16,7 @@ BUILT_IN: Final = ("alerts", "health", "history")
 
 
 def make_built_in(
-    name: str, settings: Mapping[str, object], lost_us: int, book: AlertBook
+    name: str, settings: Mapping[str, object], lost_us: int, book: FiringAlerts
 ) -> FailurePredictor | None:
     """The predictor `name`, or None when it is not one of ours. `lost_us`: after this silence a node is lost.
 

@@ -2,7 +2,7 @@
 
 A command expires by the leader's time, and a node refuses it by its own clock. If the clock of the leader's host is
 minutes behind, or the host has slept, each node refuses each command. Nodes answer a heartbeat that has expired in this
-way with their own time (`Unhealthy`), in steps, so that answers merge. `Dating` owns by how much commands are dated
+way with their own time (`Unhealthy`), in steps, so that answers merge. `CommandDates` owns by how much commands are dated
 ahead of the leader's time because of that.
 
 Invariants: commands alone are dated ahead, `now`, time limits and the loss of nodes know nothing of it; the median of the
@@ -39,7 +39,7 @@ def told_clock_us(command: Command, dated_us: int) -> int:
     return dated_us - dated_us % STEP_US if has_expired(command, dated_us) else 0
 
 
-class Dating:
+class CommandDates:
     """The correction of one term of a leader. Times are those of the broadcaster's inputs."""
 
     __slots__ = ("ahead_us",)

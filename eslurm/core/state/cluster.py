@@ -41,7 +41,7 @@ from eslurm.core.state.job_indexes import began, name_key, owed_revisions, start
 from eslurm.core.state.ledger_index import follow_holdings, fresh_ledger
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, pending_of, running_of
-from eslurm.core.state.references import Mentions
+from eslurm.core.state.references import References
 
 __all__ = [
     "SECOND_US",
@@ -147,7 +147,7 @@ class State:
         self.policies_changed = 0
         self.policy_due_us = 0
         self.calendar: Calendar = DatesOnly()
-        self.mentions = Mentions()
+        self.mentions = References()
         self.job_counts = JobCounts()
         # What deciding has read out of the state and keeps to read it faster, by its class. It can be made anew at any time.
         self.memos: dict[type, object] = {}

@@ -33,7 +33,7 @@ from eslurm.core.state.cluster import (
 from eslurm.core.state.job_counts import JobCounts
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
-from eslurm.core.state.references import Mentions
+from eslurm.core.state.references import References
 
 
 class InvariantViolation(AssertionError):
@@ -239,7 +239,7 @@ def _check_names(state: State) -> None:
 
 def _check_policies(state: State) -> None:
     """Check the counts of references and the timers of policies."""
-    mentions, counts = Mentions(), JobCounts()
+    mentions, counts = References(), JobCounts()
     for job in state.jobs.values():
         mentions.follow(None, job)
         counts.follow(None, job)

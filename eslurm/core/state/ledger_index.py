@@ -20,7 +20,7 @@ from eslurm.core.state.allocation_amounts import attempts_of, held_amounts, lend
 _NOBODY: Final[frozenset[int]] = frozenset()
 
 
-class Holdings(Protocol):
+class AllocationIndexes(Protocol):
     """The part of `State` that these functions read and update."""
 
     config: ClusterConfig
@@ -36,7 +36,7 @@ class Holdings(Protocol):
     def want_plan(self) -> None: ...
 
 
-def fresh_ledger(state: Holdings) -> Ledger:
+def fresh_ledger(state: AllocationIndexes) -> Ledger:
     """The configured nodes in their configured order, holding what every live attempt holds."""
     inside: dict[str, list[str]] = {}
     for partition in state.config.partitions:
@@ -78,7 +78,7 @@ def fresh_ledger(state: Holdings) -> Ledger:
     return ledger
 
 
-def follow_holdings(state: Holdings, old: Job | None, new: Job) -> None:
+def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None:
     """Follow the difference between a job's old and new holdings."""
     before = attempts_of(old) if old is not None else ()
     after = attempts_of(new)
@@ -115,7 +115,7 @@ def follow_holdings(state: Holdings, old: Job | None, new: Job) -> None:
                 state.ledger.give_back_wide(attempt.wide)
 
 
-def _hold_otherwise(state: Holdings, before: Attempt, after: Attempt) -> None:
+def _hold_otherwise(state: AllocationIndexes, before: Attempt, after: Attempt) -> None:
     """Replace the holds of `before` by those of `after`: another end, with or without cores."""
     changes = [
         (span.node, held_amounts(before, span), held_amounts(after, span))
@@ -126,7 +126,7 @@ def _hold_otherwise(state: Holdings, before: Attempt, after: Attempt) -> None:
     state.want_plan()
 
 
-def _give_back(state: Holdings, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
+def _give_back(state: AllocationIndexes, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
     if not nodes:
         return
     for span in attempt.spans:

@@ -14,7 +14,7 @@ Mention = tuple[str, str]
 """(kind, name) of a policy."""
 
 
-class Mentions:
+class References:
     """Counts of jobs by referenced name; an array counts once, and so does each of its tasks with a record."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from eslurm.core.control.reactor import BatchAnswer, Reactor
 from eslurm.core.control.timers import next_timer_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
 from eslurm.core.dispatch.leader_lease import LeaderLease
-from eslurm.core.dispatch.satellite_pool import Roster
+from eslurm.core.dispatch.satellite_pool import SatellitePool
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import (
     Changed,
@@ -86,15 +86,15 @@ class Controller(Process):
         self._lane = StoreLane(self, seat)
         self._log_keeper = LogKeeper(self, self._lane, world.log_kept_us)
         self._reactor = Reactor(self.state, observe=world.checks.on_fact)
-        self.roster = Roster(self.state, world.satellite_names, self._ping)
+        self.roster = SatellitePool(self.state, world.satellite_names, self._ping)
         self._satellites: dict[int, str] = {}
         self._standbys: dict[str, str] = {}
-        self.herald = Broadcaster(self.state, self.roster, world.seal, world.tuning)
+        self.broadcaster = Broadcaster(self.state, self.roster, world.seal, world.tuning)
         lease = LeaderLease(LEASE_US)
-        self._lease = LeaseWriter(self, self._lane, lease, epoch, self._leave, self.herald.on_renewed)
+        self._lease = LeaseWriter(self, self._lane, lease, epoch, self._leave, self.broadcaster.on_renewed)
         # Right or wrong: predictions may change nothing but places in trees (E-26).
         numbers = range(len(world.names))
-        self.herald.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
+        self.broadcaster.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
         self._pipeline: CommitPipeline[Waiter] = CommitPipeline(world.inbox_max)
         self._is_woken = False
         self._leads = False
@@ -127,7 +127,11 @@ class Controller(Process):
             return "messages wait to be committed"
         if self._parts is not None:
             return "a plan is under way"
-        return f"{len(self.herald.courier)} effects are under way" if len(self.herald.courier) else ""
+        return (
+            f"{len(self.broadcaster.delivery)} effects are under way"
+            if len(self.broadcaster.delivery)
+            else ""
+        )
 
     # ---- in ----
 
@@ -137,9 +141,9 @@ class Controller(Process):
             return
         kind = type(message)
         if kind is tree.Ack:
-            self.perform(self.herald.on_ack(source, message, self.now_us))
+            self.perform(self.broadcaster.on_ack(source, message, self.now_us))
         elif kind is tree.Reply:
-            self.perform(self.herald.on_reply(source, message, self.now_us))
+            self.perform(self.broadcaster.on_reply(source, message, self.now_us))
         elif kind is wire.Reports:
             self.world.coverage.on_reports(message.reports)
             self._post(Reports(message.reports), lambda acks: self._acknowledge(source, acks))
@@ -147,7 +151,7 @@ class Controller(Process):
             self._on_hello(source, message)
         elif kind is wire.Status:
             for number in self._numbers_of(source):
-                self.perform(self.herald.on_satellite_status(number, message.status, self.now_us))
+                self.perform(self.broadcaster.on_satellite_status(number, message.status, self.now_us))
         elif kind is wire.Call:
             self._on_call(source, message)
         elif kind is wire.Takeover and message.to in self._standbys.values():
@@ -167,22 +171,22 @@ class Controller(Process):
         self._standbys.pop(peer, None)
         for number in self._numbers_of(peer):
             del self._satellites[number]
-            self.perform(self.herald.on_satellite_down(number, "link lost", self.now_us))
-        self.perform(self.herald.on_link_down(peer, self.now_us))
+            self.perform(self.broadcaster.on_satellite_down(number, "link lost", self.now_us))
+        self.perform(self.broadcaster.on_link_down(peer, self.now_us))
         self.arm()
 
     def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
         """Nobody listens at a child's address."""
-        self.perform(self.herald.on_refused(broadcast_id, heads, "connection refused", self.now_us))
+        self.perform(self.broadcaster.on_refused(broadcast_id, heads, "connection refused", self.now_us))
         self.arm()
 
     def next_timer_us(self) -> int | None:
         """The broadcaster's."""
-        return self.herald.next_timer_us() if self._leads and self._successor is None else None
+        return self.broadcaster.next_timer_us() if self._leads and self._successor is None else None
 
     def on_timer(self) -> None:
         """Heartbeats, retries, relay timers."""
-        self.perform(self.herald.on_timer(self.now_us))
+        self.perform(self.broadcaster.on_timer(self.now_us))
 
     def perform_other(self, action: Any) -> None:
         """A message of the broadcaster for the core, or word of what became of a failed share."""
@@ -343,10 +347,10 @@ class Controller(Process):
     def _show(self, action: Show) -> None:
         batch = action.batch
         self.world.checks.on_shown(self.epoch, batch)
-        self.perform(self.herald.on_committed(action.messages, batch, self.now_us))
+        self.perform(self.broadcaster.on_committed(action.messages, batch, self.now_us))
         if not self._leads and self.state.epoch == self.epoch:
             self._leads = True
-            self.perform(self.herald.lead(self.now_us))
+            self.perform(self.broadcaster.lead(self.now_us))
 
     def _after_release(self) -> None:
         """A batch is released: what comes next."""

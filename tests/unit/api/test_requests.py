@@ -9,7 +9,7 @@ import pytest
 
 from escli.option_table import rows_of
 from escli.options import Parser
-from escli.user.draft import Surroundings, draft_job
+from escli.user.draft import SubmitContext, draft_job
 from eslurm.api import requests
 from eslurm.api.requests import BlobCollector, SpecReader
 from eslurm.compat.errors import OptionError
@@ -293,7 +293,7 @@ def test_a_step_is_bounded_as_a_job() -> None:
 
 def test_commands_and_doors_refuse_by_the_same_rule_in_the_same_words() -> None:
     """Goal: what a command takes, the door takes, and what both refuse they refuse alike."""
-    around = Surroundings(cwd="/w", host="h", umask=0, now_us=0, offset_s=lambda _us: 0, environment={})
+    around = SubmitContext(cwd="/w", host="h", umask=0, now_us=0, offset_s=lambda _us: 0, environment={})
 
     def by_command(option: str, text: str, arguments: Sequence[str]) -> str:
         given = Parser(rows_of("essubmit")).parse([option, text] if option else [])

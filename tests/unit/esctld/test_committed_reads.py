@@ -18,7 +18,7 @@ from esctld.serve.service import ControllerService
 from esctld.serve.views import Queries
 from eslurm.api.methods import BY_NAME
 from eslurm.core.control.planning import plan_slices
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.model.config import NodeConfig
 from eslurm.core.model.job import Principal
 from eslurm.core.model.job_states import JobState
@@ -58,7 +58,7 @@ class Reads:
         self._tokens = Tokens(bench.state, dispatcher.view, nobody, nobody, nobody)
         parts = (nobody,) * 7
         self._joining = Joining(bench.state, dispatcher.view, *parts)
-        self._sight = Sight(dispatcher.view, ROOT)
+        self._sight = Visibility(dispatcher.view, ROOT)
         self._queries = Queries(dispatcher.view, planner, bench.store, list)
         self._service = ControllerService(
             dispatcher, planner, self._queries, nobody, bench.store, nobody, nobody, "main"

@@ -11,7 +11,7 @@ import pytest
 from esctld.serve import job_event_history
 from esctld.serve import job_events as feed_module
 from esctld.serve.job_event_history import lives
-from esctld.serve.job_event_messages import Happening, event_bytes
+from esctld.serve.job_event_messages import JobEvent, event_bytes
 from esctld.serve.job_events import WAITING_MAX, Cursor
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import STARTED
@@ -467,7 +467,7 @@ def test_what_ends_while_a_beginning_is_made_is_told_of_once(
 def test_a_beginning_is_made_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = [0]
 
-    def counted(one: Happening) -> bytes:
+    def counted(one: JobEvent) -> bytes:
         encoded[0] += 1
         return event_bytes(one)
 

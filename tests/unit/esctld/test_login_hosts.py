@@ -10,7 +10,7 @@ from esctld.lead.planner import Planner
 from esctld.lead.state_metrics import StateMetrics
 from esctld.serve.service import ControllerService
 from esctld.serve.views import Queries
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.model.job import Principal
 from eslurm.lab.sim.store_image import StoreImage
 from eslurm.telemetry.metrics import ControllerMetrics
@@ -26,9 +26,9 @@ def test_they_are_counted_apart() -> None:
         async with LeadingController(StoreImage(CLUSTER), config=WITH_LOGIN) as leading:
             dispatcher, planner = leading.dispatcher, Planner(ControllerMetrics())
             planner.attach(dispatcher)
-            census = StateMetrics(dispatcher.view, planner, leading.store, dispatcher.now_us)
-            await census.count()
-            found = {described.name: dict(samples) for described, samples in census.families()}
+            state_metrics = StateMetrics(dispatcher.view, planner, leading.store, dispatcher.now_us)
+            await state_metrics.count()
+            found = {described.name: dict(samples) for described, samples in state_metrics.families()}
             assert found["eslurm_nodes"]["UNKNOWN",] == 1
             assert found["eslurm_login_hosts"]["UNKNOWN",] == 2
 
@@ -45,7 +45,7 @@ def test_a_ping_counts_nodes_and_a_list_shows_all() -> None:
                 dispatcher, nobody, queries, nobody, leading.store, nobody, nobody, "main"
             )
             assert (await service._ping(pb.PingRequest(), nobody)).nodes == 1
-            sight = Sight(dispatcher.view, Principal("root", 0, 0))
+            sight = Visibility(dispatcher.view, Principal("root", 0, 0))
             shown = {node.name: node for node in queries.nodes(pb.NodesRequest(), sight).nodes}
             assert {name: list(node.flags) for name, node in shown.items()} == {
                 "cn1": [],

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from esctld.lead.planner import Planner
 from esctld.serve.views import Queries
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.model.config import NodeConfig, Partition, PriorityWeights
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import ConfigLoaded, SubmitJobs
@@ -40,7 +40,7 @@ def test_the_order_of_plans_and_of_the_queue_is_the_computed_one() -> None:
 
             queries = Queries(bench.dispatcher.view, planner, bench.store, list)
             reply = pb.JobsReply.FromString(
-                await queries.jobs(pb.JobsRequest(), Sight(bench.state, Principal("root", 0, 0)))
+                await queries.jobs(pb.JobsRequest(), Visibility(bench.state, Principal("root", 0, 0)))
             )
             assert {job.job_id: job.priority for job in reply.jobs} == {1: 250, 2: 1000, 3: 500}
 

@@ -10,7 +10,7 @@ import pytest
 
 from escli.option_table import rows_of
 from escli.options import Parser
-from escli.user.draft import Surroundings, draft_job
+from escli.user.draft import SubmitContext, draft_job
 from eslurm.api.requests import SpecReader
 from eslurm.compat.errors import OptionError
 from eslurm.compat.moments import civil_from_days
@@ -23,7 +23,7 @@ from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ROOT, World
 from tests.unit.core.control.jobs.test_submission import spec
 
-AROUND = Surroundings(cwd="/w", host="h", umask=0, now_us=0, offset_s=lambda _us: 0, environment={})
+AROUND = SubmitContext(cwd="/w", host="h", umask=0, now_us=0, offset_s=lambda _us: 0, environment={})
 SCRIPT = b"#!/bin/sh\n"
 GIB = 1024
 DAY_US = 86_400_000_000
@@ -177,7 +177,7 @@ def by_command(words: Sequence[str], environment: Mapping[str, str] | None = Non
     """What `essubmit` says against it; empty: nothing."""
     around = AROUND
     if environment is not None:
-        around = Surroundings(
+        around = SubmitContext(
             cwd="/w", host="h", umask=0, now_us=0, offset_s=lambda _us: 0, environment=environment
         )
     try:

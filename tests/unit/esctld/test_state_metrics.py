@@ -49,7 +49,7 @@ class Desk:
         dispatcher = leading.dispatcher
         self.planner = Planner(ControllerMetrics())
         self.planner.attach(dispatcher)
-        self.census = StateMetrics(dispatcher.view, self.planner, leading.store, dispatcher.now_us)
+        self.state_metrics = StateMetrics(dispatcher.view, self.planner, leading.store, dispatcher.now_us)
 
     async def register(self) -> None:
         """All nodes come up."""
@@ -72,10 +72,10 @@ class Desk:
 
     async def values(self) -> dict[str, dict[tuple[str, ...], float]]:
         """What the census says now, by metric and labels; nothing that is zero."""
-        await self.census.count()
+        await self.state_metrics.count()
         return {
             described.name: {labels: value for labels, value in samples if value}
-            for described, samples in self.census.families()
+            for described, samples in self.state_metrics.families()
         }
 
 
@@ -133,7 +133,7 @@ def test_a_large_cluster_is_counted_in_slices_and_served_at_once() -> None:
             found = await desk.values()
             assert found["eslurm_nodes"] == {("UP",): NODES_MANY}
             registry = CollectorRegistry()
-            registry.register(Collected(desk.census.families))
+            registry.register(Collected(desk.state_metrics.families))
             times = []
             for _ in range(5):
                 began_s = time.thread_time()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from esctld.status import LEADER, STANDBY, ControllerStatus, CountedCalls, Happenings, described
+from esctld.status import LEADER, STANDBY, ControllerStatus, CountedCalls, EventCounts, described
 from eslurm.api.methods import PING, SUBMIT
 from eslurm.core.dispatch.inflight import Answered
 from eslurm.core.model import facts
@@ -105,7 +105,7 @@ def test_refused_submissions_are_counted_and_nothing_else() -> None:
 
 def test_what_was_committed_is_counted() -> None:
     metrics = ControllerMetrics()
-    happenings = Happenings(State("main"), metrics)
+    happenings = EventCounts(State("main"), metrics)
     batch: Sequence[Fact] = (
         facts.AttemptStarted(17, 1, 5),
         facts.AttemptEnded(17, 1, JobState.FAILED),
@@ -134,7 +134,7 @@ def test_what_happens_to_a_job_is_told_with_its_trace(caplog: pytest.LogCaptureF
     world.end(job, 15)
     waiting = world.submit(trace=trace, held=True)
     world.cancel(waiting)
-    happenings = Happenings(world.state, ControllerMetrics())
+    happenings = EventCounts(world.state, ControllerMetrics())
     happenings.on_committed(world.log, 7_000_000)
     assert not caplog.records
     with caplog.at_level(logging.DEBUG, "esctld.jobs"):
@@ -155,7 +155,7 @@ def test_what_happens_to_a_job_is_told_with_its_trace(caplog: pytest.LogCaptureF
 
 def test_levels_of_traced_broadcasts_are_counted_and_bounded() -> None:
     metrics = ControllerMetrics()
-    happenings = Happenings(State("main"), metrics)
+    happenings = EventCounts(State("main"), metrics)
     levels = (LevelCost(1, 2, 4_000, 3_000, 50_000, 0), LevelCost(99, 1, 1_000, 1_000, 2_000, 3))
     for trace in (None, Trace(levels=levels)):
         happenings.on_answered(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eslurm.core.model.forecast import Submitted
-from eslurm.estimator.files import Kept, ModelFiles, other_settings, read_kept, write_model
+from eslurm.estimator.files import ModelFiles, StoredModel, other_settings, read_kept, write_model
 from eslurm.estimator.history import make
 from eslurm.estimator.history import network as network_module
 from eslurm.estimator.history import trees as trees_module
@@ -56,7 +56,7 @@ def test_a_file_that_does_not_say_it_is_read_all_the_same(tmp_path: Path, told: 
 
 
 def test_words_of_a_strange_file_do_not_reach_a_terminal_as_they_are() -> None:
-    kept = Kept(Path("m.npz"), small_model(), {"k": "\x1b[2J"})
+    kept = StoredModel(Path("m.npz"), small_model(), {"k": "\x1b[2J"})
     assert other_settings(kept, {}) == "k: '\\x1b[2J', now by default"
 
 

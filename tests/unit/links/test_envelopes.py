@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eslurm.core.relay.messages import Ack, Broadcast, Reply
 from eslurm.core.relay.results import OK, failed, from_mapping, unreached
 from eslurm.core.relay.trace import NEVER_US, ROOT, SPANS_MAX, Trace, TraceSpan, from_spans
-from eslurm.links.endpoint_directory import ENTRIES_PER_ITEM, AddressBook
+from eslurm.links.endpoint_directory import ENTRIES_PER_ITEM, EndpointDirectory
 from eslurm.links.relay_envelopes import (
     EnvelopeError,
     ack_item,
@@ -120,7 +120,7 @@ def entries(numbers: range, port: int = 1) -> list[tuple[int, str, str, int]]:
 
 
 def test_a_copy_follows_the_book_by_differences() -> None:
-    book, copy = AddressBook(), AddressBook()
+    book, copy = EndpointDirectory(), EndpointDirectory()
     book.put(1, entries(range(5)))
     for item in book.since(copy.revision):
         copy.apply(over_the_wire(item).book)
@@ -133,7 +133,7 @@ def test_a_copy_follows_the_book_by_differences() -> None:
 
 
 def test_an_interrupted_pull_leaves_the_revision_as_it_was() -> None:
-    book, copy = AddressBook(), AddressBook()
+    book, copy = EndpointDirectory(), EndpointDirectory()
     book.put(7, entries(range(ENTRIES_PER_ITEM + 1)))
     first, last = book.since(0)
     assert not copy.apply(first.book) and copy.revision == 0
@@ -141,22 +141,22 @@ def test_an_interrupted_pull_leaves_the_revision_as_it_was() -> None:
 
 
 def test_a_difference_from_a_later_state_is_not_taken() -> None:
-    book, copy = AddressBook(), AddressBook()
+    book, copy = EndpointDirectory(), EndpointDirectory()
     book.put(3, entries(range(1)))
     book.put(4, entries(range(1, 2)))
     (difference,) = book.since(3)
     assert not copy.apply(difference.book) and len(copy) == 0
-    empty = next(iter(AddressBook().since(0)))
+    empty = next(iter(EndpointDirectory().since(0)))
     assert not copy.apply(empty.book)
 
 
 def test_a_copy_of_an_old_reign_follows_the_successors_book() -> None:
-    old, copy = AddressBook(1), AddressBook()
+    old, copy = EndpointDirectory(1), EndpointDirectory()
     for port in range(1, 18):
         old.put(old.revision + 1, entries(range(5), port=port))
     for item in old.since(copy.revision):
         copy.apply(item.book)
-    successor = AddressBook(2)
+    successor = EndpointDirectory(2)
     assert successor.revision > copy.revision == old.revision
     successor.put(successor.revision + 1, entries(range(5), port=99))
     for item in successor.since(copy.revision):

@@ -11,7 +11,7 @@ from eslurm.links.pending_replies import (
     DOOR_PATIENCE_S,
     OPEN_MAX,
     REPORT_PATIENCE_S,
-    Debts,
+    PendingReplies,
 )
 from eslurm.v1 import link_pb2
 
@@ -63,11 +63,11 @@ def blob_chunk(offset: int = 0, missing: bool = False) -> link_pb2.Item:
     return link_pb2.Item(blob_chunk=chunk)
 
 
-def noted(*items: link_pb2.Item, now_s: float = 100.0) -> Debts:
-    debts = Debts()
+def noted(*items: link_pb2.Item, now_s: float = 100.0) -> PendingReplies:
+    pending = PendingReplies()
     for item in items:
-        debts.note(item.WhichOneof("kind"), item, now_s)
-    return debts
+        pending.note(item.WhichOneof("kind"), item, now_s)
+    return pending
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_a_lost_answer_is_not_waited_for_for_ever(question: link_pb2.Item, patie
 
 
 def test_one_that_is_open_is_enough() -> None:
-    debts = noted(*(report(seq) for seq in range(10)), report_ack(*range(9)))
-    assert not debts.are_settled(100.0)
-    debts.note("report_ack", report_ack(9), 100.0)
-    assert debts.are_settled(100.0)
+    pending = noted(*(report(seq) for seq in range(10)), report_ack(*range(9)))
+    assert not pending.are_settled(100.0)
+    pending.note("report_ack", report_ack(9), 100.0)
+    assert pending.are_settled(100.0)
 
 
 def test_what_is_kept_is_bounded_and_the_latest_stays() -> None:
-    debts = noted(*(report(seq) for seq in range(OPEN_MAX + 10)))
-    assert len(debts) == OPEN_MAX
-    debts.note("report_ack", report_ack(*range(OPEN_MAX + 9)), 100.0)
-    assert not debts.are_settled(100.0)
+    pending = noted(*(report(seq) for seq in range(OPEN_MAX + 10)))
+    assert len(pending) == OPEN_MAX
+    pending.note("report_ack", report_ack(*range(OPEN_MAX + 9)), 100.0)
+    assert not pending.are_settled(100.0)
 
 
 def test_items_that_ask_nothing_open_nothing() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.transport.fair_room import FairRoom
+from eslurm.transport.fair_room import FairQuota
 
 
-def taken_by(room: FairRoom, user: int) -> int:
+def taken_by(room: FairQuota, user: int) -> int:
     count = 0
     while room.enter(user, privileged=False):
         count += 1
@@ -16,7 +16,7 @@ def taken_by(room: FairRoom, user: int) -> int:
 
 
 def test_no_few_users_fill_it_and_the_reserve_stays() -> None:
-    room: FairRoom[int] = FairRoom(1024, 256)
+    room: FairQuota[int] = FairQuota(1024, 256)
     parts = [taken_by(room, user) for user in range(1, 11)]
     assert parts[0] == 180 and parts == sorted(parts, reverse=True) and parts[-1] > 20
     assert taken_by(room, 11) > 0, "who comes eleventh finds a place"
@@ -27,7 +27,7 @@ def test_no_few_users_fill_it_and_the_reserve_stays() -> None:
 
 
 def test_what_is_given_back_is_there_again() -> None:
-    room: FairRoom[int] = FairRoom(8, 8)
+    room: FairQuota[int] = FairQuota(8, 8)
     assert taken_by(room, 1) == 2
     room.leave(1, privileged=False)
     assert room.enter(2, privileged=False) and room.enter(1, privileged=False)
@@ -39,7 +39,7 @@ def test_what_is_given_back_is_there_again() -> None:
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=120))
 def test_the_reserve_is_never_touched(steps: list[tuple[int, bool]]) -> None:
     """Goal: whatever came and went, privileged users find the places reserved for them. Method: user 0 is privileged."""
-    room: FairRoom[int] = FairRoom(32, 32)
+    room: FairQuota[int] = FairQuota(32, 32)
     inside: list[int] = []
     for user, comes in steps:
         if comes and room.enter(user, privileged=user == 0):

@@ -1,7 +1,7 @@
 """Policies at submission: the number of jobs, and whether a job could ever run under them.
 
-`Gate` is the policies in the form for these checks; it is rebuilt when they change. Rules that only move a job in time are
-the planner's matter (C-14).
+`SubmissionRules` is the policies in the form for these checks; it is rebuilt when they change. Rules that only move a job
+in time are the planner's matter (C-14).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eslurm.core.model.accounts import Account, Limit
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.queue import Pending
-from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.plan.rules.limits import ARRAYJOBS, JOBS, Consumer, Level, LimitIndex, most_items, who_words
 from eslurm.core.resources.nodes import Topology
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GATE_KEPT_US: Final = DAY_US
 
 
-class Gate:
+class SubmissionRules:
     """The policies of one moment, for submissions."""
 
     def __init__(self, state: State) -> None:
@@ -95,16 +95,16 @@ def rules_now(state: State, now_us: int) -> Rules:
     return _gate(state, now_us).rules
 
 
-def _gate(state: State, now_us: int) -> Gate:
-    gate = state.memos.get(Gate)
-    if not isinstance(gate, Gate) or not gate.is_current(state, now_us):
-        gate = state.memos[Gate] = Gate(state)
+def _gate(state: State, now_us: int) -> SubmissionRules:
+    gate = state.memos.get(SubmissionRules)
+    if not isinstance(gate, SubmissionRules) or not gate.is_current(state, now_us):
+        gate = state.memos[SubmissionRules] = SubmissionRules(state)
     return gate
 
 
 def _too_many(
     state: State,
-    gate: Gate,
+    gate: SubmissionRules,
     who: Submitter,
     tasks: int,
     beside: int,
@@ -127,7 +127,7 @@ def _too_many(
 
 
 def _array_too_large(
-    gate: Gate, who: Submitter, tasks: int, now_us: int, counted: Set[Consumer]
+    gate: SubmissionRules, who: Submitter, tasks: int, now_us: int, counted: Set[Consumer]
 ) -> Iterator[str]:
     for consumer in gate.index.consumers(who):
         if consumer in counted:
@@ -141,11 +141,11 @@ def _array_too_large(
                 )
 
 
-def _never(state: State, gate: Gate, spec: JobSpec, who: Submitter) -> str | None:
+def _never(state: State, gate: SubmissionRules, spec: JobSpec, who: Submitter) -> str | None:
     view = state.partition_views[spec.partition]
     limit_us = spec.time_limit_s * SECOND_US
     for request in spec.components:
-        need = compile_need(request, view, gate.topology, time_limit_us=limit_us)
+        need = compile_request(request, view, gate.topology, time_limit_us=limit_us)
         job = Pending(
             job_id=0,
             request=request,

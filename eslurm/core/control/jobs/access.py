@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.control.rights import Rules, may_manage
 from eslurm.core.model.job import Job, Principal
 from eslurm.core.model.messages import RefusalCode, Refused
@@ -24,7 +24,7 @@ class Jobs(Rules, Protocol):
 def get_seen(jobs: Jobs, who: Principal, job_id: int) -> Job:
     """The job, if it exists and the caller may see it. Raises `Refused`."""
     job = jobs.find_job(job_id)
-    if job is None or not Sight(jobs, who).job(job):
+    if job is None or not Visibility(jobs, who).job(job):
         raise Refused(RefusalCode.NOT_FOUND, f"job {job_id} does not exist or has ended long ago: see esacct")
     return job
 

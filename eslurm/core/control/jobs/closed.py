@@ -13,13 +13,13 @@ from eslurm.core.control.accounts.submission import rules_now
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.rules.pools import Inside
 from eslurm.core.state.cluster import State
 from eslurm.core.state.queue_entries import pending_of
 
 
-class Shut(msgspec.Struct, frozen=True):
+class ClosedTime(msgspec.Struct, frozen=True):
     """The obstacle: its begin, its text, and one of the nodes concerned."""
 
     from_us: int
@@ -29,7 +29,7 @@ class Shut(msgspec.Struct, frozen=True):
 
 def shut(
     state: State, job: Job, attempt: Attempt, stay: tuple[int, int], time_limit_s: int, now_us: int
-) -> Shut | None:
+) -> ClosedTime | None:
     """The first obstacle for a started job with that time limit (0: none) on its nodes in [from, until)."""
     if not state.policies["reservation"] and not state.policies["pool"]:
         return None
@@ -39,11 +39,11 @@ def shut(
         pending_of(job, 1, is_placed=True, use_forecasts=False), time_limit_us=time_limit_s * SECOND_US
     )
     partition = state.partition_views.get(who.partition) or PartitionView(who.partition)
-    need = compile_need(who.request, partition, topology, time_limit_us=who.time_limit_us)
+    need = compile_request(who.request, partition, topology, time_limit_us=who.time_limit_us)
     rules = rules_now(state, now_us).of(who, need)
     held = topology.mask_of_numbers(attempt.held)
     found = [
-        Shut(max(closure.start_us, from_us), closure.why, _first_name(state, attempt, closure.mask))
+        ClosedTime(max(closure.start_us, from_us), closure.why, _first_name(state, attempt, closure.mask))
         for closure in rules.closed
         if closure.mask & held and closure.start_us < until_us and closure.stop_us > from_us
     ]
@@ -52,11 +52,11 @@ def shut(
             end_us = inside.end_us(now_us)
             if end_us < until_us:
                 what = f"the end of reservation {who.reservation}, which it runs in"
-                found.append(Shut(max(end_us, from_us), what, _first_name(state, attempt, held)))
+                found.append(ClosedTime(max(end_us, from_us), what, _first_name(state, attempt, held)))
     return min(found, key=lambda one: one.from_us, default=None)
 
 
-def longest_s(attempt: Attempt, before: Shut) -> int:
+def longest_s(attempt: Attempt, before: ClosedTime) -> int:
     """The longest time limit in seconds with which a running attempt ends before that."""
     begun_us = (attempt.started_us or attempt.placed_us) + attempt.paused_us
     return max(0, before.from_us - begun_us) // SECOND_US

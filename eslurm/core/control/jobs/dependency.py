@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from eslurm.core.control.privacy import Sight
+from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.job import Dependency, Job, JobSpec
 from eslurm.core.model.job_states import FINAL, JobState
@@ -100,7 +100,7 @@ def open_dependencies(
             )
         target = state.find_job(dependency.job_id)
         known = target is not None or dependency.settled or dependency.kind == "singleton"
-        if not known or (target is not None and not Sight(state, spec.user).job(target)):
+        if not known or (target is not None and not Visibility(state, spec.user).job(target)):
             raise Refused(RefusalCode.INVALID, f"--dependency: job {dependency.job_id} does not exist")
         verdict = judge(state, dependency, spec, job_id)
         if dependency.kind == "singleton" and name_key(spec) in names:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eslurm.core.control.jobs.closed import Shut, longest_s, shut
+from eslurm.core.control.jobs.closed import ClosedTime, longest_s, shut
 from eslurm.core.model import facts
 from eslurm.core.model.dates import format_moment
 from eslurm.core.model.job import NO_LIMIT, Attempt, Job
@@ -52,7 +52,7 @@ def suspend(
     return [facts.AttemptSuspended(job.job_id, attempt.number, not resume, by, room_for)]
 
 
-def shut_when_resumed(state: State, job: Job, attempt: Attempt, now_us: int) -> Shut | None:
+def shut_when_resumed(state: State, job: Job, attempt: Attempt, now_us: int) -> ClosedTime | None:
     """The closure of a suspended job's nodes before its end if it resumes now.
 
     Only the extra time after its suspension counts: the closures that it would have met anyway were set up over it.
@@ -151,7 +151,7 @@ def _check_open(state: State, job: Job, wanted_s: int, until_us: int, now_us: in
     )
 
 
-def _at(state: State, closed: Shut) -> str:
+def _at(state: State, closed: ClosedTime) -> str:
     return format_moment(closed.from_us, state.calendar.offset_s)
 
 

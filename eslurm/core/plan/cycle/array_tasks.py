@@ -15,10 +15,10 @@ from eslurm.core.plan.cycle.placement_query import as_promised
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.placement.capacity import capacities
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.placement.protocols import Chosen
-from eslurm.core.plan.profile.search import Quest, Start, narrowed
+from eslurm.core.plan.placement.protocols import Assignment
+from eslurm.core.plan.profile.search import PlacementQuery, Start, narrowed
 from eslurm.core.plan.rules.limits import NODES, Area, Items
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
@@ -26,28 +26,28 @@ from eslurm.core.resources.vector import Vector, add, padded, scale, times
 
 
 def as_many(
-    schedule: Schedule, job: Pending, quest: Quest, found: Start, left: int
-) -> tuple[int, Need, Chosen]:
+    schedule: Schedule, job: Pending, query: PlacementQuery, found: Start, left: int
+) -> tuple[int, CompiledRequest, Assignment]:
     """(tasks, their joint request, their nodes): as many of `left` tasks as fit at the start found for one."""
-    alone = (1, quest.need, found.chosen)
+    alone = (1, query.need, found.chosen)
     book = schedule.book
     topology = book.topology
-    if not _is_small(quest.need) or _counts_nodes(quest):
+    if not _is_small(query.need) or _counts_nodes(query):
         return alone
-    stop_us = min(found.at_us + quest.duration_us, INFINITY_US)
-    room = book.room(found.at_us, stop_us, quest.closed)
-    many = _times(quest.need, left, topology)
+    stop_us = min(found.at_us + query.duration_us, INFINITY_US)
+    room = book.room(found.at_us, stop_us, query.closed)
+    many = _times(query.need, left, topology)
     part = many.parts[0]
     by_capacity = capacities(room, part, many.allowed & room.usable)
     fit = min(left, sum(tasks * mask.bit_count() for tasks, mask in by_capacity.items()))
-    for asked, free in zip(quest.need.wide, room.wide_free, strict=False):
+    for asked, free in zip(query.need.wide, room.wide_free, strict=False):
         if asked:
             fit = min(fit, free // asked)
-    if quest.constraints:
-        fit = allowed_together(schedule, job, quest, found.at_us, fit)
+    if query.constraints:
+        fit = allowed_together(schedule, job, query, found.at_us, fit)
     if fit < 2:
         return alone
-    need = _times(quest.need, fit, topology)
+    need = _times(query.need, fit, topology)
     chosen = choose(room, need)
     return alone if chosen is None else (fit, need, chosen)
 
@@ -80,7 +80,7 @@ def merged(parts: Iterable[Booking]) -> Booking:
     return msgspec.structs.replace(parts[0], spans=spans, wide=wide, tasks=len(parts))
 
 
-def _is_small(need: Need) -> bool:
+def _is_small(need: CompiledRequest) -> bool:
     """Check whether each task is one unit on one node that it may share."""
     if need.exclusive or need.include or len(need.parts) != 1:
         return False
@@ -88,13 +88,13 @@ def _is_small(need: Need) -> bool:
     return part.tasks == 1 and part.nodes_min <= 1
 
 
-def _counts_nodes(quest: Quest) -> bool:
+def _counts_nodes(query: PlacementQuery) -> bool:
     """Check whether a limit on nodes applies: single tasks count a shared node once each, a merged booking only once."""
-    limits = (one for one in quest.constraints if isinstance(one, Items | Area))
+    limits = (one for one in query.constraints if isinstance(one, Items | Area))
     return any(limit.ask.resource == NODES for limit in limits)
 
 
-def _times(need: Need, count: int, topology: Topology) -> Need:
+def _times(need: CompiledRequest, count: int, topology: Topology) -> CompiledRequest:
     """The request of this many small tasks as one."""
     part = need.parts[0]
     unit = add(part.unit, part.per_node)
@@ -124,7 +124,7 @@ def _times(need: Need, count: int, topology: Topology) -> Need:
 def allowed_together(
     schedule: Schedule,
     job: Pending,
-    quest: Quest,
+    query: PlacementQuery,
     at_us: int,
     most: int,
     *,
@@ -134,15 +134,15 @@ def allowed_together(
     """Greatest number of tasks that the rules let start together; `is_promised`: at their own booked places."""
     assert schedule.rules is not None
     topology = schedule.book.topology
-    stop_us = min(at_us + quest.duration_us, INFINITY_US)
+    stop_us = min(at_us + query.duration_us, INFINITY_US)
     low, high = 1, most
     while low < high:
         middle = (low + high + 1) // 2
-        need = narrowed(_times(quest.need, middle, topology), quest.need.allowed)
+        need = narrowed(_times(query.need, middle, topology), query.need.allowed)
         rules = schedule.rules.of(job, need)
         if not rules.never and all(
             (as_promised(constraint) if is_promised else constraint).earliest(
-                quest.duration_us, at_us, stop_us
+                query.duration_us, at_us, stop_us
             )
             == at_us
             for constraint in rules.constraints

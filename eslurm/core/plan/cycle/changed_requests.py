@@ -1,7 +1,7 @@
 """Requests that change while the job waits (C-59): a job that still fits its place keeps its starts.
 
-It is then examined before all others for an earlier place (`Ahead.improve`). Invariant: no other job's plan changes, and
-the profile holds either the new plan or none of the job's.
+It is then examined before all others for an earlier place (`ForwardPlanner.improve`). Invariant: no other job's plan
+changes, and the profile holds either the new plan or none of the job's.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from eslurm.core.plan.cycle.array_tasks import as_many
-from eslurm.core.plan.cycle.placement_query import is_open, quest_of
+from eslurm.core.plan.cycle.placement_query import is_open, query_of
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.cycle.snapshot import Snapshot
 from eslurm.core.plan.placement.mapping import spans_of
-from eslurm.core.plan.profile.search import Never, Quest, narrowed, start_exactly
+from eslurm.core.plan.profile.search import NoStart, PlacementQuery, narrowed, start_exactly
 from eslurm.core.resources.vector import fits
 
 _STANDING: Final = ("partition", "user", "groups", "account", "qos", "reservation")
@@ -31,15 +31,15 @@ def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) ->
     if is_appointed or schedule.renews or partition is None or not partition.up:
         yield from schedule.displacing(job_id)
         return
-    quest = quest_of(job, schedule.need(job, partition), schedule.rules, snapshot.now_us)
+    query = query_of(job, schedule.need(job, partition), schedule.rules, snapshot.now_us)
     old = schedule.bookings[job_id]
-    if isinstance(quest, Why) or any(one.start_us < job.not_before_us for one in old):
+    if isinstance(query, Why) or any(one.start_us < job.not_before_us for one in old):
         yield from schedule.displacing(job_id)
         return
-    yield from schedule.book.preparing(quest.need)
+    yield from schedule.book.preparing(query.need)
     yield from schedule.removing(job_id)
-    new = yield from _where_it_was(schedule, entry, was, quest, old)
-    new = new or (yield from _at_the_same_starts(schedule, snapshot.now_us, entry, quest, old))
+    new = yield from _where_it_was(schedule, entry, was, query, old)
+    new = new or (yield from _at_the_same_starts(schedule, snapshot.now_us, entry, query, old))
     if not new:
         schedule.lose(job_id, old)
         return
@@ -49,7 +49,7 @@ def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) ->
 
 
 def _where_it_was(
-    schedule: Schedule, entry: QueueEntry, was: Pending, quest: Quest, old: Sequence[Booking]
+    schedule: Schedule, entry: QueueEntry, was: Pending, query: PlacementQuery, old: Sequence[Booking]
 ) -> Generator[None, None, list[Booking]]:
     """The same nodes for no longer with no larger amounts: no rule applies again. Jobs with more rights may have been
     planned beside it since, so a new start there could be refused.
@@ -63,11 +63,11 @@ def _where_it_was(
         return []
     topology = schedule.book.topology
     own = topology.mask_of_numbers(span.node for span in booking.spans)
-    need = narrowed(quest.need, own)
+    need = narrowed(query.need, own)
     if until_us > booking.until_us or not need.allowed or need.include & ~own:
         return []
-    chosen = schedule.book.fits_at(need, at_us, stop_us - at_us, quest.closed)
-    if chosen is None or not is_open(quest, at_us, chosen):
+    chosen = schedule.book.fits_at(need, at_us, stop_us - at_us, query.closed)
+    if chosen is None or not is_open(query, at_us, chosen):
         return []
     spans = spans_of(topology, need, chosen)
     had = {span.node: span.amounts for span in booking.spans}
@@ -79,7 +79,7 @@ def _where_it_was(
 
 
 def _at_the_same_starts(
-    schedule: Schedule, now_us: int, entry: QueueEntry, quest: Quest, old: Sequence[Booking]
+    schedule: Schedule, now_us: int, entry: QueueEntry, query: PlacementQuery, old: Sequence[Booking]
 ) -> Generator[None, None, list[Booking]]:
     """Bookings for as many tasks as before, each at its present start; empty when one of them does not fit."""
     job = entry.job
@@ -90,14 +90,14 @@ def _at_the_same_starts(
         tasks = min(booking.tasks, left)
         left -= tasks
         while tasks > 0:
-            found = start_exactly(schedule.book, quest, at_us)
-            if isinstance(found, Never):
+            found = start_exactly(schedule.book, query, at_us)
+            if isinstance(found, NoStart):
                 for one in taken:
                     yield from schedule.giving(job, one)
                 return []
-            together, need, chosen = 1, quest.need, found.chosen
+            together, need, chosen = 1, query.need, found.chosen
             if tasks > 1:
-                together, need, chosen = as_many(schedule, job, quest, found, tasks)
+                together, need, chosen = as_many(schedule, job, query, found, tasks)
             spans = spans_of(schedule.book.topology, need, chosen)
             stop_us, until_us = ends_of(job, at_us)
             new = Booking(job.job_id, at_us, stop_us, spans, need.wide, now_us, together, until_us)

@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 
 from eslurm.core.plan.cycle.array_tasks import allowed_together, merged, split
-from eslurm.core.plan.cycle.placement_query import allows, is_open, quest_of
+from eslurm.core.plan.cycle.placement_query import allows, is_open, query_of
 from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import KEYS_PER_SLICE, Booking, Charge, Held, Schedule, charge_of
 from eslurm.core.plan.cycle.snapshot import Snapshot
-from eslurm.core.plan.placement.protocols import Chosen
-from eslurm.core.plan.profile.search import Quest
+from eslurm.core.plan.placement.protocols import Assignment
+from eslurm.core.plan.profile.search import PlacementQuery
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.usage import Steps, steps_of
@@ -93,13 +93,13 @@ class _Past:
 class _Ruling:
     """One pass over all plans."""
 
-    __slots__ = ("_quests", "past", "schedule", "snapshot")
+    __slots__ = ("_queries", "past", "schedule", "snapshot")
 
     def __init__(self, schedule: Schedule, snapshot: Snapshot) -> None:
         self.schedule = schedule
         self.snapshot = snapshot
         self.past = _Past(schedule.book.topology, snapshot)
-        self._quests: dict[int, Quest | Why | None] = {}
+        self._queries: dict[int, PlacementQuery | Why | None] = {}
 
     def count_running(self) -> Generator[None, None, None]:
         """Count running jobs until their planned ends, whatever the rules say.
@@ -130,8 +130,8 @@ class _Ruling:
     def judge(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
         """Count the allowed part of a plan, and displace the rest."""
         schedule = self.schedule
-        quest = self._quest(entry)
-        allowed = booking if quest is None else self._allowed(quest, entry, booking)
+        query = self._query(entry)
+        allowed = booking if query is None else self._allowed(query, entry, booking)
         schedule.charge(entry.job, booking)
         if allowed is not booking:
             job_id, moves = entry.job_id, schedule.moves.get(entry.job_id, ())
@@ -144,38 +144,38 @@ class _Ruling:
         if allowed is not None:
             self.past.add(allowed)
 
-    def _allowed(self, quest: Quest | Why, entry: QueueEntry, booking: Booking) -> Booking | None:
+    def _allowed(self, query: PlacementQuery | Why, entry: QueueEntry, booking: Booking) -> Booking | None:
         """The part of the booking that the rules let begin as planned: for an array perhaps some tasks."""
         schedule = self.schedule
-        if isinstance(quest, Why):
+        if isinstance(query, Why):
             return None
         at_us = max(booking.start_us, schedule.book.now_us)
         if booking.tasks == 1:
-            return booking if allows(quest, at_us, self._chosen(booking)) else None
+            return booking if allows(query, at_us, self._chosen(booking)) else None
         parts = split(booking)
-        if not is_open(quest, at_us, self._chosen(booking)):
-            parts = [part for part in parts if is_open(quest, at_us, self._chosen(part))]
-        if not parts or not allows(quest, at_us, self._chosen(parts[0])):
+        if not is_open(query, at_us, self._chosen(booking)):
+            parts = [part for part in parts if is_open(query, at_us, self._chosen(part))]
+        if not parts or not allows(query, at_us, self._chosen(parts[0])):
             return None
-        if quest.constraints:
-            del parts[allowed_together(schedule, entry.job, quest, at_us, len(parts), is_promised=True) :]
+        if query.constraints:
+            del parts[allowed_together(schedule, entry.job, query, at_us, len(parts), is_promised=True) :]
         return booking if len(parts) == booking.tasks else merged(parts)
 
-    def _chosen(self, booking: Booking) -> Chosen:
+    def _chosen(self, booking: Booking) -> Assignment:
         positions = self.schedule.book.topology.positions
         return [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
 
-    def _quest(self, entry: QueueEntry) -> Quest | Why | None:
+    def _query(self, entry: QueueEntry) -> PlacementQuery | Why | None:
         """The job's query, shared by all jobs of its shape; None when its partition is gone."""
         shape = entry.shape
-        if shape not in self._quests:
+        if shape not in self._queries:
             partition = self.snapshot.partitions.get(entry.job.partition)
-            self._quests[shape] = None
+            self._queries[shape] = None
             if partition is not None:
                 schedule = self.schedule
                 need = schedule.need(entry.job, partition)
-                self._quests[shape] = quest_of(entry.job, need, schedule.rules, schedule.book.now_us)
-        return self._quests[shape]
+                self._queries[shape] = query_of(entry.job, need, schedule.rules, schedule.book.now_us)
+        return self._queries[shape]
 
 
 def _as_planned(held: Held) -> Charge:

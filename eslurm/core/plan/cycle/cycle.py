@@ -11,10 +11,10 @@ from collections.abc import Generator
 from typing import Final
 
 from eslurm.core.plan.cycle import resuming
-from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policies import get_policy
 from eslurm.core.plan.cycle.policy import Cycle, Plan, PlanLimits
-from eslurm.core.plan.cycle.preemption import MakingRoom, Work
+from eslurm.core.plan.cycle.preemption import PreemptionPlanner, Work
 from eslurm.core.plan.cycle.reconcile import reconcile
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import Snapshot
@@ -44,7 +44,7 @@ def plan_cycle(
     yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
     schedule.is_new = schedule.renews = False
     cycle = Cycle(snapshot, schedule, limits)
-    ahead = Ahead(cycle)
+    ahead = ForwardPlanner(cycle)
     yield from ahead.start_due(fixed_only=True)
     yield from ahead.plan_fixed()
     if work is None:
@@ -53,7 +53,7 @@ def plan_cycle(
         yield from resuming.foresee(cycle)
         yield from chosen.plan(cycle)
         return cycle.finish()
-    making = MakingRoom(cycle, work)
+    making = PreemptionPlanner(cycle, work)
     yield from making.keep()
     yield from resuming.foresee(cycle)
     yield from chosen.plan(cycle)

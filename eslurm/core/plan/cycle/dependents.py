@@ -9,11 +9,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Generator
 
-from eslurm.core.plan.cycle.forward import PASS_STEPS, Ahead
+from eslurm.core.plan.cycle.forward import PASS_STEPS, ForwardPlanner
 from eslurm.core.plan.cycle.queue import QueueEntry
 
 
-def plan_later(ahead: Ahead) -> Generator[None, None, None]:
+def plan_later(ahead: ForwardPlanner) -> Generator[None, None, None]:
     """Plan jobs that wait for other jobs or for a time, in topological order; linear in the whole graph."""
     todo = yield from _dependants(ahead)
     missing: dict[int, int] = {}
@@ -38,7 +38,7 @@ def plan_later(ahead: Ahead) -> Generator[None, None, None]:
     ahead.schedule.changed_ends.clear()
 
 
-def _dependants(ahead: Ahead) -> Generator[None, None, dict[int, QueueEntry]]:
+def _dependants(ahead: ForwardPlanner) -> Generator[None, None, dict[int, QueueEntry]]:
     """Jobs without a place, jobs behind them, and jobs behind one whose end has changed."""
     cycle, schedule = ahead.cycle, ahead.schedule
     todo: dict[int, QueueEntry] = {}
@@ -63,7 +63,7 @@ def _dependants(ahead: Ahead) -> Generator[None, None, dict[int, QueueEntry]]:
     return todo
 
 
-def _plan_later(ahead: Ahead, entry: QueueEntry) -> Generator[None, None, None]:
+def _plan_later(ahead: ForwardPlanner, entry: QueueEntry) -> Generator[None, None, None]:
     schedule = ahead.schedule
     bookings = schedule.bookings.get(entry.job_id, ())
     from_us = ahead.from_us(entry.job)

@@ -21,10 +21,10 @@ from eslurm.core.plan.cycle.schedule import Booking, ends_of
 from eslurm.core.plan.placement.mapping import spans_of
 from eslurm.core.plan.profile.search import (
     RESOURCES,
-    Hints,
     Move,
-    Never,
-    Quest,
+    NoStart,
+    PlacementQuery,
+    SearchBounds,
     Start,
     first_start,
     start_exactly,
@@ -36,7 +36,7 @@ PASS_STEPS = 1
 PASS_SIZE = 8_192
 
 
-class Ahead:
+class ForwardPlanner:
     """The forward planner of one cycle, for policies that book ahead."""
 
     __slots__ = ("_ends", "_is_late", "_never", "cycle", "schedule")
@@ -89,7 +89,7 @@ class Ahead:
 
     def forget_searches(self) -> None:
         """Forget the searches of this cycle, because places were released since."""
-        self.cycle.hints = Hints()
+        self.cycle.hints = SearchBounds()
         self._never.clear()
 
     def improve(self, order: Callable[[], Generator[None, None, list[int]]]) -> Generator[None, None, bool]:
@@ -147,27 +147,27 @@ class Ahead:
         if job.start_at_us:
             yield from self._fix(entry)
             return
-        quest = self._careful(entry)
-        if isinstance(quest, Why):
-            self._stick(entry, quest)
+        query = self._careful(entry)
+        if isinstance(query, Why):
+            self._stick(entry, query)
             return
         from_us = self.from_us(job)
         if from_us is None:
             self._stick(entry, self._unforeseen(job))
             return
-        never = yield from self._find_places(entry, quest, from_us, self._lacking(job))
-        yield from self._settle(entry, quest, never)
+        never = yield from self._find_places(entry, query, from_us, self._lacking(job))
+        yield from self._settle(entry, query, never)
 
     def _find_places(
-        self, entry: QueueEntry, quest: Quest, from_us: int, tasks: int
+        self, entry: QueueEntry, query: PlacementQuery, from_us: int, tasks: int
     ) -> Generator[None, None, Why | None]:
         """Book this number of tasks as early as they fit; returns the reason when some have no place."""
-        yield from self.schedule.book.preparing(quest.need)
+        yield from self.schedule.book.preparing(query.need)
         taken: list[Booking] = []
         moves: tuple[Move, ...] = ()
         never: Why | None = None
         while tasks > 0:
-            found = self._first_start(quest, from_us)
+            found = self._first_start(query, from_us)
             self.cycle.spend(TRY_STEPS)
             if isinstance(found, Why):
                 never = found
@@ -175,7 +175,7 @@ class Ahead:
             self.cycle.spend(len(found.chosen))
             if self.cycle.slice_over():
                 yield
-            booking = self._booking(entry, quest, found, tasks)
+            booking = self._booking(entry, query, found, tasks)
             yield from self.schedule.taking(entry.job, booking)
             taken.append(booking)
             moves = found.moves
@@ -187,7 +187,7 @@ class Ahead:
         return never
 
     def _settle(
-        self, entry: QueueEntry, quest: Quest, never: Why | None = None
+        self, entry: QueueEntry, query: PlacementQuery, never: Why | None = None
     ) -> Generator[None, None, None]:
         """Start the tasks that begin now, and note the waiting reason of the rest."""
         schedule = self.schedule
@@ -197,56 +197,58 @@ class Ahead:
             yield
         if schedule.displaced.pop(job_id, None) is not None:
             # What the plan takes to be free is not yet: it is expected back as what runs past its end is.
-            never = yield from self._plan_after_grace(entry, quest)
+            never = yield from self._plan_after_grace(entry, query)
         if job_id in schedule.bookings:
             next_us = min(booking.start_us for booking in schedule.bookings[job_id])
             moves = schedule.moves[job_id]
-            plain = self._quest(entry)
-            why = self.cycle.reasons.why_waiting(quest if isinstance(plain, Why) else plain, moves, next_us)
+            plain = self._query(entry)
+            why = self.cycle.reasons.why_waiting(query if isinstance(plain, Why) else plain, moves, next_us)
             schedule.whys[job_id] = Why(why.kind, self.cycle.reasons.with_late(job_id, why.text), next_us)
         elif never is not None:
             self._stick(entry, never)
 
-    def _plan_after_grace(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, Why | None]:
+    def _plan_after_grace(
+        self, entry: QueueEntry, query: PlacementQuery
+    ) -> Generator[None, None, Why | None]:
         """Plan a start after the grace; returns the reason when there is none."""
         job = entry.job
         if job.start_at_us:
-            return reasons.not_then(job.start_at_us, self.cycle.reasons.why_waiting(quest, (), None))
+            return reasons.not_then(job.start_at_us, self.cycle.reasons.why_waiting(query, (), None))
         from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
-        return (yield from self._find_places(entry, quest, from_us, self._lacking(job)))
+        return (yield from self._find_places(entry, query, from_us, self._lacking(job)))
 
-    def _booking(self, entry: QueueEntry, quest: Quest, found: Start, left: int) -> Booking:
+    def _booking(self, entry: QueueEntry, query: PlacementQuery, found: Start, left: int) -> Booking:
         """The booking of the found start, for as many of the remaining tasks as fit then."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         topology = cycle.ledger.topology
-        tasks, need, chosen = 1, quest.need, found.chosen
+        tasks, need, chosen = 1, query.need, found.chosen
         if left > 1:
-            tasks, need, chosen = as_many(schedule, job, quest, found, left)
+            tasks, need, chosen = as_many(schedule, job, query, found, left)
         spans = spans_of(topology, need, chosen)
         cycle.spend(TRY_STEPS + len(spans))
         return cycle.booking(job, need, found.at_us, spans, tasks)
 
-    def _first_start(self, quest: Quest, from_us: int) -> Start | Why:
+    def _first_start(self, query: PlacementQuery, from_us: int) -> Start | Why:
         """The first start from `from_us` on; searches of this cycle for the same query are not repeated."""
         cycle = self.cycle
-        never = self._never.get(id(quest))
+        never = self._never.get(id(query))
         if never is not None:
             return never
-        known_us = cycle.hints.bound_us(id(quest), quest.duration_us)
-        is_first = from_us <= max(known_us, quest.from_us)
-        found = first_start(self.schedule.book, quest, max(from_us, known_us))
-        if isinstance(found, Never):
+        known_us = cycle.hints.bound_us(id(query), query.duration_us)
+        is_first = from_us <= max(known_us, query.from_us)
+        found = first_start(self.schedule.book, query, max(from_us, known_us))
+        if isinstance(found, NoStart):
             last = found.moves[-1] if found.moves else None
             if last is not None and last.kind != RESOURCES:
                 why = Why(reasons.kind_of(last.kind), last.text)
             else:
-                why = reasons.no_start(quest, cycle.ledger, from_us)
+                why = reasons.no_start(query, cycle.ledger, from_us)
             if is_first:
-                self._never[id(quest)] = why
+                self._never[id(query)] = why
             return why
         if is_first:
-            cycle.hints.learn(id(quest), found.at_us)
+            cycle.hints.learn(id(query), found.at_us)
         return found
 
     def _improve_changed(self) -> Generator[None, None, None]:
@@ -256,72 +258,74 @@ class Ahead:
         schedule.changed.clear()
         for entry in sorted(changed, key=lambda one: one.turn):
             yield from self._improve(entry.job_id, is_changed=True)
-            quest = self._careful(entry)
-            if entry.job_id in schedule.bookings and not isinstance(quest, Why):
-                yield from self._settle(entry, quest)
+            query = self._careful(entry)
+            if entry.job_id in schedule.bookings and not isinstance(query, Why):
+                yield from self._settle(entry, query)
 
     def _improve(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
         """Check whether the job was examined."""
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
         job = entry.job
-        quest = self._careful(entry)
+        query = self._careful(entry)
         from_us = None if job.start_at_us else self.from_us(job)
-        if isinstance(quest, Why) or from_us is None:
+        if isinstance(query, Why) or from_us is None:
             return False
-        is_concerned = is_changed or quest.constraints or quest.need.wide
-        if not is_concerned and not quest.need.allowed & schedule.improving:
+        is_concerned = is_changed or query.constraints or query.need.wide
+        if not is_concerned and not query.need.allowed & schedule.improving:
             return False
-        from_us = max(from_us, quest.from_us)
+        from_us = max(from_us, query.from_us)
         bookings = schedule.bookings[job_id]
         # Without its own places a job may start where others like it could not.
-        own_us = min(booking.start_us for booking in bookings) - quest.duration_us + 1
-        known_us = min(cycle.hints.bound_us(id(quest), quest.duration_us), own_us)
+        own_us = min(booking.start_us for booking in bookings) - query.duration_us + 1
+        known_us = min(cycle.hints.bound_us(id(query), query.duration_us), own_us)
         if all(booking.start_us <= max(from_us, known_us) for booking in bookings):
             return False
         cycle.spend(TRY_STEPS)
         if job.startable > 1 or len(bookings) > 1:
-            yield from self._improve_array(entry, quest, from_us)
+            yield from self._improve_array(entry, query, from_us)
         else:
-            yield from self._improve_one(entry, quest, from_us, known_us)
+            yield from self._improve_one(entry, query, from_us, known_us)
         return True
 
     def _improve_one(
-        self, entry: QueueEntry, quest: Quest, from_us: int, known_us: int
+        self, entry: QueueEntry, query: PlacementQuery, from_us: int, known_us: int
     ) -> Generator[None, None, None]:
         cycle, schedule = self.cycle, self.schedule
         job_id = entry.job_id
         (old,) = schedule.bookings[job_id]
-        yield from schedule.book.preparing(quest.need)
-        is_first = from_us <= max(known_us, quest.from_us)
+        yield from schedule.book.preparing(query.need)
+        is_first = from_us <= max(known_us, query.from_us)
         own = ((span.node for span in old.spans), old.start_us)
         # Most have nothing earlier: that shows without touching what is booked.
         at_us = schedule.book.sooner_us(
-            quest.need, quest.duration_us, max(from_us, known_us), own, quest.closed
+            query.need, query.duration_us, max(from_us, known_us), own, query.closed
         )
         if at_us is None:
             if is_first:
-                cycle.hints.learn(id(quest), old.start_us)
+                cycle.hints.learn(id(query), old.start_us)
             return
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
         yield from schedule.removing(job_id)
         until_us = old.stop_us - 1 if old.stop_us < INFINITY_US else INFINITY_US
-        found = first_start(schedule.book, quest, at_us, until_us)
+        found = first_start(schedule.book, query, at_us, until_us)
         cycle.spend(TRY_STEPS + len(old.spans))
-        if isinstance(found, Never) or found.at_us >= old.start_us:
+        if isinstance(found, NoStart) or found.at_us >= old.start_us:
             yield from schedule.adding(entry, (old,), moves)
             if why is not None:
                 schedule.whys[job_id] = why
             if is_first:
-                cycle.hints.learn(id(quest), old.start_us)
+                cycle.hints.learn(id(query), old.start_us)
             return
         if is_first:
-            cycle.hints.learn(id(quest), found.at_us)
-        yield from schedule.adding(entry, (self._booking(entry, quest, found, 1),), found.moves)
+            cycle.hints.learn(id(query), found.at_us)
+        yield from schedule.adding(entry, (self._booking(entry, query, found, 1),), found.moves)
         self._gave_back(old)
-        yield from self._settle(entry, quest)
+        yield from self._settle(entry, query)
 
-    def _improve_array(self, entry: QueueEntry, quest: Quest, from_us: int) -> Generator[None, None, None]:
+    def _improve_array(
+        self, entry: QueueEntry, query: PlacementQuery, from_us: int
+    ) -> Generator[None, None, None]:
         """Replan all tasks at once: tasks are alike, so new and old starts are compared one by one."""
         schedule = self.schedule
         job_id = entry.job_id
@@ -329,11 +333,11 @@ class Ahead:
         old = yield from schedule.removing(job_id)
         self.cycle.hints.freed(min(booking.start_us for booking in old))
         tasks = sum(booking.tasks for booking in old)
-        yield from self._find_places(entry, quest, from_us, tasks)
+        yield from self._find_places(entry, query, from_us, tasks)
         if _is_better(_starts(old), _starts(schedule.bookings.get(job_id, ()))):
             for booking in old:
                 self._gave_back(booking)
-            yield from self._settle(entry, quest)
+            yield from self._settle(entry, query)
             return
         yield from schedule.removing(job_id)
         yield from schedule.adding(entry, old, moves)
@@ -401,18 +405,18 @@ class Ahead:
     def _is_allowed(self, entry: QueueEntry, booking: Booking) -> bool:
         """Check whether the rules allow the start now: an attempt past its expected end may still count against a limit."""
         cycle, schedule = self.cycle, self.schedule
-        quest = self._quest(entry)
-        if isinstance(quest, Why):
+        query = self._query(entry)
+        if isinstance(query, Why):
             return False
         # The moment that passes until a planned start is noticed costs no job a window that it just fits. Where its whole
         # place has passed, others may have been planned where it is now.
         at_us = cycle.now_us - cycle.late_us(booking)
-        quest = msgspec.structs.replace(quest, from_us=at_us)
+        query = msgspec.structs.replace(query, from_us=at_us)
         positions = cycle.ledger.topology.positions
         chosen = [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
-        if not is_open(quest, at_us, chosen) or not is_open(self._at_once(quest), cycle.now_us, chosen):
+        if not is_open(query, at_us, chosen) or not is_open(self._at_once(query), cycle.now_us, chosen):
             return False
-        if not quest.constraints:
+        if not query.constraints:
             return True
         moves, why = schedule.moves.get(entry.job_id, ()), schedule.whys.get(entry.job_id)
         schedule.drop(entry.job_id, booking)
@@ -421,27 +425,27 @@ class Ahead:
         self._is_late |= at_us != booking.start_us
         if booking.tasks > 1:
             together = allowed_together(
-                schedule, entry.job, quest, at_us, booking.tasks, is_promised=True, with_areas=with_areas
+                schedule, entry.job, query, at_us, booking.tasks, is_promised=True, with_areas=with_areas
             )
             is_allowed = together == booking.tasks
         else:
-            is_allowed = allows(quest, at_us, chosen, without=() if with_areas else (Area,))
+            is_allowed = allows(query, at_us, chosen, without=() if with_areas else (Area,))
         schedule.add(entry, booking, moves)
         if why is not None:
             schedule.whys[entry.job_id] = why
         return is_allowed
 
-    def _at_once(self, quest: Quest) -> Quest:
+    def _at_once(self, query: PlacementQuery) -> PlacementQuery:
         """The query restricted to this instant: a job shorter than its delay must not begin on nodes kept for others."""
-        return msgspec.structs.replace(quest, from_us=self.cycle.now_us, duration_us=1)
+        return msgspec.structs.replace(query, from_us=self.cycle.now_us, duration_us=1)
 
     # ---- the interval (C-30) ----
 
-    def _quest(self, entry: QueueEntry) -> Quest | Why:
+    def _query(self, entry: QueueEntry) -> PlacementQuery | Why:
         refused = self.cycle.refused(entry.job)
-        return refused if refused is not None else self.cycle.quest(entry)
+        return refused if refused is not None else self.cycle.query(entry)
 
-    def _careful(self, entry: QueueEntry) -> Quest | Why:
+    def _careful(self, entry: QueueEntry) -> PlacementQuery | Why:
         refused = self.cycle.refused(entry.job)
         return refused if refused is not None else self.cycle.careful(entry)
 
@@ -472,9 +476,9 @@ class Ahead:
         """Book a fixed start; returns the reason when that is impossible."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
-        quest = self._quest(entry)
-        if isinstance(quest, Why):
-            self._stick(entry, quest)
+        query = self._query(entry)
+        if isinstance(query, Why):
+            self._stick(entry, query)
             return
         earliest_us = self.from_us(job)
         if earliest_us is None:
@@ -489,14 +493,14 @@ class Ahead:
                 entry, reasons.not_then(at_us, Why(WhyKind.DEPENDENCY, "it waits for other jobs until then"))
             )
             return
-        yield from schedule.book.preparing(quest.need)
-        found = start_exactly(schedule.book, quest, at_us)
-        if isinstance(found, Never):
-            why = cycle.reasons.why_waiting(quest, found.moves, None)
+        yield from schedule.book.preparing(query.need)
+        found = start_exactly(schedule.book, query, at_us)
+        if isinstance(found, NoStart):
+            why = cycle.reasons.why_waiting(query, found.moves, None)
             self._stick(entry, reasons.not_then(at_us, why))
             return
-        yield from schedule.adding(entry, (self._booking(entry, quest, found, 1),), found.moves)
-        yield from self._settle(entry, quest)
+        yield from schedule.adding(entry, (self._booking(entry, query, found, 1),), found.moves)
+        yield from self._settle(entry, query)
 
     def _stick(self, entry: QueueEntry, why: Why) -> None:
         """Put the job into the waiting room (C-04)."""

@@ -17,19 +17,26 @@ from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.plan.cycle import reasons
 from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
-from eslurm.core.plan.cycle.placement_query import allows, quest_of
+from eslurm.core.plan.cycle.placement_query import allows, query_of
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import NOT_EXAMINED, Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
-from eslurm.core.plan.cycle.shield import Shield
+from eslurm.core.plan.cycle.shield import LatePlaces
 from eslurm.core.plan.cycle.shortage import Reasons
 from eslurm.core.plan.cycle.snapshot import Snapshot
 from eslurm.core.plan.cycle.victims import Victim
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import spans_of
-from eslurm.core.plan.placement.protocols import Chosen
-from eslurm.core.plan.profile.profile import BookError
-from eslurm.core.plan.profile.search import Hints, Move, Never, Quest, first_start, start_exactly
+from eslurm.core.plan.placement.protocols import Assignment
+from eslurm.core.plan.profile.profile import ProfileError
+from eslurm.core.plan.profile.search import (
+    Move,
+    NoStart,
+    PlacementQuery,
+    SearchBounds,
+    first_start,
+    start_exactly,
+)
 from eslurm.core.resources.timeline import INFINITY_US
 
 LATE_US: Final = 60_000_000
@@ -56,7 +63,7 @@ class PlanLimits(msgspec.Struct, frozen=True):
     tasks_ahead_max: int = 10_000
 
 
-class Broken(msgspec.Struct, frozen=True):
+class BrokenPromise(msgspec.Struct, frozen=True):
     """A job whose start an earlier planner promised, and which starts later or at an unknown time (`start_us` 0)."""
 
     job_id: int
@@ -88,7 +95,7 @@ class Plan(msgspec.Struct, frozen=True):
     victims: tuple[Victim, ...] = ()
     moved: tuple[Promise, ...] = ()
     promised: tuple[Promise, ...] = ()
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[BrokenPromise, ...] = ()
 
     def why(self, job_id: int) -> Why:
         """The reason why a pending job was not placed; jobs that were not examined share one."""
@@ -128,7 +135,7 @@ class Cycle:
         "_entries",
         "_failed",
         "_interns",
-        "_quests",
+        "_queries",
         "_searches",
         "_shield",
         "_steps",
@@ -165,14 +172,14 @@ class Cycle:
         self.examined = 0
         self.has_failed = False
         self.is_unfinished = False
-        self.hints = Hints()
+        self.hints = SearchBounds()
         self.reasons = Reasons(self.ledger, schedule, self.now_us)
         self.reach = self._reachable()
         self._entries: dict[int, QueueEntry] = {}
-        self._quests: dict[int, Quest | Why] = {}
-        self._shield = Shield(schedule)
+        self._queries: dict[int, PlacementQuery | Why] = {}
+        self._shield = LatePlaces(schedule)
         self._failed: dict[int, Why] = {}
-        self._interns: dict[tuple[int, ...], Quest] = {}
+        self._interns: dict[tuple[int, ...], PlacementQuery] = {}
         self._withdrawn: dict[int, tuple[QueueEntry, Booking]] = {}
         self._searches = 0
         self._steps = 0
@@ -248,34 +255,34 @@ class Cycle:
             return None
         return reasons.partition_down(job.partition, partition is not None)
 
-    def quest(self, entry: QueueEntry) -> Quest | Why:
+    def query(self, entry: QueueEntry) -> PlacementQuery | Why:
         """The job's query, shared by all jobs of its shape; or the reason why it is impossible."""
-        found = self._quests.get(entry.shape)
+        found = self._queries.get(entry.shape)
         if found is None:
-            found = self._quests[entry.shape] = self._interned(self._compiled(entry.job))
+            found = self._queries[entry.shape] = self._interned(self._compiled(entry.job))
         return found
 
-    def careful(self, entry: QueueEntry) -> Quest | Why:
+    def careful(self, entry: QueueEntry) -> PlacementQuery | Why:
         """The query of a job that is to overtake others: it avoids the places of jobs whose starts have slipped."""
-        found = self.quest(entry)
+        found = self.query(entry)
         return found if isinstance(found, Why) else self.clear_of_late(entry, found)
 
-    def clear_of_late(self, entry: QueueEntry, quest: Quest) -> Quest:
+    def clear_of_late(self, entry: QueueEntry, query: PlacementQuery) -> PlacementQuery:
         """The query without the places of earlier jobs whose starts have slipped."""
-        return self._shield.around(entry, quest)
+        return self._shield.around(entry, query)
 
-    def _interned(self, quest: Quest | Why) -> Quest | Why:
+    def _interned(self, query: PlacementQuery | Why) -> PlacementQuery | Why:
         """One query for jobs of different owners that ask for the same under the same rules: searches of this cycle serve
         all.
         """
-        if isinstance(quest, Why) or quest.constraints or quest.recount is not None:
-            return quest
-        closed = id(quest.closed)
+        if isinstance(query, Why) or query.constraints or query.recount is not None:
+            return query
+        closed = id(query.closed)
         return self._interns.setdefault(
-            (id(quest.need), quest.duration_us, quest.from_us, quest.until_us, closed, quest.beyond_us), quest
+            (id(query.need), query.duration_us, query.from_us, query.until_us, closed, query.beyond_us), query
         )
 
-    def need(self, job: Pending) -> Need:
+    def need(self, job: Pending) -> CompiledRequest:
         """The job's compiled request."""
         return self.schedule.need(job, self.snapshot.partitions[job.partition])
 
@@ -292,29 +299,29 @@ class Cycle:
         if known is not None:
             self.waiting[job.job_id] = known
             return job.startable
-        quest = self.careful(entry)
-        if isinstance(quest, Why):
-            self._failed[entry.shape] = self.waiting[job.job_id] = quest
+        query = self.careful(entry)
+        if isinstance(query, Why):
+            self._failed[entry.shape] = self.waiting[job.job_id] = query
             return job.startable
         # A job that room was made for may have begun in this cycle already.
         left = job.startable - self.placed.get(job.job_id, 0)
-        yield from self.schedule.book.preparing(quest.need)
+        yield from self.schedule.book.preparing(query.need)
         while left > 0 and not self.is_full:
-            found = start_exactly(self.schedule.book, quest, self.now_us)
+            found = start_exactly(self.schedule.book, query, self.now_us)
             self.spend(TRY_STEPS)
             if self.slice_over():
                 yield
-            if isinstance(found, Never):
+            if isinstance(found, NoStart):
                 if (yield from self._begin_as_promised(entry)):
                     left -= 1
                     continue
                 self.has_failed = True
-                plain = self.quest(entry)
-                why = self.reasons.why_not_now(quest if isinstance(plain, Why) else plain, found.moves)
+                plain = self.query(entry)
+                why = self.reasons.why_not_now(query if isinstance(plain, Why) else plain, found.moves)
                 self._failed[entry.shape] = self.waiting[job.job_id] = why
                 break
             booking = self.booking(
-                job, quest.need, self.now_us, spans_of(self.ledger.topology, quest.need, found.chosen)
+                job, query.need, self.now_us, spans_of(self.ledger.topology, query.need, found.chosen)
             )
             self.schedule.start(job, booking)
             yield from self.place(booking, self._late_us(job))
@@ -335,24 +342,24 @@ class Cycle:
         """Start a job at its promised place and time, whatever jobs were let into a pool since."""
         job = entry.job
         _, kept = self._withdrawn.get(job.job_id, (entry, None))
-        quest = self.quest(entry)
-        if kept is None or kept.start_us > self.now_us or job.job_id in self.placed or isinstance(quest, Why):
+        query = self.query(entry)
+        if kept is None or kept.start_us > self.now_us or job.job_id in self.placed or isinstance(query, Why):
             return False
         chosen = self._chosen(kept)
-        if chosen is None or not allows(quest, self.now_us, chosen):
+        if chosen is None or not allows(query, self.now_us, chosen):
             return False
-        booking = self.booking(job, quest.need, self.now_us, kept.spans)
+        booking = self.booking(job, query.need, self.now_us, kept.spans)
         try:
             self.schedule.start(job, booking)
-        except BookError:
+        except ProfileError:
             return False
         yield from self.place(booking, self._late_us(job))
         return True
 
-    def _chosen(self, booking: Booking) -> Chosen | None:
+    def _chosen(self, booking: Booking) -> Assignment | None:
         """The booking's nodes as an assignment; None when one of them is out of service."""
         topology = self.ledger.topology
-        found: Chosen = []
+        found: Assignment = []
         for span in booking.spans:
             position = topology.positions.get(span.node)
             if position is None or not self.ledger.usable >> position & 1:
@@ -378,7 +385,7 @@ class Cycle:
                 yield
 
     def booking(
-        self, job: Pending, need: Need, start_us: int, spans: tuple[Span, ...], tasks: int = 1
+        self, job: Pending, need: CompiledRequest, start_us: int, spans: tuple[Span, ...], tasks: int = 1
     ) -> Booking:
         """A booking of the job at that time on these nodes."""
         stop_us, until_us = ends_of(job, start_us)
@@ -413,8 +420,8 @@ class Cycle:
     def promise(self, job: Pending) -> bool:
         """Book the first possible start of the job; a recent promise that can be kept is kept."""
         entry = self._entries[job.job_id]
-        quest = self.quest(entry)
-        if isinstance(quest, Why):
+        query = self.query(entry)
+        if isinstance(query, Why):
             return False
         _, kept = self._withdrawn.get(job.job_id, (entry, None))
         if (
@@ -427,15 +434,15 @@ class Cycle:
             return kept is not None and self._renew(entry, kept)
         self._searches += 1
         self.spend(TRY_STEPS)
-        found = first_start(self.schedule.book, quest, self.now_us)
-        if isinstance(found, Never):
+        found = first_start(self.schedule.book, query, self.now_us)
+        if isinstance(found, NoStart):
             return False
         if kept is not None and self.now_us < kept.start_us <= found.at_us:
             kept = msgspec.structs.replace(kept, made_us=self.now_us)
             if self._renew(entry, kept):
                 return True
-        spans = spans_of(self.ledger.topology, quest.need, found.chosen)
-        self.schedule.add(entry, self.booking(job, quest.need, found.at_us, spans), found.moves)
+        spans = spans_of(self.ledger.topology, query.need, found.chosen)
+        self.schedule.add(entry, self.booking(job, query.need, found.at_us, spans), found.moves)
         self._say_when(job.job_id, found.at_us)
         return True
 
@@ -445,13 +452,13 @@ class Cycle:
         chosen = self._chosen(kept)
         if chosen is None:
             return False
-        quest = self.quest(entry)
+        query = self.query(entry)
         # A job ahead that has begun may count against a limit until later than that.
-        if isinstance(quest, Why) or (quest.constraints and not allows(quest, kept.start_us, chosen)):
+        if isinstance(query, Why) or (query.constraints and not allows(query, kept.start_us, chosen)):
             return False
         try:
             self.schedule.add(entry, kept, self.schedule.moves.get(kept.job_id, ()))
-        except BookError:
+        except ProfileError:
             return False
         self._say_when(kept.job_id, kept.start_us)
         return True
@@ -498,8 +505,8 @@ class Cycle:
         if why is None and self.rest is not NOT_EXAMINED:
             why = self.rest
         if why is None:
-            quest = self.quest(entry)
-            why = quest if isinstance(quest, Why) else self.reasons.short_now(quest)
+            query = self.query(entry)
+            why = query if isinstance(query, Why) else self.reasons.short_now(query)
         self.waiting.setdefault(job.job_id, why)
         if not self.ledger.usable & self.reach:
             self.rest = reasons.NOTHING_IN_SERVICE
@@ -518,8 +525,8 @@ class Cycle:
 
     # Inside
 
-    def _compiled(self, job: Pending) -> Quest | Why:
-        return quest_of(job, self.need(job), self.schedule.rules, self.now_us)
+    def _compiled(self, job: Pending) -> PlacementQuery | Why:
+        return query_of(job, self.need(job), self.schedule.rules, self.now_us)
 
     def _reachable(self) -> int:
         reach = 0

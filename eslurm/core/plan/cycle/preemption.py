@@ -31,11 +31,11 @@ from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.schedule import Booking
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
 from eslurm.core.plan.cycle.victims import Claim, Freed, Preemptable, Ranks, Victim, victims
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose, spans_of
-from eslurm.core.plan.placement.protocols import Constraint, Room
-from eslurm.core.plan.profile.profile import BookError
-from eslurm.core.plan.profile.search import Quest, Start, narrowed, start_exactly
+from eslurm.core.plan.placement.protocols import Availability, Constraint
+from eslurm.core.plan.profile.profile import ProfileError
+from eslurm.core.plan.profile.search import PlacementQuery, Start, narrowed, start_exactly
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.timeline import INFINITY_US
@@ -53,7 +53,7 @@ for that job, and for twice as long each time after that."""
 NAMED_MAX: Final = 5
 
 
-class MakingRoom:
+class PreemptionPlanner:
     """Preemption in one cycle."""
 
     __slots__ = (
@@ -105,18 +105,18 @@ class MakingRoom:
         job = entry.job
         if not is_ready(job) or self.cycle.refused(job) is not None:
             return False
-        quest = self.cycle.quest(entry)
-        if isinstance(quest, Why):
+        query = self.cycle.query(entry)
+        if isinstance(query, Why):
             return False
-        need = yield from self._open(entry, quest)
-        if (yield from self._begin(entry, quest, need)):
+        need = yield from self._open(entry, query)
+        if (yield from self._begin(entry, query, need)):
             return False
-        if self.cycle.is_full or self._hold(entry, quest, need):
+        if self.cycle.is_full or self._hold(entry, query, need):
             return True
         # They have gone, and it was not enough.
-        return self._may_push(job.job_id) and (yield from self._claims_room(entry, quest))
+        return self._may_push(job.job_id) and (yield from self._claims_room(entry, query))
 
-    def _hold(self, entry: QueueEntry, quest: Quest, need: Need) -> bool:
+    def _hold(self, entry: QueueEntry, query: PlacementQuery, need: CompiledRequest) -> bool:
         """Book the resources of the leaving victims; returns whether they suffice for the job."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
@@ -144,11 +144,11 @@ class MakingRoom:
             booking = cycle.booking(job, need, at_us, spans)
             try:
                 schedule.add(entry, booking, must=True)
-            except BookError:
+            except ProfileError:
                 at_us = INFINITY_US
             else:
                 schedule.claimants[job.job_id] = booking
-        self._keep_free(job.job_id, spans, min(at_us, cycle.now_us + quest.duration_us, INFINITY_US))
+        self._keep_free(job.job_id, spans, min(at_us, cycle.now_us + query.duration_us, INFINITY_US))
         when_us = at_us if at_us < INFINITY_US else None
         schedule.whys[job.job_id] = cycle.waiting[job.job_id] = _made_by(leaving, when_us)
         return True
@@ -167,7 +167,7 @@ class MakingRoom:
         cycle.spend(TRY_STEPS + len(free))
         try:
             exhaust(self.schedule.claiming(None, booking))
-        except BookError:
+        except ProfileError:
             # What is late to leave there is not expected back before.
             return
         self.schedule.returns.append(booking)
@@ -188,38 +188,38 @@ class MakingRoom:
             if entry.shape in tried or not self._may_claim(job):
                 continue
             tried.add(entry.shape)
-            quest = cycle.refused(job) or cycle.quest(entry)
-            if isinstance(quest, Why):
+            query = cycle.refused(job) or cycle.query(entry)
+            if isinstance(query, Why):
                 continue
             if cycle.is_full or len(tried) > CLAIMS_MAX:
                 break
-            if isinstance(start_exactly(schedule.book, quest, cycle.now_us), Start):
+            if isinstance(start_exactly(schedule.book, query, cycle.now_us), Start):
                 # It could start as it is: the policy lets others go first.
                 continue
-            if not (yield from self._claims_room(entry, quest)):
+            if not (yield from self._claims_room(entry, query)):
                 schedule.claimants.pop(job.job_id, None)
         return self._made
 
-    def _claims_room(self, entry: QueueEntry, quest: Quest) -> Generator[None, None, bool]:
+    def _claims_room(self, entry: QueueEntry, query: PlacementQuery) -> Generator[None, None, bool]:
         """Check whether the job is waiting for leaving attempts: its victims, or others that end anyway."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         if self._made[0]:
             # One at a time: its turn comes in the next cycle.
             return job.job_id in schedule.claimants
-        need = yield from self._open(entry, quest, GRACE_US)
-        if (yield from self._begin(entry, quest, need)):
+        need = yield from self._open(entry, query, GRACE_US)
+        if (yield from self._begin(entry, query, need)):
             return False
-        if not need.allowed or not self._could_start(job, quest, need):
+        if not need.allowed or not self._could_start(job, query, need):
             return False
         work = self._everybody()
         yield
         found = yield from victims(self._claim(job), cycle.ledger, partial(_fits, need), work, cycle.now_us)
-        if found is None or not self._lets_start(job, quest, found):
+        if found is None or not self._lets_start(job, query, found):
             return False
         schedule.claimants[job.job_id] = None
         if not found:
-            return self._hold(entry, quest, need)
+            return self._hold(entry, query, need)
         self._made = job.job_id, found
         room = Freed(
             Freed(cycle.ledger, self._going()),
@@ -228,7 +228,7 @@ class MakingRoom:
         )
         if (chosen := choose(room, need)) is not None:
             spans = spans_of(cycle.ledger.topology, need, chosen)
-            self._keep_free(job.job_id, spans, min(cycle.now_us + quest.duration_us, INFINITY_US))
+            self._keep_free(job.job_id, spans, min(cycle.now_us + query.duration_us, INFINITY_US))
         told, _ = schedule.pushes.get(job.job_id, (0, 0))
         schedule.pushes[job.job_id] = told + 1, cycle.now_us + (AGAIN_US << told - 1 if told else 0)
         when_us = schedule.whys[job.job_id].planned_start_us if job.job_id in schedule.whys else None
@@ -260,7 +260,9 @@ class MakingRoom:
             and self.cycle.placed.get(job.job_id, 0) < job.startable
         )
 
-    def _begin(self, entry: QueueEntry, quest: Quest, need: Need) -> Generator[None, None, bool]:
+    def _begin(
+        self, entry: QueueEntry, query: PlacementQuery, need: CompiledRequest
+    ) -> Generator[None, None, bool]:
         """Start the job if it fits now, over plans that must give way to it or over none."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
@@ -271,11 +273,11 @@ class MakingRoom:
         own = schedule.bookings.get(job.job_id, ())
         self._vacate(job.job_id)
         booking = cycle.booking(job, need, cycle.now_us, spans_of(cycle.ledger.topology, need, chosen))
-        stricter = quest.recount(need, chosen) if quest.recount is not None else ()
-        if self._is_allowed((*quest.constraints, *stricter), quest.duration_us):
+        stricter = query.recount(need, chosen) if query.recount is not None else ()
+        if self._is_allowed((*query.constraints, *stricter), query.duration_us):
             try:
                 schedule.start(job, booking, must=True)
-            except BookError:
+            except ProfileError:
                 pass
             else:
                 cycle.is_unfinished |= bool(schedule.displaced)
@@ -314,23 +316,25 @@ class MakingRoom:
 
     # ---- what is in the way ----
 
-    def _open(self, entry: QueueEntry, quest: Quest, delay_us: int = 0) -> Generator[None, None, Need]:
+    def _open(
+        self, entry: QueueEntry, query: PlacementQuery, delay_us: int = 0
+    ) -> Generator[None, None, CompiledRequest]:
         """The request on those nodes only that no reservation, pool or other plan closes during its whole interval.
 
         `late_us` is the possible delay of the start.
         """
         cycle = self.cycle
-        stop_us = min(cycle.now_us + delay_us + quest.duration_us, INFINITY_US)
-        if cycle.now_us < quest.from_us or (quest.until_us < INFINITY_US and stop_us > quest.until_us):
-            return narrowed(quest.need, 0)
+        stop_us = min(cycle.now_us + delay_us + query.duration_us, INFINITY_US)
+        if cycle.now_us < query.from_us or (query.until_us < INFINITY_US and stop_us > query.until_us):
+            return narrowed(query.need, 0)
         shut = 0
-        for closure in quest.closed:
+        for closure in query.closed:
             if closure.start_us < stop_us and closure.stop_us > cycle.now_us:
                 shut |= closure.mask
-        shut |= yield from self._planned(entry.job, quest.need, stop_us)
-        return narrowed(quest.need, quest.need.allowed & ~shut)
+        shut |= yield from self._planned(entry.job, query.need, stop_us)
+        return narrowed(query.need, query.need.allowed & ~shut)
 
-    def _planned(self, job: Pending, need: Need, stop_us: int) -> Generator[None, None, int]:
+    def _planned(self, job: Pending, need: CompiledRequest, stop_us: int) -> Generator[None, None, int]:
         """The positions on which plans that do not give way begin before `stop_us`; all, if one has cluster-wide
         resources.
         """
@@ -391,26 +395,26 @@ class MakingRoom:
             level=self._ranks.level(job.qos),
         )
 
-    def _lets_start(self, job: Pending, quest: Quest, found: Iterable[Victim]) -> bool:
+    def _lets_start(self, job: Pending, query: PlacementQuery, found: Iterable[Victim]) -> bool:
         """Check whether limits, pools and licences let the job start once these are gone."""
-        if self._is_allowed(quest.constraints, quest.duration_us):
+        if self._is_allowed(query.constraints, query.duration_us):
             return True
         gone = [(one.work.job_id, one.work.attempt) for one in found if one.mode != SUSPEND]
         rules = self.schedule.rules_without(gone, job.job_id)
-        return self._is_allowed(rules.of(job, quest.need).constraints, quest.duration_us)
+        return self._is_allowed(rules.of(job, query.need).constraints, query.duration_us)
 
-    def _could_start(self, job: Pending, quest: Quest, need: Need) -> bool:
+    def _could_start(self, job: Pending, query: PlacementQuery, need: CompiledRequest) -> bool:
         """Check whether the job could start with every attempt gone that it may preempt; if not, no victim is sought."""
         room, gone = self._without_all(job)
         if choose(room, need) is None:
             return False
         # Its own plans are left out only once the victims are known.
-        if job.job_id in self.schedule.bookings or self._is_allowed(quest.constraints, quest.duration_us):
+        if job.job_id in self.schedule.bookings or self._is_allowed(query.constraints, query.duration_us):
             return True
         rules = self._lightened.get(gone)
         if rules is None:
             rules = self._lightened[gone] = self.schedule.rules_without(gone, job.job_id)
-        return self._is_allowed(rules.of(job, quest.need).constraints, quest.duration_us)
+        return self._is_allowed(rules.of(job, query.need).constraints, query.duration_us)
 
     def _without_all(self, job: Pending) -> tuple[Freed, tuple[RunningKey, ...]]:
         key = job.qos, job.partition
@@ -451,7 +455,7 @@ class MakingRoom:
         return found if isinstance(found, Qos) else None
 
 
-def _fits(need: Need, room: Room) -> bool:
+def _fits(need: CompiledRequest, room: Availability) -> bool:
     return choose(room, need) is not None
 
 

@@ -30,7 +30,7 @@ FEW: Final = 256
 """Up to so many changes are sorted in one by one; beyond, all at once."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class PriorityInputs(msgspec.Struct, frozen=True):
     """Inputs of the factors, as of one instant.
 
     `fair` gives each (account, user) a factor, `newcomers` by account that of a user who is not in it; `partitions` and
@@ -98,7 +98,7 @@ class Ranking:
     """The waiting jobs by computed priority. Belongs to a planner, which calls `sync` before it reads `first`."""
 
     def __init__(self) -> None:
-        self._standing = Standing()
+        self._standing = PriorityInputs()
         self._computed_us = 0
         self._known: dict[int, QueueEntry] = {}
         self._ranked: dict[int, QueueEntry] = {}
@@ -190,7 +190,7 @@ class Ranking:
         self._order = yield from sorted_entries(kept + added)
         return True
 
-    def refresh(self, standing: Standing, now_us: int) -> Generator[None, None, None]:
+    def refresh(self, standing: PriorityInputs, now_us: int) -> Generator[None, None, None]:
         """Recompute every priority. Until it is complete, `first` and `priority` give the old ones."""
         fresh = Ranking()
         fresh._standing, fresh._computed_us = standing, now_us
@@ -225,7 +225,7 @@ class Ranking:
         return min(PRIORITY_MAX, max(0, round(points) - job.nice))
 
 
-def explained(standing: Standing, job: Pending, now_us: int) -> Priority:
+def explained(standing: PriorityInputs, job: Pending, now_us: int) -> Priority:
     """One job's priority with its parts."""
     weights = standing.weights
     given = job.priority != PRIORITY_DEFAULT or not weighs(weights)
@@ -240,7 +240,7 @@ def _age_points(weights: PriorityWeights, submitted_us: int, now_us: int) -> flo
     return weights.age * (min(1.0, waited_s / weights.age_max_s) if weights.age_max_s else 1.0)
 
 
-def _lasting_points(standing: Standing, job: Pending) -> tuple[float, float, float, float]:
+def _lasting_points(standing: PriorityInputs, job: Pending) -> tuple[float, float, float, float]:
     """The points that waiting does not change: for fair share, size, partition and QOS."""
     weights = standing.weights
     fair = standing.fair.get((job.account, job.user))

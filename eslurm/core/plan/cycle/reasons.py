@@ -11,9 +11,9 @@ import msgspec
 
 from eslurm.core.model.plurals import are, counted
 from eslurm.core.plan.placement.capacity import capacities
-from eslurm.core.plan.placement.compiled_request import Need, Part
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.profile.search import Quest
+from eslurm.core.plan.profile.search import PlacementQuery
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import describe
@@ -70,33 +70,33 @@ def kind_of(rule: str) -> WhyKind:
     return _RULES.get(rule, WhyKind.LIMIT)
 
 
-def closed(quest: Quest, now_us: int) -> Why:
+def closed(query: PlacementQuery, now_us: int) -> Why:
     """The nodes that the job could use are kept for others."""
-    stop_us = min(now_us + quest.duration_us, INFINITY_US)
-    for closure in quest.closed:
-        if closure.start_us < stop_us and closure.stop_us > now_us and closure.mask & quest.need.allowed:
-            count = (closure.mask & quest.need.allowed).bit_count()
+    stop_us = min(now_us + query.duration_us, INFINITY_US)
+    for closure in query.closed:
+        if closure.start_us < stop_us and closure.stop_us > now_us and closure.mask & query.need.allowed:
+            count = (closure.mask & query.need.allowed).bit_count()
             return Why(
                 WhyKind.RESERVATION, f"{count} of the nodes it may use {are(count)} kept free: {closure.why}"
             )
     return Why(WhyKind.RESERVATION, "nodes it may use are kept free for others")
 
 
-def too_late(quest: Quest, now_us: int) -> Why:
+def too_late(query: PlacementQuery, now_us: int) -> Why:
     """The job's own interval (C-30) has not begun yet, or its rest is too short."""
-    if now_us < quest.from_us:
-        return Why(WhyKind.RESERVATION, "the time in which it may run has not begun yet", quest.from_us)
+    if now_us < query.from_us:
+        return Why(WhyKind.RESERVATION, "the time in which it may run has not begun yet", query.from_us)
     return Why(WhyKind.DEADLINE, "cannot end before its deadline any more: give it less time or a later one")
 
 
-def no_start(quest: Quest, ledger: Ledger, now_us: int) -> Why:
+def no_start(query: PlacementQuery, ledger: Ledger, now_us: int) -> Why:
     """The plan, as far as it reaches, has no place for the job (C-04)."""
-    if quest.until_us < INFINITY_US:
-        return too_late(quest, max(now_us, quest.from_us))
-    if choose(ledger.emptied(), quest.need) is None:
-        return nodes_unavailable(quest.need, ledger)
-    if quest.closed:
-        return closed(quest, now_us)
+    if query.until_us < INFINITY_US:
+        return too_late(query, max(now_us, query.from_us))
+    if choose(ledger.emptied(), query.need) is None:
+        return nodes_unavailable(query.need, ledger)
+    if query.closed:
+        return closed(query, now_us)
     return Why(
         WhyKind.RESOURCES,
         "what it needs is held by jobs without a time limit: no end of them can be foreseen",
@@ -124,7 +124,7 @@ def partition_down(name: str, exists: bool) -> Why:
     return Why(WhyKind.PARTITION_DOWN, f"partition {name} {state}")
 
 
-def nodes_unavailable(need: Need, ledger: Ledger) -> Why:
+def nodes_unavailable(need: CompiledRequest, ledger: Ledger) -> Why:
     """Too few usable nodes even with every running job ended."""
     missing = (need.allowed & ~ledger.usable).bit_count()
     return Why(
@@ -134,7 +134,7 @@ def nodes_unavailable(need: Need, ledger: Ledger) -> Why:
     )
 
 
-def _avoided(need: Need) -> str:
+def _avoided(need: CompiledRequest) -> str:
     """The clause on nodes avoided for a while; empty without any."""
     count = need.avoided.bit_count()
     return (
@@ -144,7 +144,7 @@ def _avoided(need: Need) -> str:
     )
 
 
-def short_of_resources(need: Need, ledger: Ledger, planned_start_us: int | None = None) -> Why:
+def short_of_resources(need: CompiledRequest, ledger: Ledger, planned_start_us: int | None = None) -> Why:
     """Too little is free now."""
     for name, items, free in zip(ledger.topology.wide, need.wide, ledger.wide_free, strict=False):
         if items > free:
@@ -164,7 +164,7 @@ def short_of_resources(need: Need, ledger: Ledger, planned_start_us: int | None 
     return Why(WhyKind.RESOURCES, short + _avoided(need), planned_start_us)
 
 
-def _short_of(part: Part, need: Need, ledger: Ledger, candidates: int) -> str:
+def _short_of(part: Part, need: CompiledRequest, ledger: Ledger, candidates: int) -> str:
     """The missing resources of one kind of tasks, without the others; empty when there is enough."""
     by_capacity = capacities(ledger, part, candidates & part.allowed)
     nodes = sum(mask.bit_count() for mask in by_capacity.values())

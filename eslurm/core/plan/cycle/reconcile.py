@@ -16,7 +16,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.plan.cycle.changed_requests import follow_request
 from eslurm.core.plan.cycle.changed_rules import keep_allowed
 from eslurm.core.plan.cycle.expected import end_us
-from eslurm.core.plan.cycle.placement_query import allows, quest_of
+from eslurm.core.plan.cycle.placement_query import allows, query_of
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry, differs_in_estimate
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.restored_bookings import take_over
@@ -30,7 +30,7 @@ from eslurm.core.plan.cycle.schedule import (
 )
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.plan.placement.mapping import satisfies
-from eslurm.core.plan.profile.profile import Book, BookError
+from eslurm.core.plan.profile.profile import ProfileError, ResourceProfile
 from eslurm.core.plan.profile.search import Move
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.resources import bits
@@ -83,7 +83,7 @@ class _Following:
         schedule, snapshot = self.schedule, self.snapshot
         topology = snapshot.ledger.topology
         wide = topology.wide_totals
-        schedule.book = Book(topology, wide, now_us=self.now_us, slots_max=schedule.slots_max)
+        schedule.book = ResourceProfile(topology, wide, now_us=self.now_us, slots_max=schedule.slots_max)
         self._set_usable()
         self._make_rules()
         schedule.held.clear()
@@ -112,7 +112,7 @@ class _Following:
             job_id = bookings[0].job_id
             try:
                 yield from self._book_again(entries[job_id], bookings, moves.get(job_id, ()))
-            except BookError as error:
+            except ProfileError as error:
                 schedule.displaced[job_id] = bookings[0].start_us, INFINITY_US
                 if schedule.is_new:
                     schedule.unkept[job_id] = str(error)
@@ -134,19 +134,19 @@ class _Following:
     def _book_again(
         self, entry: QueueEntry, bookings: tuple[Booking, ...], moves: tuple[Move, ...]
     ) -> Generator[None, None, None]:
-        """Book the plan of another profile. Raises `BookError` when it does not fit any more."""
+        """Book the plan of another profile. Raises `ProfileError` when it does not fit any more."""
         schedule, snapshot = self.schedule, self.snapshot
         topology = snapshot.ledger.topology
         partition = snapshot.partitions.get(entry.job.partition)
         if partition is None or not partition.up:
-            raise BookError(f"partition {entry.job.partition} starts no jobs")
+            raise ProfileError(f"partition {entry.job.partition} starts no jobs")
         need = schedule.need(entry.job, partition)
         if not all(satisfies(topology, need, one.spans, one.wide, one.tasks) for one in bookings):
-            raise BookError("it would get something else now")
+            raise ProfileError("it would get something else now")
         if schedule.is_new:
             for node in {span.node for one in bookings for span in one.spans}:
                 if not snapshot.ledger.usable >> topology.positions[node] & 1:
-                    raise BookError(f"node {topology.names[topology.positions[node]]} is out of service")
+                    raise ProfileError(f"node {topology.names[topology.positions[node]]} is out of service")
         yield from schedule.adding(entry, bookings, moves)
 
     def _follow_rules(self) -> Generator[None, None, None]:
@@ -223,7 +223,7 @@ class _Following:
             if entry is None:
                 schedule.stuck.pop(job_id, None)
                 schedule.whys.pop(job_id, None)
-                schedule.slips.forget(job_id)
+                schedule.slack.forget(job_id)
             old = schedule.entries.get(job_id)
             if old is not None and entry is None:
                 gone = yield from schedule.removing(job_id)
@@ -256,7 +256,7 @@ class _Following:
         if is_kept:
             try:
                 yield from schedule.adding(entry, new, moves)
-            except BookError:
+            except ProfileError:
                 is_kept = False
         if is_shorter or not is_kept:
             schedule.free_early(span for booking in old for span in booking.spans)
@@ -273,15 +273,15 @@ class _Following:
         partition = self.snapshot.partitions.get(entry.job.partition)
         if schedule.rules is None or partition is None:
             return True
-        quest = quest_of(entry.job, schedule.need(entry.job, partition), schedule.rules, self.now_us)
-        if isinstance(quest, Why) or not quest.constraints:
-            return not isinstance(quest, Why)
+        query = query_of(entry.job, schedule.need(entry.job, partition), schedule.rules, self.now_us)
+        if isinstance(query, Why) or not query.constraints:
+            return not isinstance(query, Why)
         if len(bookings) > 1 or bookings[0].tasks > 1:
             # Each alone says nothing of them together.
             return False
         positions = schedule.book.topology.positions
         chosen = [(positions[span.node], span.amounts, span.tasks) for span in bookings[0].spans]
-        return allows(quest, max(bookings[0].start_us, self.now_us), chosen)
+        return allows(query, max(bookings[0].start_us, self.now_us), chosen)
 
     def _follow_entry(self, entry: QueueEntry) -> None:
         """Replace the entry of an unchanged request: another rank, nearer start, or fewer tasks left."""
@@ -395,7 +395,7 @@ class _Following:
         yield from schedule.giving(job, old)
         try:
             yield from schedule.claiming(job, new) if is_free else schedule.taking(job, new)
-        except BookError:
+        except ProfileError:
             # Its cluster-wide resources are promised to another job.
             new = replace(old, start_us=self.now_us)
             yield from schedule.taking(job, new, is_held=True)
@@ -460,7 +460,7 @@ class _Following:
         yield from self.schedule.claiming(one.job, booking, is_held=True)
         if (is_late and self.now_us < one.until_us) or 0 < one.expected_us <= self.now_us:
             for job_id in islice(self.schedule.displaced, before, None):
-                self.schedule.slips.by[job_id] = one.job_id
+                self.schedule.slack.by[job_id] = one.job_id
         self.schedule.held[key] = Held(one, booking)
         self.schedule.changed_ends.update((key[0], one.array_job_id))
 

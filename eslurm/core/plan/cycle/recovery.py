@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import TypeAlias
 
-from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policy import SPAN_STEPS, TRY_STEPS
 from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.plan.cycle.schedule import Schedule
@@ -31,7 +31,7 @@ def by_priority(entry: QueueEntry, _: int) -> tuple[int, ...]:
     return entry.turn
 
 
-def recover(ahead: Ahead, jobs: Iterable[QueueEntry], order: Order) -> Generator[None, None, None]:
+def recover(ahead: ForwardPlanner, jobs: Iterable[QueueEntry], order: Order) -> Generator[None, None, None]:
     """Replan jobs that lost their places, and those behind them where needed."""
     schedule = ahead.schedule
     if not schedule.displaced:
@@ -69,7 +69,7 @@ def _last_start_us(schedule: Schedule, job_id: int) -> int:
 
 
 def _give_way(
-    ahead: Ahead, order: Order, rank: Rank, start_us: int
+    ahead: ForwardPlanner, order: Order, rank: Rank, start_us: int
 ) -> Generator[None, None, list[tuple[Rank, QueueEntry]]]:
     """Release the places behind that rank that end after that start, in the order of their starts."""
     cycle, schedule = ahead.cycle, ahead.schedule

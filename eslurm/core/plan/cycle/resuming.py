@@ -14,7 +14,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.plan.cycle.policy import TRY_STEPS, Cycle
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import Running
-from eslurm.core.plan.profile.profile import BookError
+from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 
@@ -46,7 +46,7 @@ def foresee(cycle: Cycle) -> Generator[None, None, None]:
         booking = Booking(one.job_id, at_us, stop_us, spans, (), cycle.now_us)
         try:
             yield from schedule.claiming(None, booking)
-        except BookError:
+        except ProfileError:
             # Another one lent the same: it comes after that one.
             continue
         found.append(booking)

@@ -19,12 +19,12 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.plan.cycle.queue import Mark, Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
-from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_HEAD_US, Slips, slack_us
-from eslurm.core.plan.placement.avoided import need_without
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_HEAD_US, StartSlack, slack_us
+from eslurm.core.plan.placement.avoided import compile_avoiding
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import end_of
-from eslurm.core.plan.profile.profile import SLOTS_MAX, Book, BookError
+from eslurm.core.plan.profile.profile import SLOTS_MAX, ProfileError, ResourceProfile
 from eslurm.core.plan.profile.search import Move
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.plan.slices import exhaust
@@ -116,7 +116,7 @@ class Schedule:
         "renews",
         "returns",
         "rules",
-        "slips",
+        "slack",
         "slots_max",
         "starting",
         "stuck",
@@ -128,7 +128,7 @@ class Schedule:
 
     def __init__(self, *, slots_max: int = SLOTS_MAX) -> None:
         self.slots_max = slots_max
-        self.book = Book(Topology(()), now_us=0, slots_max=slots_max)
+        self.book = ResourceProfile(Topology(()), now_us=0, slots_max=slots_max)
         self.rules: Rules | None = None
         self.generation = 0
         self.bookings: dict[int, tuple[Booking, ...]] = {}
@@ -147,7 +147,7 @@ class Schedule:
         self.pushes: dict[int, tuple[int, int]] = {}
         # The cores that were lent, from when they are to be given back (`resuming`).
         self.returns: list[Booking] = []
-        self.slips = Slips()
+        self.slack = StartSlack()
         # True when the policy renews its promises in each cycle: they delay no job.
         self.renews = False
         # Jobs whose planned end is not what it was.
@@ -157,7 +157,7 @@ class Schedule:
         # The current improvement pass (C-37): its nodes, and the jobs not yet examined, the last one first.
         self.improving = 0
         self.to_improve: list[int] = []
-        self.needs: dict[tuple[object, ...], Need] = {}
+        self.needs: dict[tuple[object, ...], CompiledRequest] = {}
         # All nodes of the book's topology with nothing held; made when a job first avoids nodes.
         self._empty: Ledger | None = None
         self.held: dict[RunningKey, Held] = {}
@@ -190,13 +190,13 @@ class Schedule:
                 *self.bookings,
                 *self.stuck,
                 *self.whys,
-                *self.slips.jobs(),
+                *self.slack.jobs(),
                 *self.claimants,
                 *self.pushes,
             ]
         known = (self.bookings, self.stuck, self.whys)
         return [
-            *(id for id in changes if any(id in one for one in known) or self.slips.is_known(id)),
+            *(id for id in changes if any(id in one for one in known) or self.slack.is_known(id)),
             *self.claimants,
             *self.pushes,
         ]
@@ -265,7 +265,7 @@ class Schedule:
         """Number of a waiting job's tasks with a place."""
         return sum(booking.tasks for booking in self.bookings.get(job_id, ()))
 
-    def need(self, job: Pending, partition: PartitionView) -> Need:
+    def need(self, job: Pending, partition: PartitionView) -> CompiledRequest:
         """The job's compiled request, cached."""
         topology = self.book.topology
         # How long it runs matters to nodes that only short jobs may use.
@@ -275,7 +275,7 @@ class Schedule:
         if found is None:
             if len(self.needs) >= NEEDS_MAX:
                 self.needs.clear()
-            found = need_without(
+            found = compile_avoiding(
                 job.request, partition, topology, job.avoid, job.time_limit_us, self._empty_ledger
             )
             self.needs[key] = found
@@ -291,7 +291,7 @@ class Schedule:
     def add(
         self, entry: QueueEntry, booking: Booking, moves: tuple[Move, ...] = (), *, must: bool = False
     ) -> None:
-        """Book a planned start. Raises `BookError` when it is not free; with `must` other plans give way."""
+        """Book a planned start. Raises `ProfileError` when it is not free; with `must` other plans give way."""
         if must:
             exhaust(self.claiming(entry.job, booking))
             self.note(entry, (booking,), moves)
@@ -301,7 +301,9 @@ class Schedule:
     def adding(
         self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...] = ()
     ) -> Generator[None, None, None]:
-        """Book planned starts of one job in slices. Raises `BookError`, with none of them booked, when one is not free."""
+        """Book planned starts of one job in slices. Raises `ProfileError`, with none of them booked, when one is not
+        free.
+        """
         job = entry.job
         taken = 0
         # An end that is rounded up never reaches into what comes behind it.
@@ -313,7 +315,7 @@ class Schedule:
                 taken += 1
                 if taken % CHANGES_PER_SLICE == 0:
                     yield
-        except BookError:
+        except ProfileError:
             for booking in bookings[:taken]:
                 exhaust(self.giving(job, booking))
             raise
@@ -331,7 +333,7 @@ class Schedule:
         start_us = min([booking.start_us for booking in bookings])
         may_slip_us = SLIP_HEAD_US if self.renews else slack_us(start_us - self.book.now_us)
         is_patient = self.renews and self.book.now_us - entry.job.since_us >= PATIENCE_US
-        self.slips.note(entry, start_us, may_slip_us, is_shut=is_patient)
+        self.slack.note(entry, start_us, may_slip_us, is_shut=is_patient)
         self.changed_ends.add(job_id)
         self.moved.add(job_id)
         for start_us in {booking.start_us for booking in bookings}:
@@ -391,7 +393,7 @@ class Schedule:
         """
         exhaust(self.claiming(job, booking) if must else self.taking(job, booking))
         self.starting.append((job, booking))
-        self.slips.forget(job.job_id)
+        self.slack.forget(job.job_id)
 
     def begin(self, job: Pending, booking: Booking, placed: Sequence[Booking]) -> None:
         """Begin a booking exactly as planned: as `placed`, which together take the same resources."""
@@ -405,7 +407,7 @@ class Schedule:
             del self.entries[job.job_id]
             self.moves.pop(job.job_id, None)
             self.whys.pop(job.job_id, None)
-            self.slips.forget(job.job_id)
+            self.slack.forget(job.job_id)
         if len(placed) > 1:
             exhaust(self.giving(job, booking))
             for part in placed:
@@ -423,16 +425,16 @@ class Schedule:
     ) -> Generator[None, None, None]:
         """Book resources that are in use for certain. Plans in the way are displaced.
 
-        Raises `BookError` when more than plans is in the way: then they keep their places.
+        Raises `ProfileError` when more than plans is in the way: then they keep their places.
         """
         try:
             yield from self.taking(job, booking)
-        except BookError:
+        except ProfileError:
             freed = self.freed
             gone = yield from self._clear_way(booking)
             try:
                 yield from self.taking(job, booking, is_held=is_held)
-            except BookError:
+            except ProfileError:
                 self.freed = freed
                 yield from self._put_back(gone)
                 raise
@@ -440,7 +442,7 @@ class Schedule:
     def taking(
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
-        """Book in the profile and the rules. Raises `BookError` when it is not free."""
+        """Book in the profile and the rules. Raises `ProfileError` when it is not free."""
         charge = charge_of(booking)
         stay = booking.start_us, booking.stop_us
         yield from self.book.booking(charge.spans, *stay, booking.wide, is_held=is_held)
@@ -510,7 +512,7 @@ class Schedule:
                 continue
             try:
                 yield from self.adding(entry, bookings, moves)
-            except BookError:
+            except ProfileError:
                 # Its end was rounded up otherwise: it stays displaced.
                 continue
             del self.displaced[entry.job_id]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.placement.protocols import Closure
-from eslurm.core.plan.profile.search import Quest
+from eslurm.core.plan.profile.search import PlacementQuery
 
 SHIELDED_MAX: Final = 16
 """Late jobs whose places are shut to others at a time: those that come first."""
@@ -22,14 +22,14 @@ SHIELDED_MAX: Final = 16
 _Place = tuple[QueueEntry, Booking, int]
 
 
-class Shield:
+class LatePlaces:
     """Places of late jobs as closures for the jobs behind them; one for each cycle.
 
     A node is closed as a whole, whatever the late job uses of it: it is one of the few places where that job can still
     begin.
     """
 
-    __slots__ = ("_masks", "_places", "_quests", "_schedule", "_version")
+    __slots__ = ("_masks", "_places", "_queries", "_schedule", "_version")
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -38,35 +38,35 @@ class Shield:
         # By identity of the booking, which is kept with it.
         self._masks: dict[int, _Place] = {}
         # Queries stay alive: caches know them by identity.
-        self._quests: dict[tuple[int, int, int], Quest] = {}
+        self._queries: dict[tuple[int, int, int], PlacementQuery] = {}
 
-    def around(self, entry: QueueEntry, quest: Quest) -> Quest:
+    def around(self, entry: QueueEntry, query: PlacementQuery) -> PlacementQuery:
         """The query without intervals that would, by the limit, run into places of late jobs ahead."""
-        slips = self._schedule.slips
-        if not slips.late or not quest.beyond_us:
-            return quest
-        if self._version != slips.version:
-            self._version, self._places = slips.version, self._found()
+        slack = self._schedule.slack
+        if not slack.late or not query.beyond_us:
+            return query
+        if self._version != slack.version:
+            self._version, self._places = slack.version, self._found()
         before = [place for place in self._places if place[0].turn < entry.turn]
         if not before:
-            return quest
+            return query
         # The places are in the order of the entries: how many of them come before says which.
         key = (entry.shape, self._version, len(before))
-        known = self._quests.get(key)
+        known = self._queries.get(key)
         if known is None:
             shut = [
-                Closure(one.start_us - quest.beyond_us, one.stop_us, mask, f"job {one.job_id}")
+                Closure(one.start_us - query.beyond_us, one.stop_us, mask, f"job {one.job_id}")
                 for _, one, mask in before
             ]
-            closed = sorted((*quest.closed, *shut), key=lambda closure: (closure.start_us, closure.stop_us))
-            known = self._quests[key] = replace(quest, closed=tuple(closed))
+            closed = sorted((*query.closed, *shut), key=lambda closure: (closure.start_us, closure.stop_us))
+            known = self._queries[key] = replace(query, closed=tuple(closed))
         return known
 
     def _found(self) -> list[_Place]:
         schedule = self._schedule
         topology = schedule.book.topology
         found: list[_Place] = []
-        for entry in nsmallest(SHIELDED_MAX, schedule.slips.late.values()):
+        for entry in nsmallest(SHIELDED_MAX, schedule.slack.late.values()):
             for booking in schedule.bookings.get(entry.job_id, ()):
                 known = self._masks.get(id(booking))
                 if known is None:

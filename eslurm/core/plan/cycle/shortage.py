@@ -11,9 +11,9 @@ from typing import Final
 from eslurm.core.plan.cycle import reasons
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Schedule
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.profile.search import RESOURCES, Move, Quest
+from eslurm.core.plan.profile.search import RESOURCES, Move, PlacementQuery
 from eslurm.core.resources.ledger import Ledger
 
 NAMED_MAX: Final = 64
@@ -34,35 +34,35 @@ class Reasons:
 
     def with_late(self, job_id: int, text: str) -> str:
         """The reason, with the job whose overrun moved the planned start, if any."""
-        late_id = self._schedule.slips.by.get(job_id)
+        late_id = self._schedule.slack.by.get(job_id)
         return text if late_id is None else f"{text}; job {late_id} runs longer than expected"
 
-    def why_waiting(self, quest: Quest, moves: tuple[Move, ...], start_us: int | None) -> Why:
+    def why_waiting(self, query: PlacementQuery, moves: tuple[Move, ...], start_us: int | None) -> Why:
         """Why a job with a plan does not start now: the rule that moved it last, or missing resources."""
         last = moves[-1] if moves else None
         if last is not None and last.kind != RESOURCES:
             return Why(reasons.kind_of(last.kind), last.text, start_us)
-        key = (id(quest.need), id(quest.closed), quest.duration_us if quest.closed else 0)
+        key = (id(query.need), id(query.closed), query.duration_us if query.closed else 0)
         known = self._short.get(key)
         if known is None:
-            known = self._short[key] = self.short_now(quest)
+            known = self._short[key] = self.short_now(query)
         return Why(known.kind, known.text, start_us)
 
-    def why_not_now(self, quest: Quest, moves: tuple[Move, ...]) -> Why:
+    def why_not_now(self, query: PlacementQuery, moves: tuple[Move, ...]) -> Why:
         """Why no start was found at this instant: the first rule that moved it, or missing resources."""
         for move in moves:
             if move.kind != RESOURCES:
                 return Why(reasons.kind_of(move.kind), move.text)
         if not moves:
-            return reasons.too_late(quest, self._now_us)
-        return self.short_now(quest)
+            return reasons.too_late(query, self._now_us)
+        return self.short_now(query)
 
-    def short_now(self, quest: Quest) -> Why:
+    def short_now(self, query: PlacementQuery) -> Why:
         """Nodes are closed to the job, promised to others, out of service, or have too little free."""
-        need = quest.need
+        need = query.need
         book = self._schedule.book
-        if quest.closed and book.fits_at(need, self._now_us, quest.duration_us) is not None:
-            return reasons.closed(quest, self._now_us)
+        if query.closed and book.fits_at(need, self._now_us, query.duration_us) is not None:
+            return reasons.closed(query, self._now_us)
         if choose(self._ledger, need) is not None:
             return reasons.would_delay(self._in_the_way(need))
         if choose(self.emptied(), need) is None:
@@ -75,7 +75,7 @@ class Reasons:
             self._emptied = self._ledger.emptied()
         return self._emptied
 
-    def _in_the_way(self, need: Need) -> int:
+    def _in_the_way(self, need: CompiledRequest) -> int:
         """The job with the next planned start on these nodes; 0: too many to tell."""
         if len(self._schedule.bookings) > NAMED_MAX:
             return 0

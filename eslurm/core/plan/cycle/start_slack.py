@@ -25,7 +25,7 @@ def slack_us(ahead_us: int) -> int:
     return min(max(ahead_us, SLIP_MIN_US), SLIP_MAX_US)
 
 
-class Slips:
+class StartSlack:
     """Start slack of a schedule's jobs. `late` are the entries of jobs beyond their slack, `by` the jobs that overran.
 
     `version` changes with each place of a late job.
@@ -40,9 +40,9 @@ class Slips:
         self.by: dict[int, int] = {}
         self.version = 0
 
-    def copy(self) -> Slips:
+    def copy(self) -> StartSlack:
         """An independent copy."""
-        other = Slips()
+        other = StartSlack()
         other._latest_us = self._latest_us.copy()
         other.late, other.by = self.late.copy(), self.by.copy()
         return other

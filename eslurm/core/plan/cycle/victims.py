@@ -19,7 +19,7 @@ import msgspec
 from eslurm.core.model.accounts import Policy, Qos
 from eslurm.core.model.partition import OFF, SUSPEND
 from eslurm.core.model.references import heights_of
-from eslurm.core.plan.placement.protocols import Room
+from eslurm.core.plan.placement.protocols import Availability
 from eslurm.core.resources import bits
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, add, fits
@@ -104,8 +104,8 @@ class Victim(msgspec.Struct, frozen=True, gc=False):
 
 def victims(
     claim: Claim,
-    room: Room,
-    fitting: Callable[[Room], bool],
+    room: Availability,
+    fitting: Callable[[Availability], bool],
     running: Iterable[Preemptable],
     now_us: int,
 ) -> Generator[None, None, tuple[Victim, ...] | None]:
@@ -141,7 +141,7 @@ def _rank(victim: Victim) -> tuple[int, int, int]:
 
 
 def _fewest(
-    room: Room, fitting: Callable[[Room], bool], candidates: Sequence[Victim]
+    room: Availability, fitting: Callable[[Availability], bool], candidates: Sequence[Victim]
 ) -> Generator[None, None, int]:
     """Least number of first candidates that must go; more victims never fit less, so the search halves."""
     low, high = 1, len(candidates)
@@ -155,17 +155,21 @@ def _fewest(
     return low
 
 
-def _fits_without(room: Room, fitting: Callable[[Room], bool], gone: Sequence[Victim]) -> bool:
+def _fits_without(
+    room: Availability, fitting: Callable[[Availability], bool], gone: Sequence[Victim]
+) -> bool:
     return fitting(Freed(room, [one.work for one in gone], {one.work.job_id: one.mode for one in gone}))
 
 
 class Freed:
-    """A view of a `Room` without some running attempts.
+    """A view of a `Availability` without some running attempts.
 
     A suspended attempt releases its cores only: its processes still have their memory and devices.
     """
 
-    def __init__(self, room: Room, gone: Iterable[Preemptable], modes: dict[int, str] | None = None) -> None:
+    def __init__(
+        self, room: Availability, gone: Iterable[Preemptable], modes: dict[int, str] | None = None
+    ) -> None:
         modes = modes or {}
         self._room = room
         self._free: dict[int, Vector] = {}

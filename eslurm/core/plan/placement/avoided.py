@@ -10,26 +10,26 @@ from collections.abc import Callable, Collection
 
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
-from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 
 
-def need_without(
+def compile_avoiding(
     request: Request,
     partition: PartitionView,
     topology: Topology,
     avoid: Collection[int],
     time_limit_us: int,
     empty: Callable[[], Ledger],
-) -> Need:
+) -> CompiledRequest:
     """The compiled request without the nodes to `avoid`, or with them when no other nodes can ever hold it.
 
     `empty` gives all nodes in service with nothing held (`feasible.empty_ledger`).
     """
     if avoid:
-        need = compile_need(request, partition, topology, avoid, time_limit_us)
+        need = compile_request(request, partition, topology, avoid, time_limit_us)
         if choose(empty(), need) is not None:
             return need
-    return compile_need(request, partition, topology, time_limit_us=time_limit_us)
+    return compile_request(request, partition, topology, time_limit_us=time_limit_us)

@@ -1,17 +1,17 @@
 """Number of tasks of one part that fit on each node.
 
-All answers come from `Room.fitting`, which is exact; what fits shrinks as amounts rise. Invariant: cores that are kept for
-jobs with devices never count for a part without devices (C-44).
+All answers come from `Availability.fitting`, which is exact; what fits shrinks as amounts rise. Invariant: cores that are
+kept for jobs with devices never count for a part without devices (C-44).
 """
 
 from __future__ import annotations
 
 from eslurm.core.plan.placement.compiled_request import Part
-from eslurm.core.plan.placement.protocols import Room
+from eslurm.core.plan.placement.protocols import Availability
 from eslurm.core.resources.vector import CORES, Vector
 
 
-def fitting(room: Room, part: Part, amounts: Vector, candidates: int) -> int:
+def fitting(room: Availability, part: Part, amounts: Vector, candidates: int) -> int:
     """The candidates on which the part may use `amounts`, apart from cores kept for others (C-44)."""
     found = room.fitting(amounts) & candidates
     for cores, mask in part.kept:
@@ -22,7 +22,7 @@ def fitting(room: Room, part: Part, amounts: Vector, candidates: int) -> int:
     return found
 
 
-def capacities(room: Room, part: Part, candidates: int) -> dict[int, int]:
+def capacities(room: Availability, part: Part, candidates: int) -> dict[int, int]:
     """Sets of candidate positions by the number of tasks that they can hold; 0 is left out.
 
     What fits shrinks as the number of tasks rises, so equal sets at both ends of a range decide all between.

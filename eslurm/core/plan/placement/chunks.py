@@ -9,9 +9,9 @@ bounded search (`packing`). Invariant: a result holds every chunk whole, and nev
 from __future__ import annotations
 
 from eslurm.core.plan.placement.capacity import capacities, fitting
-from eslurm.core.plan.placement.compiled_request import Need, Part
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part
 from eslurm.core.plan.placement.packing import search
-from eslurm.core.plan.placement.protocols import Chosen, Room
+from eslurm.core.plan.placement.protocols import Assignment, Availability
 from eslurm.core.resources import bits
 from eslurm.core.resources.vector import CORES, Vector, add, fits, scale, subtract, times
 
@@ -19,7 +19,7 @@ from eslurm.core.resources.vector import CORES, Vector, add, fits, scale, subtra
 class _Taken:
     """Amounts that an unfinished mapping has given to the job, by position."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Availability) -> None:
         self._room = room
         self.free: dict[int, Vector] = {}
         self.shares: dict[int, tuple[Vector, int]] = {}
@@ -34,11 +34,11 @@ class _Taken:
         before = self.shares.get(position)
         self.shares[position] = (add(before[0], amounts), before[1] + count) if before else (amounts, count)
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> Assignment:
         return [(position, *self.shares[position]) for position in sorted(self.shares)]
 
 
-def choose(room: Room, need: Need, candidates: int) -> Chosen | None:
+def choose(room: Availability, need: CompiledRequest, candidates: int) -> Assignment | None:
     """Nodes for all chunks within `candidates`, or None. A job that names nodes must use each of them."""
     if need.pack:
         return _packed(room, need, candidates)
@@ -52,13 +52,13 @@ def choose(room: Room, need: Need, candidates: int) -> Chosen | None:
     return _scattered(room, need, candidates) or search(room, need, candidates).chosen
 
 
-def is_impossible(room: Room, need: Need, candidates: int) -> bool:
+def is_impossible(room: Availability, need: CompiledRequest, candidates: int) -> bool:
     """Check whether the absence of a mapping, after `choose` found none, is proved."""
     is_exact = need.pack or (need.scatter and not need.include)
     return is_exact or search(room, need, candidates).is_proved
 
 
-def _packed(room: Room, need: Need, candidates: int) -> Chosen | None:
+def _packed(room: Availability, need: CompiledRequest, candidates: int) -> Assignment | None:
     amounts = need.packed
     whole = room.fitting(amounts) & candidates
     if not any(amounts[index] for index in room.topology.devices):
@@ -70,7 +70,9 @@ def _packed(room: Room, need: Need, candidates: int) -> Chosen | None:
     return [(position, amounts, need.tasks)]
 
 
-def _shared(room: Room, need: Need, candidates: int, widest_first: bool) -> Chosen | None:
+def _shared(
+    room: Availability, need: CompiledRequest, candidates: int, widest_first: bool
+) -> Assignment | None:
     taken = _Taken(room)
     for part in need.parts:
         if not _take_all(room, part, need.include, candidates & part.allowed, taken, widest_first):
@@ -81,7 +83,7 @@ def _shared(room: Room, need: Need, candidates: int, widest_first: bool) -> Chos
 
 
 def _take_all(
-    room: Room, part: Part, include: int, candidates: int, taken: _Taken, widest_first: bool
+    room: Availability, part: Part, include: int, candidates: int, taken: _Taken, widest_first: bool
 ) -> bool:
     left = part.tasks
     offers = _widest if widest_first else _cheapest
@@ -97,13 +99,13 @@ def _take_all(
     return False
 
 
-def _cheapest(room: Room, part: Part, include: int, candidates: int, taken: _Taken) -> list[int]:
+def _cheapest(room: Availability, part: Part, include: int, candidates: int, taken: _Taken) -> list[int]:
     able = fitting(room, part, part.unit, candidates)
     # Each of them takes a chunk at least, but for those that this job has taken from already.
     return _named_first(able, include, part.tasks + len(taken.shares))
 
 
-def _widest(room: Room, part: Part, include: int, candidates: int, taken: _Taken) -> list[int]:
+def _widest(room: Availability, part: Part, include: int, candidates: int, taken: _Taken) -> list[int]:
     fresh = candidates
     offers: list[tuple[bool, int, int]] = []
     for position in taken.shares:
@@ -125,14 +127,14 @@ def _capacity(part: Part, free: Vector, position: int) -> int:
     return times(free, part.unit) if fits(part.unit, free) else 0
 
 
-def _scattered(room: Room, need: Need, candidates: int) -> Chosen | None:
+def _scattered(room: Availability, need: CompiledRequest, candidates: int) -> Assignment | None:
     """Each chunk on a node of its own; exact."""
     classes = _classes(room, need, candidates)
     demand = [part.tasks for part in need.parts]
     sizes = {kinds: mask.bit_count() for kinds, mask in classes.items()}
     if not _is_met(demand, sizes):
         return None
-    found: Chosen = []
+    found: Assignment = []
     named = need.include.bit_count()
     # Nodes that few kinds could use first: what is left serves the kinds that follow.
     order = sorted(classes, key=lambda kinds: (kinds.bit_count(), bits.lowest(classes[kinds])))
@@ -157,7 +159,7 @@ def _named_first(mask: int, include: int, count: int) -> list[int]:
     return first + bits.first_positions(mask & ~include, count - len(first))
 
 
-def _classes(room: Room, need: Need, candidates: int) -> dict[int, int]:
+def _classes(room: Availability, need: CompiledRequest, candidates: int) -> dict[int, int]:
     """Candidates by the set of kinds (bit i: part i) of which they could hold one chunk."""
     classes = {0: candidates}
     for index, part in enumerate(need.parts):

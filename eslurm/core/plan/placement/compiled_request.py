@@ -1,9 +1,9 @@
 """A request compiled against one cluster: unit amounts and sets of nodes instead of words.
 
-Mapping and the resource profile work on a `Need`. It is compiled once per shape of job: `compile_need(request, partition,
-topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16) has one for each kind of chunk, the
-most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never sufficient: every result of
-`mapping.choose` satisfies them.
+Mapping and the resource profile work on a `CompiledRequest`. It is compiled once per shape of job:
+`compile_request(request, partition, topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16)
+has one for each kind of chunk, the most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never
+sufficient: every result of `mapping.choose` satisfies them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Part(msgspec.Struct, frozen=True):
         return max(self.nodes_min, -(-self.tasks // self.most) if self.most else self.tasks, 1)
 
 
-class Need(msgspec.Struct, frozen=True):
+class CompiledRequest(msgspec.Struct, frozen=True):
     """`include` are positions the job must use; `exclusive`: no other job beside it; `pack`: everything on one node, which
     then takes `packed`; `scatter`: one chunk a node. `wide` are its cluster-wide resources.
 
@@ -88,13 +88,13 @@ class Need(msgspec.Struct, frozen=True):
         return sum(part.tasks for part in self.parts)
 
 
-def compile_need(
+def compile_request(
     request: Request,
     partition: PartitionView,
     topology: Topology,
     avoid: Iterable[int] = (),
     time_limit_us: int = 0,
-) -> Need:
+) -> CompiledRequest:
     """Compile a request: memory by node or by core, defaults of the partition, names and features to positions.
 
     `time_limit_us` (0: none) matters on nodes for short jobs only (C-45). A missing node, resource or feature leaves no
@@ -269,7 +269,7 @@ def _completed(
     wide: Vector,
     avoided: int,
     topology: Topology,
-) -> Need:
+) -> CompiledRequest:
     scatter = request.place == "scatter"
     allowed = 0
     floor: Vector = padded((), len(parts[0].unit))
@@ -289,7 +289,7 @@ def _completed(
         nodes = 1
     expected = scale(_average(allowed, topology), nodes) if request.exclusive else floor
     filters = ((packed, 1),) if pack else _filters(parts, nodes)
-    return Need(
+    return CompiledRequest(
         parts=parts,
         exclusive=request.exclusive,
         allowed=allowed,

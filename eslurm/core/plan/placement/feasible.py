@@ -14,7 +14,7 @@ from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.request import Request
 from eslurm.core.plan.placement import chunks
 from eslurm.core.plan.placement.capacity import capacities
-from eslurm.core.plan.placement.compiled_request import Need, Part, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part, compile_request
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources import bits, features
 from eslurm.core.resources.ledger import Ledger
@@ -58,7 +58,7 @@ def feasible_ever(
     wrong = _bad_names(request, partition, topology) or _bad_words(request, partition, topology)
     if wrong is not None:
         return wrong
-    need = compile_need(request, partition, topology, time_limit_us=time_limit_us)
+    need = compile_request(request, partition, topology, time_limit_us=time_limit_us)
     if choose(empty, need) is not None:
         return None
     wrong = _not_wide(need, topology)
@@ -68,7 +68,7 @@ def feasible_ever(
     return wrong or _too_large(request, need, partition, empty)
 
 
-def _is_proved(need: Need, empty: Ledger) -> bool:
+def _is_proved(need: CompiledRequest, empty: Ledger) -> bool:
     """Check whether several kinds of chunks certainly never fit together."""
     if not need.allowed or need.include & ~need.allowed:
         return True
@@ -159,7 +159,7 @@ def _bad_constraint(
     return Infeasible(text, "nodes", 1, 0)
 
 
-def _not_wide(need: Need, topology: Topology) -> Infeasible | None:
+def _not_wide(need: CompiledRequest, topology: Topology) -> Infeasible | None:
     for name, asked, total in zip(topology.wide, need.wide, topology.wide_totals, strict=False):
         if asked > total:
             text = f"--licenses: asks for {asked} {name}; there are {total}: ask for at most {total}"
@@ -167,7 +167,9 @@ def _not_wide(need: Need, topology: Topology) -> Infeasible | None:
     return None
 
 
-def _too_large(request: Request, need: Need, partition: PartitionView, empty: Ledger) -> Infeasible:
+def _too_large(
+    request: Request, need: CompiledRequest, partition: PartitionView, empty: Ledger
+) -> Infeasible:
     """Name the first broken bound, from one task over one node to the whole job."""
     topology = empty.topology
     for part in need.parts:
@@ -242,7 +244,7 @@ def _too_large_for_one(
     return None
 
 
-def _named_in_vain(need: Need, topology: Topology) -> Infeasible | None:
+def _named_in_vain(need: CompiledRequest, topology: Topology) -> Infeasible | None:
     """A node required by name that can hold no chunk, or more such nodes than chunks."""
     unfit = bits.first_positions(need.include & ~need.allowed, 1)
     if unfit:
@@ -264,7 +266,7 @@ def _kept_on_all(part: Part) -> int:
     return min(cores for cores, _ in part.kept) if part.kept and not part.allowed & ~covered else 0
 
 
-def _too_many(request: Request, need: Need, partition: str, empty: Ledger) -> Infeasible:
+def _too_many(request: Request, need: CompiledRequest, partition: str, empty: Ledger) -> Infeasible:
     """Too many nodes or tasks of one kind."""
     topology, part = empty.topology, need.parts[0]
     one = describe(part.amounts(1), topology.resources)
@@ -294,7 +296,7 @@ def _too_many(request: Request, need: Need, partition: str, empty: Ledger) -> In
     return Infeasible(text, "tasks", part.tasks, room)
 
 
-def _too_large_together(need: Need, partition: str, topology: Topology) -> Infeasible:
+def _too_large_together(need: CompiledRequest, partition: str, topology: Topology) -> Infeasible:
     """Too much for one node with place=pack."""
     for index, resource in enumerate(topology.resources):
         largest = max((total[index] for total, mask in topology.classes if mask & need.allowed), default=0)
@@ -311,7 +313,7 @@ def _too_large_together(need: Need, partition: str, topology: Topology) -> Infea
     return Infeasible(text, "nodes", 1, 0)
 
 
-def _too_many_chunks(need: Need, partition: str, empty: Ledger) -> Infeasible:
+def _too_many_chunks(need: CompiledRequest, partition: str, empty: Ledger) -> Infeasible:
     """Several kinds of chunks: the kind that does not even fit alone, or all of them together."""
     topology = empty.topology
     for part in need.parts:

@@ -17,8 +17,8 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.placement import Placement
 from eslurm.core.plan.placement import chunks, switches
 from eslurm.core.plan.placement.capacity import capacities, fitting
-from eslurm.core.plan.placement.compiled_request import Need, Part
-from eslurm.core.plan.placement.protocols import Chosen, Room
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part
+from eslurm.core.plan.placement.protocols import Assignment, Availability
 from eslurm.core.resources import bits
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
@@ -40,13 +40,13 @@ def revalidate(placement: Placement, ledger: Ledger) -> bool:
     return all(ledger.fits_on(span.node, span.amounts) for span in placement.spans)
 
 
-def place(room: Room, need: Need) -> tuple[Span, ...] | None:
+def place(room: Availability, need: CompiledRequest) -> tuple[Span, ...] | None:
     """Spans for the whole job on the free amounts of `room`, or None when it does not fit."""
     chosen = choose(room, need)
     return spans_of(room.topology, need, chosen) if chosen is not None else None
 
 
-def choose(room: Room, need: Need) -> Chosen | None:
+def choose(room: Availability, need: CompiledRequest) -> Assignment | None:
     """Nodes, amounts and tasks for the whole job on the free amounts of `room`, or None when it does not fit."""
     candidates = need.allowed & room.usable
     if need.exclusive:
@@ -70,7 +70,7 @@ def choose(room: Room, need: Need) -> Chosen | None:
     )
 
 
-def spans_of(topology: Topology, need: Need, chosen: Chosen) -> tuple[Span, ...]:
+def spans_of(topology: Topology, need: CompiledRequest, chosen: Assignment) -> tuple[Span, ...]:
     """The assignment by node numbers; an exclusive job gets all amounts of its nodes."""
     numbers = topology.numbers
     if need.exclusive:
@@ -79,7 +79,9 @@ def spans_of(topology: Topology, need: Need, chosen: Chosen) -> tuple[Span, ...]
     return tuple([Span(numbers[position], amounts, tasks) for position, amounts, tasks in chosen])
 
 
-def satisfies(topology: Topology, need: Need, spans: Sequence[Span], wide: Vector, times: int = 1) -> bool:
+def satisfies(
+    topology: Topology, need: CompiledRequest, spans: Sequence[Span], wide: Vector, times: int = 1
+) -> bool:
     """Check whether an assignment of another configuration, for `times` tasks of the job, still meets its request."""
     width = len(topology.totals[0]) if topology.totals else 0
     taken = 0
@@ -108,13 +110,13 @@ def satisfies(topology: Topology, need: Need, spans: Sequence[Span], wide: Vecto
     return not taken & ~need.allowed and not need.include & ~taken and aligned(wide, len(asked)) == asked
 
 
-def _keeps_width(need: Need) -> bool:
+def _keeps_width(need: CompiledRequest) -> bool:
     """Check whether one switch must not cost the job nodes: it asked for as many as possible."""
     part = need.parts[0]
     return part.nodes_max > part.nodes_min > 0
 
 
-def _choose_within(room: Room, need: Need, candidates: int) -> Chosen | None:
+def _choose_within(room: Availability, need: CompiledRequest, candidates: int) -> Assignment | None:
     if len(need.parts) > 1:
         return chunks.choose(room, need, candidates)
     part = need.parts[0]
@@ -123,7 +125,7 @@ def _choose_within(room: Room, need: Need, candidates: int) -> Chosen | None:
     return _on_many_nodes(room, part, need.include, candidates)
 
 
-def _on_few_nodes(room: Room, part: Part, include: int, candidates: int) -> Chosen | None:
+def _on_few_nodes(room: Availability, part: Part, include: int, candidates: int) -> Assignment | None:
     tasks, bound, count = part.tasks, part.nodes_max or UNBOUNDED, part.nodes_floor
     if not part.most or count > bound:
         return None
@@ -140,7 +142,7 @@ def _on_few_nodes(room: Room, part: Part, include: int, candidates: int) -> Chos
     return _with_amounts(part, _filled(found, tasks)) if found is not None else None
 
 
-def _on_many_nodes(room: Room, part: Part, include: int, candidates: int) -> Chosen | None:
+def _on_many_nodes(room: Availability, part: Part, include: int, candidates: int) -> Assignment | None:
     tasks = part.tasks
     # One task with several nodes means that tasks were not counted: the width alone was asked for.
     widest = part.nodes_max if tasks == 1 else min(part.nodes_max, max(part.nodes_min, tasks))
@@ -156,13 +158,13 @@ def _on_many_nodes(room: Room, part: Part, include: int, candidates: int) -> Cho
     return _with_amounts(part, _levelled(found, tasks)) if found is not None else None
 
 
-def _with_amounts(part: Part, shares: list[tuple[int, int]]) -> Chosen:
+def _with_amounts(part: Part, shares: list[tuple[int, int]]) -> Assignment:
     # Few different shares, many nodes: the amounts of equal shares are one object.
     amounts = {tasks: part.amounts(tasks) for tasks in {tasks for _, tasks in shares}}
     return [(position, amounts[tasks], tasks) for position, tasks in shares]
 
 
-def _evenly(room: Room, part: Part, include: int, candidates: int, count: int) -> Chosen | None:
+def _evenly(room: Availability, part: Part, include: int, candidates: int, count: int) -> Assignment | None:
     """Block distribution: equal shares, the first `tasks % count` nodes take one more."""
     share, more = divmod(part.tasks, count)
     if share + (more > 0) > max(part.most, 1):

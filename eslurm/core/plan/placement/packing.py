@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from eslurm.core.plan.placement.capacity import capacities, fitting
-from eslurm.core.plan.placement.compiled_request import Need
-from eslurm.core.plan.placement.protocols import Chosen, Room
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
+from eslurm.core.plan.placement.protocols import Assignment, Availability
 from eslurm.core.resources import bits
 from eslurm.core.resources.vector import CORES, Vector, add, fits, scale, subtract, times
 
@@ -30,7 +30,7 @@ _Demand: TypeAlias = tuple[int, ...]
 class Packing(msgspec.Struct, frozen=True):
     """The result of a search; without `chosen`, `is_proved` means that there is no packing."""
 
-    chosen: Chosen | None
+    chosen: Assignment | None
     is_proved: bool = False
 
 
@@ -56,7 +56,7 @@ class _SpentError(Exception):
     """The work bound is exhausted."""
 
 
-def search(room: Room, need: Need, candidates: int, steps_max: int = STEPS_MAX) -> Packing:
+def search(room: Availability, need: CompiledRequest, candidates: int, steps_max: int = STEPS_MAX) -> Packing:
     """Nodes for all chunks within `candidates`, each named node with a chunk at least; or that there are none.
 
     Not for packed jobs.
@@ -72,7 +72,7 @@ def search(room: Room, need: Need, candidates: int, steps_max: int = STEPS_MAX) 
     return Packing(found, is_proved=is_whole and found is None)
 
 
-def _worth_looking_at(room: Room, need: Need, candidates: int) -> tuple[int, bool]:
+def _worth_looking_at(room: Availability, need: CompiledRequest, candidates: int) -> tuple[int, bool]:
     """The nodes to examine, and whether these are all that could hold a chunk; none where a bound is broken."""
     able, chosen = 0, need.include
     for part in need.parts:
@@ -100,7 +100,7 @@ def _worth_looking_at(room: Room, need: Need, candidates: int) -> tuple[int, boo
 class _Search:
     """One search over these nodes, the named ones first and then the largest."""
 
-    def __init__(self, room: Room, need: Need, positions: int, steps_max: int) -> None:
+    def __init__(self, room: Availability, need: CompiledRequest, positions: int, steps_max: int) -> None:
         self._need = need
         self._units = [part.unit for part in need.parts]
         devices = room.topology.devices
@@ -108,7 +108,7 @@ class _Search:
         self._left = steps_max
         self._nodes = sorted(self._read(room, positions), key=_named_and_large_first)
 
-    def run(self) -> Chosen | None:
+    def run(self) -> Assignment | None:
         """The first found placement of all chunks; None when there is none."""
         reached: dict[_Demand, _Link | None] = {tuple([part.tasks for part in self._need.parts]): None}
         if not self._is_enough():
@@ -139,7 +139,7 @@ class _Search:
                 return self._chosen(reached[nothing_left])
         return None
 
-    def _read(self, room: Room, positions: int) -> Iterator[_Node]:
+    def _read(self, room: Availability, positions: int) -> Iterator[_Node]:
         able = [fitting(room, part, part.unit, positions & part.allowed) for part in self._need.parts]
         for position in bits.all_positions(positions):
             kinds = tuple([kind for kind, mask in enumerate(able) if mask >> position & 1])
@@ -207,8 +207,8 @@ class _Search:
         if self._left < 0:
             raise _SpentError
 
-    def _chosen(self, link: _Link | None) -> Chosen:
-        found: Chosen = []
+    def _chosen(self, link: _Link | None) -> Assignment:
+        found: Assignment = []
         while link is not None:
             amounts: Vector = ()
             for kind, count in enumerate(link.filling):

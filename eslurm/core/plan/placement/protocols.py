@@ -14,11 +14,11 @@ import msgspec
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector
 
-Chosen: TypeAlias = list[tuple[int, Vector, int]]
+Assignment: TypeAlias = list[tuple[int, Vector, int]]
 """What a job gets: (position, amounts, tasks) in ascending order of position."""
 
 
-class Room(Protocol):
+class Availability(Protocol):
     """Amounts free on each node throughout an interval; "now" and "at the very best" are such intervals too."""
 
     @property

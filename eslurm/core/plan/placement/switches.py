@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from eslurm.core.plan.placement.protocols import Chosen
+from eslurm.core.plan.placement.protocols import Assignment
 from eslurm.core.resources.nodes import Topology
 
 
 def gathered(
     topology: Topology,
     candidates: int,
-    chosen: Chosen,
+    chosen: Assignment,
     keeps_width: bool,
-    choose: Callable[[int], Chosen | None],
-) -> Chosen:
+    choose: Callable[[int], Assignment | None],
+) -> Assignment:
     """An assignment as good as `chosen` on nearer nodes. `choose(within)` maps the job on some of the candidates."""
     fewest = len(chosen)
 
-    def is_wide_enough(found: Chosen | None) -> bool:
+    def is_wide_enough(found: Assignment | None) -> bool:
         return found is not None and (not keeps_width or len(found) >= fewest)
 
     below: tuple[tuple[int, ...], ...] = ()
@@ -46,11 +46,11 @@ def _over_few(
     within: int,
     below: tuple[tuple[int, ...], ...],
     fewest: int,
-    choose: Callable[[int], Chosen | None],
-    is_wide_enough: Callable[[Chosen | None], bool],
-) -> Chosen | None:
+    choose: Callable[[int], Assignment | None],
+    is_wide_enough: Callable[[Assignment | None], bool],
+) -> Assignment | None:
     """Spread over as few switches as possible, those with the most free nodes first; level by level downwards."""
-    best: Chosen | None = None
+    best: Assignment | None = None
     for level in reversed(below):
         together = 0
         for inside in sorted(_roomy(level, within, 1), key=int.bit_count, reverse=True):

@@ -1,7 +1,7 @@
 """The profile as mapping sees it: amounts free on each node throughout one interval.
 
-A `BookRoom` is a view: it holds until the profile changes. Answers are exact; they contain only open positions (usable,
-not closed, allowed).
+A `ProfileAvailability` is a view: it holds until the profile changes. Answers are exact; they contain only open positions
+(usable, not closed, allowed).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector, fits
 
 
-class BookRoom:
-    """The port `Room` over [start_us, stop_us) of the profile. Made by `Book.room`."""
+class ProfileAvailability:
+    """The port `Availability` over [start_us, stop_us) of the profile. Made by `ResourceProfile.room`."""
 
     __slots__ = (
         "_first",

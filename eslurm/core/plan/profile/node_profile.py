@@ -30,7 +30,7 @@ Spans: TypeAlias = tuple[tuple[int, Vector], ...]
 """(node number, amounts) of one booking."""
 
 
-class BookError(ValueError):
+class ProfileError(ValueError):
     """A booking exceeds the total, or a revoked one was not booked. The profile is unchanged."""
 
 
@@ -39,7 +39,7 @@ def shifted(
 ) -> tuple[Profile, list[Change]]:
     """The profile with `delta` (not all zero) added to the free amounts over the interval, and the changes.
 
-    Steps before `now_us` are dropped. Raises `BookError` when an entry would leave [0, total].
+    Steps before `now_us` are dropped. Raises `ProfileError` when an entry would leave [0, total].
     """
     when, free, total = profile
     first = bisect_right(when, start_us) - 1
@@ -56,7 +56,7 @@ def shifted(
         changes = list(zip(bounds, bounds[1:], free[first:last], after, strict=False))
         lowest = min(map(min, after))
     if lowest < 0 or (max(delta) > 0 and not all(fits(new, total) for new in after)):
-        raise BookError(f"{least_free(profile, start_us, stop_us)} free of {total}")
+        raise ProfileError(f"{least_free(profile, start_us, stop_us)} free of {total}")
     begun: tuple[int, ...] = (start_us,)
     kept = head = first
     if start_us > now_us:
@@ -87,7 +87,7 @@ def shifted_all(
 ) -> tuple[list[Part], list[tuple[list[int], Profile]], Vector]:
     """Effects of a booking (-1) or its end (1): parts for the rows, new profiles by positions, the sum of amounts.
 
-    Raises `BookError` naming the node on which it is not possible.
+    Raises `ProfileError` naming the node on which it is not possible.
     """
     width = len(topology.totals[0]) if topology.totals else 0
     parts: list[Part] = []
@@ -99,7 +99,7 @@ def shifted_all(
         amounts = padded(asked, width)
         if len(amounts) > width or min(amounts) < 0:
             (position, *_), *_ = groups.values()
-            raise BookError(f"node {topology.names[position]}: {amounts} cannot be booked on it")
+            raise ProfileError(f"node {topology.names[position]}: {amounts} cannot be booked on it")
         total = add(total, scale(amounts, sum(map(len, groups.values()))))
         if not any(amounts):
             continue
@@ -108,10 +108,10 @@ def shifted_all(
             profile = profiles[positions[0]]
             try:
                 new, changes = shifted(profile, *stay, delta, now_us)
-            except BookError as error:
+            except ProfileError as error:
                 verb = "book" if sign < 0 else "revoke"
                 name = topology.names[positions[0]]
-                raise BookError(f"node {name}: cannot {verb} {amounts} on it: {error}") from None
+                raise ProfileError(f"node {name}: cannot {verb} {amounts} on it: {error}") from None
             if len(spans) > 1:
                 like = known.setdefault(new[0], new)
                 if like is not new and like == new:
@@ -132,7 +132,7 @@ def _alike(
     try:
         positions = [topology.positions[node] for node, _ in spans]
     except KeyError as error:
-        raise BookError(f"there is no node number {error}") from None
+        raise ProfileError(f"there is no node number {error}") from None
     if len(positions) == 1:
         ((_, amounts),) = spans
         return {amounts: {id(profiles[positions[0]]): positions}}

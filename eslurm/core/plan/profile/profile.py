@@ -1,11 +1,11 @@
 """The resource profile: amounts free on every node from now to infinity (sRS and nRS, C-26), and the search in it.
 
-Running and planned jobs are booked alike; all policies plan on one `Book`. Views of the same bookings are kept in step: a
-profile per node (`node_profile`), sets of nodes per slot and exact sums per resource (`slots`). A search (`slot_search`)
-costs slots, not jobs (C-32). Invariants: used + free = total on every node at every instant and neither is below zero; a
-change that would break this raises `BookError` and leaves the book as it was; `book` and then `revoke` changes nothing
-(C-36). Beyond `slots_max` slots ends are rounded up, and starts down, to existing instants or to a grid of a thirty-second
-of their distance: a later search may find less, bookings stay true.
+Running and planned jobs are booked alike; all policies plan on one `ResourceProfile`. Views of the same bookings are kept
+in step: a profile per node (`node_profile`), sets of nodes per slot and exact sums per resource (`slots`). A search
+(`slot_search`) costs slots, not jobs (C-32). Invariants: used + free = total on every node at every instant and neither is
+below zero; a change that would break this raises `ProfileError` and leaves the book as it was; `book` and then `revoke`
+changes nothing (C-36). Beyond `slots_max` slots ends are rounded up, and starts down, to existing instants or to a grid of
+a thirty-second of their distance: a later search may find less, bookings stay true.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.plan.placement.protocols import Chosen, Closure, shut
-from eslurm.core.plan.profile.availability import BookRoom
+from eslurm.core.plan.placement.protocols import Assignment, Closure, shut
+from eslurm.core.plan.profile.availability import ProfileAvailability
 from eslurm.core.plan.profile.check import check_views
 from eslurm.core.plan.profile.node_profile import (
-    BookError,
     Part,
     Profile,
+    ProfileError,
     Spans,
     least_free,
     shifted_all,
@@ -36,7 +36,7 @@ from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.usage import Steps
 from eslurm.core.resources.vector import Vector
 
-__all__ = ["INFINITY_US", "Book", "BookError"]
+__all__ = ["INFINITY_US", "ProfileError", "ResourceProfile"]
 
 SLOTS_MAX: Final = 1024
 NODES_PER_SLICE: Final = 1_024
@@ -53,7 +53,7 @@ _Key: TypeAlias = tuple[int, Spans, Vector]
 _Stay: TypeAlias = tuple[int, int]
 
 
-class Book:
+class ResourceProfile:
     """All bookings on the nodes of a topology and on cluster-wide resources, from `now_us` on."""
 
     __slots__ = (
@@ -87,9 +87,9 @@ class Book:
         # Asked stop -> booking -> the stays that were booked in its place.
         self._rounded: dict[int, dict[_Key, list[_Stay]]] = {}
 
-    def copy(self) -> Book:
+    def copy(self) -> ResourceProfile:
         """An independent book for what-if questions; costs copying lists of pointers."""
-        other = Book.__new__(Book)
+        other = ResourceProfile.__new__(ResourceProfile)
         other.topology = self.topology
         other.slots_max = self.slots_max
         other._profiles = self._profiles.copy()
@@ -111,7 +111,7 @@ class Book:
         """Book the amounts over [start_us, stop_us), as far as it lies in the future (C-36).
 
         With `is_held` they are in use already: the total of a cluster-wide resource may have fallen below them. Raises
-        `BookError` naming node and amounts when one of them is not free throughout.
+        `ProfileError` naming node and amounts when one of them is not free throughout.
         """
         exhaust(self.booking(spans, start_us, stop_us, wide, is_held=is_held))
 
@@ -137,7 +137,7 @@ class Book:
     def revoke(self, spans: Pairs, start_us: int, stop_us: int, wide: Vector = ()) -> None:
         """End a booking made with the same arguments; its past part stays.
 
-        Raises `BookError` when it was not booked (as far as it shows).
+        Raises `ProfileError` when it was not booked (as far as it shows).
         """
         exhaust(self.revoking(spans, start_us, stop_us, wide))
 
@@ -173,7 +173,7 @@ class Book:
                 self._slots.starts[index] -= 1
                 self._slots.release(index)
 
-    def preparing(self, need: Need) -> Generator[None, None, None]:
+    def preparing(self, need: CompiledRequest) -> Generator[None, None, None]:
         """Build the rows for this request in slices; without it, the first search builds them at once."""
         asked: list[tuple[int, int]] = []
         if not need.exclusive and not self._lookup.knows(need, self._slots):
@@ -259,7 +259,7 @@ class Book:
             until_us = taken_us(profile, amounts, from_us, until_us)
         return until_us
 
-    def room(self, start_us: int, stop_us: int, closed: Sequence[Closure] = ()) -> BookRoom:
+    def room(self, start_us: int, stop_us: int, closed: Sequence[Closure] = ()) -> ProfileAvailability:
         """Amounts free throughout an interval that begins now or later; a view until the profile changes."""
         start_us = max(start_us, self.now_us)
         stop_us = max(stop_us, start_us + 1)
@@ -267,8 +267,8 @@ class Book:
         return self._room((start_us, stop_us), self._slots.window(start_us, stop_us), within, {})
 
     def fits_at(
-        self, need: Need, start_us: int, duration_us: int, closed: Sequence[Closure] = ()
-    ) -> Chosen | None:
+        self, need: CompiledRequest, start_us: int, duration_us: int, closed: Sequence[Closure] = ()
+    ) -> Assignment | None:
         """Nodes for the whole job from exactly `start_us` (or now) on, or None. A duration of `INFINITY_US`: for ever."""
         start_us = max(start_us, self.now_us)
         found = self._search(need, duration_us, (start_us, start_us), INFINITY_US, closed)
@@ -276,12 +276,12 @@ class Book:
 
     def earliest(
         self,
-        need: Need,
+        need: CompiledRequest,
         duration_us: int,
         from_us: int,
         until_us: int = INFINITY_US,
         closed: Sequence[Closure] = (),
-    ) -> tuple[int, Chosen] | None:
+    ) -> tuple[int, Assignment] | None:
         """The first start from `from_us` on at which the whole job fits for `duration_us`, and its nodes (C-31, C-33).
 
         The interval lies before `until_us`; nodes of a closure in `closed` that it meets are left out. None when there is
@@ -291,7 +291,7 @@ class Book:
         return self._search(need, duration_us, (max(from_us, self.now_us), latest_us), until_us, closed)
 
     def sooner_us(
-        self, need: Need, duration_us: int, from_us: int, own: Own, closed: Sequence[Closure] = ()
+        self, need: CompiledRequest, duration_us: int, from_us: int, own: Own, closed: Sequence[Closure] = ()
     ) -> int | None:
         """Lower bound of an earlier start for a job with a place, as if that were released; None: there is no earlier
         start.
@@ -303,7 +303,7 @@ class Book:
         return found[0] if found is not None else None
 
     def check(self) -> None:
-        """Raise `BookError` unless the views agree and every node keeps within its total. Costs time in
+        """Raise `ProfileError` unless the views agree and every node keeps within its total. Costs time in
         proportion to all.
         """
         check_views(self.topology, self._profiles, self._slots)
@@ -313,22 +313,26 @@ class Book:
     def _position(self, node: int) -> int:
         position = self.topology.positions.get(node)
         if position is None:
-            raise BookError(f"there is no node number {node}")
+            raise ProfileError(f"there is no node number {node}")
         return position
 
-    def _room(self, stay: _Stay, window: _Stay, within: int, fitting: dict[Vector, int]) -> BookRoom:
+    def _room(
+        self, stay: _Stay, window: _Stay, within: int, fitting: dict[Vector, int]
+    ) -> ProfileAvailability:
         wide_free = tuple([wide.least_free(*stay) for wide in self._wide])
-        return BookRoom(self.topology, self._slots, self._profiles, stay, window, within, wide_free, fitting)
+        return ProfileAvailability(
+            self.topology, self._slots, self._profiles, stay, window, within, wide_free, fitting
+        )
 
     def _search(
         self,
-        need: Need,
+        need: CompiledRequest,
         duration_us: int,
         starts_us: _Stay,
         until_us: int,
         closed: Sequence[Closure],
         own: Own | None = None,
-    ) -> tuple[int, Chosen] | None:
+    ) -> tuple[int, Assignment] | None:
         """The first start in the range; with `own` the first that may be one without that booking, nodes left open."""
         within = need.allowed & self._usable
         conditions = self._lookup.conditions(need, self.topology, self._slots, self._profiles)
@@ -340,14 +344,14 @@ class Book:
     def _walk(
         self,
         search: Search,
-        need: Need,
+        need: CompiledRequest,
         within: int,
         duration_us: int,
         starts_us: _Stay,
         until_us: int,
         closed: Sequence[Closure],
         own: Own | None,
-    ) -> tuple[int, Chosen] | None:
+    ) -> tuple[int, Assignment] | None:
         slots = self._slots
         at, stops = slots.at, slots.stops
         size = len(at)
@@ -418,7 +422,7 @@ class Book:
         for piece in _pieces(spans):
             try:
                 self._take(piece, start_us, stop_us, () if taken else wide, is_held=is_held)
-            except BookError:
+            except ProfileError:
                 for number, done in enumerate(taken):
                     self._give(done, start_us, stop_us, () if number else wide)
                 raise
@@ -430,7 +434,7 @@ class Book:
         for piece in _pieces(spans):
             try:
                 self._give(piece, start_us, stop_us, () if given else wide)
-            except BookError:
+            except ProfileError:
                 for number, done in enumerate(given):
                     held_us = max(start_us, self.now_us)
                     self._take(done, held_us, stop_us, () if number else wide, is_held=True)
@@ -473,7 +477,7 @@ class Book:
             or (first and not slots.starts[first])
             or (last and not slots.stops[last])
         ):
-            raise BookError(f"no booking lasts from {start_us} to {stop_us}")
+            raise ProfileError(f"no booking lasts from {start_us} to {stop_us}")
         parts, after, total = self._shifted(spans, (begin_us, stop_us), 1)
         if any(wide):
             self._give_wide(wide, begin_us, stop_us)
@@ -489,7 +493,9 @@ class Book:
     def _take_wide(self, wide: Vector, start_us: int, stop_us: int, *, is_held: bool) -> None:
         for timeline, amount in zip(self._wide, wide, strict=False):
             if amount > timeline.least_free(start_us, stop_us) and not is_held:
-                raise BookError(f"{amount} of {timeline.available} items that belong to no node are not free")
+                raise ProfileError(
+                    f"{amount} of {timeline.available} items that belong to no node are not free"
+                )
         for timeline, amount in zip(self._wide, wide, strict=False):
             if amount > 0:
                 timeline.hold(start_us, stop_us, amount)
@@ -497,7 +503,7 @@ class Book:
     def _give_wide(self, wide: Vector, start_us: int, stop_us: int) -> None:
         for timeline, amount in zip(self._wide, wide, strict=False):
             if amount > timeline.least_used(start_us, stop_us):
-                raise BookError(f"{amount} items that belong to no node are not booked")
+                raise ProfileError(f"{amount} items that belong to no node are not booked")
         for timeline, amount in zip(self._wide, wide, strict=False):
             if amount > 0:
                 timeline.decrement(start_us, stop_us, amount)

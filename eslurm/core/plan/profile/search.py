@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eslurm.core.plan.placement.compiled_request import Need
-from eslurm.core.plan.placement.protocols import Chosen, Closure, Constraint
-from eslurm.core.plan.profile.profile import Book
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
+from eslurm.core.plan.placement.protocols import Assignment, Closure, Constraint
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, add
@@ -29,7 +29,7 @@ class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
     text: str = ""
 
 
-class Quest(msgspec.Struct, frozen=True, gc=False):
+class PlacementQuery(msgspec.Struct, frozen=True, gc=False):
     """A placement query: an interval of `duration_us` for `need` inside [from_us, until_us).
 
     The job may run longer by `beyond_us`, up to its limit: `until_us` and the begins in `closed` are earlier by that, and
@@ -37,13 +37,13 @@ class Quest(msgspec.Struct, frozen=True, gc=False):
     larger.
     """
 
-    need: Need
+    need: CompiledRequest
     duration_us: int
     from_us: int
     until_us: int = INFINITY_US
     constraints: tuple[Constraint, ...] = ()
     closed: tuple[Closure, ...] = ()
-    recount: Callable[[Need, Chosen], tuple[Constraint, ...]] | None = None
+    recount: Callable[[CompiledRequest, Assignment], tuple[Constraint, ...]] | None = None
     beyond_us: int = 0
 
 
@@ -51,49 +51,51 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     """The first start found, the nodes, and the last move of each rule that moved the job there."""
 
     at_us: int
-    chosen: Chosen
+    chosen: Assignment
     moves: tuple[Move, ...] = ()
 
 
-class Never(msgspec.Struct, frozen=True, gc=False):
+class NoStart(msgspec.Struct, frozen=True, gc=False):
     """There is no start in the interval; the last of `moves` is the rule that forbids it."""
 
     moves: tuple[Move, ...]
 
 
-def first_start(book: Book, quest: Quest, from_us: int, until_us: int = INFINITY_US) -> Start | Never:
+def first_start(
+    book: ResourceProfile, query: PlacementQuery, from_us: int, until_us: int = INFINITY_US
+) -> Start | NoStart:
     """The first start from `from_us` on within the query's own interval; it ends before `until_us`."""
-    at_us = max(from_us, quest.from_us)
-    until_us = min(until_us, quest.until_us)
-    constraints, duration_us, need = quest.constraints, quest.duration_us, quest.need
+    at_us = max(from_us, query.from_us)
+    until_us = min(until_us, query.until_us)
+    constraints, duration_us, need = query.constraints, query.duration_us, query.need
     if not constraints:
-        found = book.earliest(need, duration_us, at_us, until_us, quest.closed)
+        found = book.earliest(need, duration_us, at_us, until_us, query.closed)
         if found is None:
-            return Never((Move(RESOURCES, INFINITY_US),))
+            return NoStart((Move(RESOURCES, INFINITY_US),))
         moves = (Move(RESOURCES, found[0]),) if found[0] > at_us else ()
         return Start(found[0], found[1], moves)
     moved: dict[int, int] = {}
-    other: Start | Never | None = None
+    other: Start | NoStart | None = None
     while True:
         agreed_us = _agreed(constraints, duration_us, at_us, until_us, moved)
         if agreed_us is None:
-            return other or Never(_moves(constraints, moved))
-        found = book.earliest(need, duration_us, agreed_us, until_us, quest.closed)
+            return other or NoStart(_moves(constraints, moved))
+        found = book.earliest(need, duration_us, agreed_us, until_us, query.closed)
         if found is None:
             _note(moved, _BOOK, INFINITY_US)
-            return other or Never(_moves(constraints, moved))
+            return other or NoStart(_moves(constraints, moved))
         at_us, chosen = found
         if at_us > agreed_us:
             _note(moved, _BOOK, at_us)
             continue
-        stricter = quest.recount(need, chosen) if quest.recount is not None else ()
+        stricter = query.recount(need, chosen) if query.recount is not None else ()
         known: dict[int, int] = {}
         counted_us = _agreed(stricter, duration_us, at_us, until_us, known)
         if counted_us == at_us:
             return Start(at_us, chosen, _moves(constraints, moved))
         if other is None:
             against = (*_moves(constraints, moved), *_moves(stricter, known))
-            other = _with_less(book, quest, chosen, at_us, until_us, against)
+            other = _with_less(book, query, chosen, at_us, until_us, against)
         # With as much as this it may start later, with less perhaps before.
         if counted_us is None or (isinstance(other, Start) and other.at_us <= counted_us):
             return other
@@ -101,40 +103,45 @@ def first_start(book: Book, quest: Quest, from_us: int, until_us: int = INFINITY
 
 
 def _with_less(
-    book: Book, quest: Quest, chosen: Chosen, at_us: int, until_us: int, moves: tuple[Move, ...]
-) -> Start | Never:
+    book: ResourceProfile,
+    query: PlacementQuery,
+    chosen: Assignment,
+    at_us: int,
+    until_us: int,
+    moves: tuple[Move, ...],
+) -> Start | NoStart:
     """The first start of a job that may not have all of `chosen`; `moves` are the rules against that."""
-    frugal = _frugal(book.topology, quest.need, chosen)
+    frugal = _frugal(book.topology, query.need, chosen)
     if frugal is None:
-        return Never(moves)
-    found = first_start(book, msgspec.structs.replace(quest, need=frugal), at_us, until_us)
+        return NoStart(moves)
+    found = first_start(book, msgspec.structs.replace(query, need=frugal), at_us, until_us)
     return msgspec.structs.replace(found, moves=(*moves, *found.moves))
 
 
-def start_exactly(book: Book, quest: Quest, at_us: int) -> Start | Never:
+def start_exactly(book: ResourceProfile, query: PlacementQuery, at_us: int) -> Start | NoStart:
     """The start at one instant, or the rules against it."""
-    until_us = quest.until_us
-    if at_us < quest.from_us or (until_us < INFINITY_US and at_us + quest.duration_us > until_us):
-        return Never(())
-    stop_us = min(at_us + quest.duration_us, INFINITY_US)
-    against = _against(quest.constraints, quest.duration_us, at_us, stop_us)
+    until_us = query.until_us
+    if at_us < query.from_us or (until_us < INFINITY_US and at_us + query.duration_us > until_us):
+        return NoStart(())
+    stop_us = min(at_us + query.duration_us, INFINITY_US)
+    against = _against(query.constraints, query.duration_us, at_us, stop_us)
     if against:
-        return Never(against)
-    chosen = book.fits_at(quest.need, at_us, quest.duration_us, quest.closed)
+        return NoStart(against)
+    chosen = book.fits_at(query.need, at_us, query.duration_us, query.closed)
     if chosen is None:
-        return Never((Move(RESOURCES, INFINITY_US),))
-    stricter = quest.recount(quest.need, chosen) if quest.recount is not None else ()
-    against = _against(stricter, quest.duration_us, at_us, stop_us)
+        return NoStart((Move(RESOURCES, INFINITY_US),))
+    stricter = query.recount(query.need, chosen) if query.recount is not None else ()
+    against = _against(stricter, query.duration_us, at_us, stop_us)
     if not against:
         return Start(at_us, chosen)
-    frugal = _frugal(book.topology, quest.need, chosen)
+    frugal = _frugal(book.topology, query.need, chosen)
     if frugal is None:
-        return Never(against)
-    other = start_exactly(book, msgspec.structs.replace(quest, need=frugal), at_us)
-    return other if isinstance(other, Start) else Never(against)
+        return NoStart(against)
+    other = start_exactly(book, msgspec.structs.replace(query, need=frugal), at_us)
+    return other if isinstance(other, Start) else NoStart(against)
 
 
-def _frugal(topology: Topology, need: Need, chosen: Chosen) -> Need | None:
+def _frugal(topology: Topology, need: CompiledRequest, chosen: Assignment) -> CompiledRequest | None:
     """The same request on the fewest nodes, or without the largest of those chosen; None when it cannot do with less."""
     replace = msgspec.structs.replace
     if need.exclusive:
@@ -169,7 +176,7 @@ def _against(
     )
 
 
-def narrowed(need: Need, within: int) -> Need:
+def narrowed(need: CompiledRequest, within: int) -> CompiledRequest:
     """The same request restricted to these positions: a job inside a reservation (C-41)."""
     replace = msgspec.structs.replace
     parts = tuple(replace(part, allowed=part.allowed & within) for part in need.parts)
@@ -213,7 +220,7 @@ def _moves(constraints: Sequence[Constraint], moved: dict[int, int]) -> tuple[Mo
     )
 
 
-class Hints:
+class SearchBounds:
     """Lower bounds of starts, by query, while planning goes on.
 
     Bookings only make starts later, so a start found for one job bounds those of all equal queries. A release from some
@@ -230,18 +237,18 @@ class Hints:
         self._serials: list[int] = []
         self._serial = 0
 
-    def bound_us(self, quest: int, duration_us: int) -> int:
+    def bound_us(self, query: int, duration_us: int) -> int:
         """No start before this instant is possible; 0: unknown."""
-        known = self._bounds.get(quest)
+        known = self._bounds.get(query)
         if known is None:
             return 0
         bound_us, serial = known
         freed_us = self._freed_since(serial)
         return bound_us if freed_us is None else max(0, min(bound_us, freed_us - duration_us + 1))
 
-    def learn(self, quest: int, bound_us: int) -> None:
+    def learn(self, query: int, bound_us: int) -> None:
         """Record that there is no start before `bound_us`."""
-        self._bounds[quest] = (bound_us, self._serial)
+        self._bounds[query] = (bound_us, self._serial)
 
     def freed(self, from_us: int) -> None:
         """Record a release from this instant on."""

@@ -1,7 +1,7 @@
 """Necessary conditions of one request on the profile's slots, tested before mapping, cheapest first (C-31).
 
-Per slot so many nodes must have so much free (`Need.filters`), and all nodes together at least the job's sum
-(`Need.floor`). Invariant: a refused interval has no mapping; one that passes may still have none.
+Per slot so many nodes must have so much free (`CompiledRequest.filters`), and all nodes together at least the job's sum
+(`CompiledRequest.floor`). Invariant: a refused interval has no mapping; one that passes may still have none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from operator import and_
 from typing import Final, TypeAlias
 
-from eslurm.core.plan.placement.compiled_request import Need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.profile.node_profile import Profile
 from eslurm.core.plan.profile.rows import Row
 from eslurm.core.plan.profile.slots import Slots
@@ -37,7 +37,9 @@ class Conditions:
 
     __slots__ = ("asked", "floors", "is_exact", "need", "tests")
 
-    def __init__(self, need: Need, topology: Topology, slots: Slots, profiles: Sequence[Profile]) -> None:
+    def __init__(
+        self, need: CompiledRequest, topology: Topology, slots: Slots, profiles: Sequence[Profile]
+    ) -> None:
         self.need = need
         self.tests: list[Test] = []
         self.asked: list[tuple[int, int]] = []
@@ -70,13 +72,13 @@ class Lookup:
         self._edition = -1
         self._known: dict[int, Conditions] = {}
 
-    def knows(self, need: Need, slots: Slots) -> bool:
+    def knows(self, need: CompiledRequest, slots: Slots) -> bool:
         """Check whether all rows of the request exist."""
         known = self._known.get(id(need)) if self._edition == slots.edition else None
         return known is not None and known.need is need
 
     def conditions(
-        self, need: Need, topology: Topology, slots: Slots, profiles: Sequence[Profile]
+        self, need: CompiledRequest, topology: Topology, slots: Slots, profiles: Sequence[Profile]
     ) -> Conditions:
         """The conditions of the request; looked up anew only where the rows have changed."""
         known = self._known.get(id(need)) if self._edition == slots.edition else None

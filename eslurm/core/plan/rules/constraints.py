@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.core.model.accounts import Account, FreePool, Limit, Policy, Reservation
-from eslurm.core.plan.placement.compiled_request import Need
-from eslurm.core.plan.placement.protocols import Chosen, Closure, Constraint
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
+from eslurm.core.plan.placement.protocols import Assignment, Closure, Constraint
 from eslurm.core.plan.rules.limits import (
     NODES,
     Area,
@@ -31,7 +31,7 @@ from eslurm.core.plan.rules.limits import (
 )
 from eslurm.core.plan.rules.pools import (
     Inside,
-    Kept,
+    KeptAmount,
     Licence,
     closures,
     is_let_in,
@@ -116,16 +116,16 @@ class Rules:
         self._best = self._totals(topology.everything)
         self._available = dict(self._best)
         self._lines: dict[int, Timeline] = {}
-        self._expected: dict[int, tuple[Need, Vector]] = {}
+        self._expected: dict[int, tuple[CompiledRequest, Vector]] = {}
         self.set_usable(topology.usable if usable is None else usable)
 
     # ---- asking ----
 
-    def of(self, job: Job, need: Need) -> JobRules:
+    def of(self, job: Job, need: CompiledRequest) -> JobRules:
         """The rules for a job, by its expected amounts."""
         return self._of(job, self._asked(need))
 
-    def recount(self, job: Job, need: Need, chosen: Chosen) -> tuple[Constraint, ...]:
+    def recount(self, job: Job, need: CompiledRequest, chosen: Assignment) -> tuple[Constraint, ...]:
         """The constraints for an assignment; empty when it takes no more than expected.
 
         The number of nodes, and the amounts of exclusive nodes, are unknown before.
@@ -287,9 +287,11 @@ class Rules:
                     f"pool {pool.name} keeps {amount_words(kept_items(pool.amount, best), pool.resource)} of {best} "
                     f"free for others, {items} {'is' if items == 1 else 'are'} asked for: ask for at most {left}"
                 )
-            found.append(Kept(pool, items, windows, self._steps(column), self._available, outside=outside))
+            found.append(
+                KeptAmount(pool, items, windows, self._steps(column), self._available, outside=outside)
+            )
             if job.beyond_us and not windows.is_always:
-                found.append(Kept(pool, items, windows, _nothing_used, self._available, job.beyond_us))
+                found.append(KeptAmount(pool, items, windows, _nothing_used, self._available, job.beyond_us))
         return never
 
     def _closed(self, job: Job, asked: Vector, duration_us: int) -> tuple[Closure, ...]:
@@ -437,7 +439,7 @@ class Rules:
 
         return line
 
-    def _asked(self, need: Need) -> Vector:
+    def _asked(self, need: CompiledRequest) -> Vector:
         """Expected amounts of a job, by column; cached by identity of the request."""
         known = self._expected.get(id(need))
         if known is None or known[0] is not need:
@@ -446,7 +448,7 @@ class Rules:
             known = self._expected[id(need)] = need, self._asked_anew(need)
         return known[1]
 
-    def _asked_anew(self, need: Need) -> Vector:
+    def _asked_anew(self, need: CompiledRequest) -> Vector:
         floors = [part.nodes_floor for part in need.parts]
         nodes = 1 if need.pack else sum(floors) if need.scatter else max(floors, default=1)
         amounts = need.expected

@@ -71,7 +71,7 @@ def may_use(reservation: Reservation, who: Who) -> bool:
     )
 
 
-class Kept:
+class KeptAmount:
     """A pool's amount, for a job that is not let in. `outside` is the use of all such jobs."""
 
     __slots__ = ("_available", "_beyond_us", "_outside", "_used", "_windows", "items", "pool")
@@ -102,12 +102,12 @@ class Kept:
         most = available - kept_items(self.pool.amount, available) - self.items
         return earliest_below(self._used(), self._windows, most, duration_us, from_us, until_us)
 
-    def as_promised(self) -> Kept:
+    def as_promised(self) -> KeptAmount:
         """The same for a promised place: jobs that were let in since use the pool's amount (C-59)."""
         outside = self._outside
         if outside is None:
             return self
-        return Kept(
+        return KeptAmount(
             self.pool, self.items, self._windows, lambda: outside.steps, self._available, self._beyond_us
         )
 

@@ -55,7 +55,7 @@ def test_a_late_registration_of_a_dead_session_that_was_never_accepted_is_refuse
     """Its inventory is from before the job came: believing it would run the job twice."""
     world = World(nodes=1, register=False)
     assert offer(world, counted(5)) == ""
-    world.courier.on_registered(0, world.now_us)
+    world.delivery.on_registered(0, world.now_us)
     job = world.submit()
     assert world.start() == [job]
     since = len(world.log)
@@ -91,7 +91,7 @@ def test_an_older_spool_is_let_in_once_its_node_was_declared_lost() -> None:
     """A host that was restored from a copy, its spool too, has forgotten how often it was started."""
     world = World(nodes=1, register=False)
     assert offer(world, counted(9)) == ""
-    world.courier.on_registered(0, world.now_us)
+    world.delivery.on_registered(0, world.now_us)
     job = world.submit()
     assert world.start() == [job]
     assert offer(world, counted(4)) == SUPERSEDED and world.state_of(job) == "RUNNING"

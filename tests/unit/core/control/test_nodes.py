@@ -195,7 +195,7 @@ def test_an_attempt_nobody_knows_is_ended() -> None:
     (send,) = world.sends()
     assert isinstance(send.body, End) and (send.nodes, send.body.job_id) == ((1,), 77)
     world.done(send)
-    assert not len(world.courier)
+    assert not len(world.delivery)
 
 
 def test_a_leftover_of_a_job_that_holds_the_node_in_another_attempt_is_ended_too() -> None:

@@ -131,7 +131,7 @@ def test_a_step_may_be_finished_before_its_nodes_answered() -> None:
     since = len(world.log)
     world.done(send)
     assert len(world.log) == since
-    assert not world.state.step_owed and not len(world.courier)
+    assert not world.state.step_owed and not len(world.delivery)
 
 
 def test_only_the_owner_finishes_a_step() -> None:

@@ -24,7 +24,7 @@ def test_what_was_not_reached_is_sent_again_with_growing_delays() -> None:
         (send,) = world.sends()
         assert world.sends() == []
         world.done(send, nodes=())
-        due_us = world.courier.next_due_us()
+        due_us = world.delivery.next_due_us()
         assert due_us is not None
         delays.append(due_us - world.now_us)
         world.now_us = due_us
@@ -53,7 +53,7 @@ def test_an_unreachable_node_is_tried_a_lost_one_is_not() -> None:
     (send,) = world.sends()
     world.lose(0)
     world.done(send, nodes=())
-    assert world.sends() == [] and not len(world.courier)
+    assert world.sends() == [] and not len(world.delivery)
 
 
 def test_the_end_of_an_orphan_is_sent_until_its_node_answers() -> None:
@@ -63,12 +63,12 @@ def test_the_end_of_an_orphan_is_sent_until_its_node_answers() -> None:
         (send,) = world.sends()
         assert send.nodes == (0,) and send.body == End(7, 1, 0.0, "orphan")
         world.done(send, nodes=())
-        due_us = world.courier.next_due_us()
+        due_us = world.delivery.next_due_us()
         assert due_us is not None and due_us - world.now_us <= RETRY_MAX_US
         world.now_us = due_us
     (send,) = world.sends()
     world.done(send, payload=msgspec.msgpack.encode(Gone(True)))
-    assert not len(world.courier)
+    assert not len(world.delivery)
 
 
 def test_an_orphan_that_is_offered_again_has_one_end_under_way() -> None:
@@ -77,10 +77,10 @@ def test_an_orphan_that_is_offered_again_has_one_end_under_way() -> None:
         world.register(0, HeldAttempt(7, 1, "running"), session=session)
     (send,) = world.sends()
     world.done(send, nodes=())
-    assert len(world.courier) == 1
+    assert len(world.delivery) == 1
     world.lose(0)
     world.pass_time(RETRY_MAX_US / SECOND)
-    assert world.sends() == [] and not len(world.courier)
+    assert world.sends() == [] and not len(world.delivery)
 
 
 def test_an_accepted_end_is_waited_for_and_asked_about_again() -> None:
@@ -98,7 +98,7 @@ def test_an_accepted_end_is_waited_for_and_asked_about_again() -> None:
     assert again == send
     world.done(again, payload=msgspec.msgpack.encode(Gone(False)))
     assert world.state_of(job) == "CANCELLED"
-    assert not len(world.courier)
+    assert not len(world.delivery)
 
 
 def test_nothing_is_remembered_of_what_a_report_has_settled() -> None:
@@ -112,14 +112,14 @@ def test_nothing_is_remembered_of_what_a_report_has_settled() -> None:
         world.report(StepEnded(0, 1, job, 1, StepEnd(0, signal=15), True))
         assert world.state_of(job) == "CANCELLED"
     world.pass_time(END_AGAIN_US / SECOND)
-    assert world.sends() == [] and not len(world.courier)
+    assert world.sends() == [] and not len(world.delivery)
 
 
 def test_an_answer_nobody_waits_for_is_ignored() -> None:
     world = World()
-    courier = EffectDelivery(world.state)
-    courier.on_done(EffectDone(99, 0, (NodeOutcome((0,), "ok"),)), world.now_us)
-    assert not len(courier) and courier.next_due_us() is None
+    delivery = EffectDelivery(world.state)
+    delivery.on_done(EffectDone(99, 0, (NodeOutcome((0,), "ok"),)), world.now_us)
+    assert not len(delivery) and delivery.next_due_us() is None
 
 
 def test_after_a_restart_the_same_is_owed() -> None:
@@ -147,7 +147,7 @@ def test_each_node_gets_what_it_is_owed_when_it_registers() -> None:
     job = world.submit(request=WIDE)
     world.plan()
     world.restart(register=False)
-    assert world.sends() == [] and not len(world.courier)
+    assert world.sends() == [] and not len(world.delivery)
     world.register(1, session="s2")
     (first,) = world.sends()
     assert first.nodes == (1,)

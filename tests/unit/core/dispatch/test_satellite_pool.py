@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.dispatch.satellite_pool import Roster, SatelliteStatus, legs_wanted, satellite_number
+from eslurm.core.dispatch.satellite_pool import SatellitePool, SatelliteStatus, legs_wanted, satellite_number
 from eslurm.core.model import facts
 from eslurm.core.model.satellite import SatelliteDown
 from eslurm.core.model.satellite_states import SatelliteState
@@ -28,7 +28,7 @@ class Site:
         self.state.config = replace(self.state.config, heartbeat_s=5.0, **policy)
         self.pings: list[tuple[int, int]] = []
         names = [f"sat{index}" for index in range(count)]
-        self.roster = Roster(self.state, names, lambda number, seq: self.pings.append((number, seq)))
+        self.roster = SatellitePool(self.state, names, lambda number, seq: self.pings.append((number, seq)))
         self.silent: list[str] = []
 
     def begin(self) -> Site:
@@ -144,7 +144,7 @@ def test_one_that_is_down_is_left_in_peace_until_it_is_resumed() -> None:
 def test_who_was_down_before_the_controller_started_is_down() -> None:
     site = Site(1)
     site.state.satellites_down["sat7"] = SatelliteDown("sat7", "disk", 77)
-    known = Roster(site.state, ["sat7"], lambda number, seq: None).get(-1)
+    known = SatellitePool(site.state, ["sat7"], lambda number, seq: None).get(-1)
     assert (known.state, known.reason, known.since_us) == (DOWN, "disk", 77)
     assert site.roster.on_linked("sat7", site.now_us).state is DOWN
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core.control.reactor import Batch
-from eslurm.core.dispatch.satellite_pool import Roster
+from eslurm.core.dispatch.satellite_pool import SatellitePool
 from eslurm.core.doctor.allocations import check_allocations, check_records
 from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Sliced
 from eslurm.core.doctor.orphans import Watch, check_endings
@@ -372,7 +372,7 @@ def test_health_is_told_by_problem() -> None:
 
 def test_satellites_that_are_given_no_work() -> None:
     world = World(nodes=1, restarts=False)
-    roster = Roster(world.state, {"sat1": "h:1", "sat2": "h:2"}, lambda number, seq: None)
+    roster = SatellitePool(world.state, {"sat1": "h:1", "sat2": "h:2"}, lambda number, seq: None)
     one, two = roster.satellites
     now_us = world.now_us + HOUR
     for satellite in (one, two):

@@ -11,10 +11,10 @@ from eslurm.core.plan.cycle.cycle import exhaust, plan_at_once
 from eslurm.core.plan.cycle.queue import CHANGES_MAX, Journal, PendingQueue
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import Running, Snapshot, changes_since
-from eslurm.core.plan.placement.compiled_request import Need, compile_need
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
 from eslurm.core.plan.profile import profile as book_module
 from eslurm.core.plan.profile import rows
-from eslurm.core.plan.profile.profile import Book, BookError
+from eslurm.core.plan.profile.profile import ProfileError, ResourceProfile
 from eslurm.core.resources.nodes import Topology
 from tests.kits.plan_building import NOW, job, ledger, nodes
 
@@ -29,15 +29,17 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "FLIPS_PER_SLICE", 2)
 
 
-def busy_book() -> Book:
+def busy_book() -> ResourceProfile:
     """Each node has another future; four begin and end with others."""
-    book = Book(Topology(nodes(NODES, memory_mib=100)), now_us=NOW)
+    book = ResourceProfile(Topology(nodes(NODES, memory_mib=100)), now_us=NOW)
     for node in range(NODES):
         book.book([(node, (1 + node % 3, 10 * node))], NOW + node // 2, NOW + 50 + node)
     return book
 
 
-def need_of(book: Book, *, cores: int = 2, memory_mib: int = 25, exclusive: bool = False) -> Need:
+def need_of(
+    book: ResourceProfile, *, cores: int = 2, memory_mib: int = 25, exclusive: bool = False
+) -> CompiledRequest:
     request = Request(
         tasks=3 * cores,
         nodes_min=3,
@@ -46,7 +48,7 @@ def need_of(book: Book, *, cores: int = 2, memory_mib: int = 25, exclusive: bool
         memory_per_cpu_mib=memory_mib,
         exclusive=exclusive,
     )
-    return compile_need(request, MAIN, book.topology)
+    return compile_request(request, MAIN, book.topology)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -83,11 +85,11 @@ def test_a_booking_that_fails_in_a_later_slice_leaves_nothing() -> None:
     book = busy_book()
     book.book([(8, (1, 0))], NOW + 500, NOW + 600)
     slots = book.slots
-    with pytest.raises(BookError, match="node n8: cannot book"):
+    with pytest.raises(ProfileError, match="node n8: cannot book"):
         exhaust(book.booking([(node, (4, 0)) for node in range(NODES)], NOW + 400, NOW + 700))
     book.book([(node, (0, 1)) for node in range(NODES)], NOW + 400, NOW + 700)
     too_much = [(node, (0, 1 if node < 8 else 90)) for node in range(NODES)]
-    with pytest.raises(BookError, match="node n8: cannot revoke"):
+    with pytest.raises(ProfileError, match="node n8: cannot revoke"):
         exhaust(book.revoking(too_much, NOW + 400, NOW + 700))
     book.check()
     book.revoke([(node, (0, 1)) for node in range(NODES)], NOW + 400, NOW + 700)
@@ -112,7 +114,7 @@ def test_what_cannot_be_booked_displaces_no_plan() -> None:
 
     exhaust(schedule.taking(None, going_on(8, NOW + 200)))
     slots, freed, why = schedule.book.slots, schedule.freed, schedule.whys[1]
-    with pytest.raises(BookError):
+    with pytest.raises(ProfileError):
         exhaust(schedule.claiming(None, going_on(9, NOW + 100)))
     schedule.book.check()
     assert schedule.bookings == plan.bookings and not schedule.displaced

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from eslurm.core.prediction.alerts import UNKNOWN_REMEMBERED_MAX, AlertBook, AlertPredictor
+from eslurm.core.prediction.alerts import UNKNOWN_REMEMBERED_MAX, AlertPredictor, FiringAlerts
 from eslurm.core.prediction.predictor import BroadcastSeen, NodesKnown
 
 NAMES = {number: f"cn{number}" for number in range(10)}
 
 
-def book(**options: int) -> AlertBook:
-    made = AlertBook(**options)
+def book(**options: int) -> FiringAlerts:
+    made = FiringAlerts(**options)
     made.set_nodes(NAMES)
     return made
 
@@ -100,7 +100,7 @@ def test_a_source_has_a_bound_and_says_once_that_it_is_reached() -> None:
 
 
 def test_the_predictor_asks_the_book_and_tells_it_the_nodes() -> None:
-    alerts = AlertBook()
+    alerts = FiringAlerts()
     predictor = AlertPredictor(alerts)
     predictor.observe(NodesKnown(NAMES))
     predictor.observe(BroadcastSeen(0, (1,), (1,)))

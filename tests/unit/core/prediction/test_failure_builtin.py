@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.prediction.alerts import AlertBook
+from eslurm.core.prediction.alerts import FiringAlerts
 from eslurm.core.prediction.builtin import BUILT_IN, make_built_in
 from eslurm.core.prediction.predictor import BroadcastSeen, NodesKnown
 
@@ -12,13 +12,13 @@ SECOND = 1_000_000
 
 
 def test_each_name_gives_a_predictor_and_other_names_none() -> None:
-    made = [make_built_in(name, {}, SECOND, AlertBook()) for name in BUILT_IN]
+    made = [make_built_in(name, {}, SECOND, FiringAlerts()) for name in BUILT_IN]
     assert len({type(predictor) for predictor in made}) == 3 and None not in made
-    assert make_built_in("site", {"anything": 1}, SECOND, AlertBook()) is None
+    assert make_built_in("site", {"anything": 1}, SECOND, FiringAlerts()) is None
 
 
 def test_the_predictor_of_alerts_reads_the_given_book() -> None:
-    book = AlertBook()
+    book = FiringAlerts()
     predictor = make_built_in("alerts", {"query": "up == 0"}, SECOND, book)
     assert predictor is not None
     predictor.observe(NodesKnown({1: "cn1"}))
@@ -27,7 +27,7 @@ def test_the_predictor_of_alerts_reads_the_given_book() -> None:
 
 
 def test_settings_are_obeyed() -> None:
-    predictor = make_built_in("history", {"calm": 1, "half_life_s": 1}, SECOND, AlertBook())
+    predictor = make_built_in("history", {"calm": 1, "half_life_s": 1}, SECOND, FiringAlerts())
     assert predictor is not None
     for at_s, silent in ((0, (1,)), (1, ()), (9, ())):
         predictor.observe(BroadcastSeen(at_s * SECOND, (1,), silent))
@@ -45,4 +45,4 @@ def test_settings_are_obeyed() -> None:
 )
 def test_wrong_settings_are_refused_by_key(name: str, settings: dict[str, object], key: str) -> None:
     with pytest.raises(ValueError, match=rf"failure\.settings\.{name}.*{key}"):
-        make_built_in(name, settings, SECOND, AlertBook())
+        make_built_in(name, settings, SECOND, FiringAlerts())

@@ -7,7 +7,7 @@ import pytest
 
 from eslurm.core.agent.outcomes import alive_outcome
 from eslurm.core.model.protocol import Heartbeat, Prepare, Unhealthy
-from eslurm.core.relay.dating import AHEAD_MAX_US, EXPIRY_TOLERANCE_US, STEP_US, Dating, read_clock_us
+from eslurm.core.relay.dating import AHEAD_MAX_US, EXPIRY_TOLERANCE_US, STEP_US, CommandDates, read_clock_us
 from eslurm.core.relay.results import OK, Outcome, Results, Status, failed, from_mapping, unreached
 from tests.kits.agent import World, is_ok, launch
 
@@ -24,7 +24,7 @@ def clocks(*ahead_us: int, others: int = 0) -> Results:
 
 
 def ahead_us(results: Results, serving: int = 0) -> int:
-    dating = Dating()
+    dating = CommandDates()
     dating.on_answers(results, lambda: serving, NOW_US)
     assert dating.expires_us(NOW_US, 5) == NOW_US + dating.ahead_us + 5
     return dating.ahead_us
@@ -56,7 +56,7 @@ def test_nodes_that_did_not_answer_well_do_not_count() -> None:
 
 
 def test_a_date_is_bounded_and_never_goes_back() -> None:
-    dating = Dating()
+    dating = CommandDates()
     for results, expected in (
         (clocks(FAR_US), FAR_US),
         (clocks(70 * SECOND), FAR_US),
@@ -77,7 +77,7 @@ def test_a_node_says_its_time_while_heartbeats_expire_and_takes_commands_that_ar
     leader_us = world.now_us - FAR_US
     deadline_us = 5 * SECOND
 
-    def answers(body: Heartbeat | Prepare, ref: int, dating: Dating) -> dict[int, Outcome]:
+    def answers(body: Heartbeat | Prepare, ref: int, dating: CommandDates) -> dict[int, Outcome]:
         command = world.command(body, (0, 1), expires_us=dating.expires_us(leader_us, deadline_us))
         world.perform(
             world.agent.on_command_many((0, 1), command, ref, world.now_us, world.now_us + deadline_us)
@@ -85,7 +85,7 @@ def test_a_node_says_its_time_while_heartbeats_expire_and_takes_commands_that_ar
         world.settle()
         return world.answered(ref)
 
-    dating = Dating()
+    dating = CommandDates()
     said = from_mapping(answers(Heartbeat(0), 91, dating))
     assert not any(map(is_ok, answers(Prepare(launch((0, 1))), 92, dating).values()))
     dating.on_answers(said, lambda: 2, leader_us)

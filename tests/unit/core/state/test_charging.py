@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from eslurm.core.control.fair_share import rank, standing_of, tree_of
+from eslurm.core.control.fair_share import priority_inputs, rank, tree_of
 from eslurm.core.model.accounts import Qos
 from eslurm.core.model.config import ClusterConfig, PriorityWeights, Resource
 from eslurm.core.model.job import StepEnd
@@ -153,7 +153,7 @@ def test_a_site_that_weighs_nothing_keeps_no_ranking() -> None:
 def test_the_standing_of_a_small_cluster() -> None:
     world = World(nodes=3, cores=8, priority=FAIR, restarts=False)
     world.state.policies["qos"]["high"] = Qos("high", priority=10)
-    standing = run(standing_of(world.state, world.now_us, [("a", "u")]))
+    standing = run(priority_inputs(world.state, world.now_us, [("a", "u")]))
     assert (standing.nodes, standing.cores) == (3, 24)
     assert standing.fair == {("a", "u"): 1.0}
     assert standing.qos == {"high": 1.0}

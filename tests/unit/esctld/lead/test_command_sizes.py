@@ -143,7 +143,7 @@ def test_a_command_that_no_link_takes_is_answered_as_failed() -> None:
         arguments=("x" * 100_000,) * 40,
     )
     place(lead, huge)
-    assert lead.herald.counters.too_large == 1
+    assert lead.broadcaster.counters.too_large == 1
     assert "prepare" not in {one.broadcast.kind for one in lead.sent}
     (job,) = lead.state.jobs.values()
     assert job.state is JobState.PENDING and job.hold == "system"

@@ -14,7 +14,7 @@ import pytest
 from esctld.lead import doctor as doctor_module
 from esctld.lead.clock import Clock
 from esctld.lead.dispatcher import Dispatcher
-from esctld.lead.doctor import Doctor, Surroundings
+from esctld.lead.doctor import Doctor, DoctorInputs
 from esctld.lead.site import Member, SiteSigner
 from eslurm import __version__
 from eslurm.core.control.reactor import Batch, Reactor
@@ -89,8 +89,8 @@ class Bench:
         self.doctor = Doctor(self.state, self.dispatcher.view, self.store, self._around(1))
         self._seq = 0
 
-    def _around(self, epoch: int) -> Surroundings:
-        return Surroundings(
+    def _around(self, epoch: int) -> DoctorInputs:
+        return DoctorInputs(
             name="c1",
             epoch=epoch,
             owner="main",

@@ -31,7 +31,7 @@ class Site:
         self.predicted: list[frozenset[int]] = []
         self.now_us = NOW_US
         self.metrics = ControllerMetrics()
-        self.foresight = FailurePrediction(
+        self.predictions = FailurePrediction(
             FailureSection(predictors=list(predictors), settings=dict(settings)),
             self.state,
             self.metrics,
@@ -43,7 +43,7 @@ class Site:
         numbers = tuple(sorted(self.state.nodes))
         outcomes = {number: unreached("silent") if number in silent else OK for number in numbers}
         at_us, self.now_us = self.now_us, self.now_us + 1_000
-        self.foresight.on_answered(
+        self.predictions.on_answered(
             Answered(
                 broadcast_id=at_us,
                 kind="heartbeat",
@@ -69,12 +69,12 @@ def test_who_was_silent_is_predicted_and_scored_from_then_on() -> None:
     site.answer(doomed)
     assert site.predicted[-1] == doomed
     site.answer(doomed)
-    scores = {score.name: score for score in site.foresight.report().window.predictors}
+    scores = {score.name: score for score in site.predictions.report().window.predictors}
     # Met twice, foreseen the second time; the alerts knew nothing.
     assert scores["union"].recall.value == 0.5
     assert scores["history"].precision.value == 1.0
     assert scores["alerts"].recall.value == 0.0
-    assert site.foresight.predicted() == {"union": 2, "history": 2, "health": 0, "alerts": 0}
+    assert site.predictions.predicted() == {"union": 2, "history": 2, "health": 0, "alerts": 0}
     counted = site.metrics.registry.get_sample_value(
         "eslurm_broadcast_unreached_nodes_total", {"kind": "heartbeat"}
     )
@@ -125,9 +125,9 @@ def test_a_sites_predictor_that_raises_is_switched_off_and_the_others_go_on(
     with caplog.at_level(logging.WARNING):
         for _ in range(1_000):
             site.answer(doomed)
-            if site.foresight.states()["sensor"] != "on":
+            if site.predictions.states()["sensor"] != "on":
                 break
-    assert "no sensor" in site.foresight.states()["sensor"]
+    assert "no sensor" in site.predictions.states()["sensor"]
     assert "sensor" in caplog.text
     assert site.predicted[-1] == doomed
 
@@ -145,7 +145,7 @@ def test_people_see_the_union_first_and_what_does_not_count(monkeypatch: pytest.
         def widths(self) -> list[object]:
             return []
 
-    trees = TreeQueries(site.state, Quiet(), site.foresight, str)  # type: ignore[arg-type]
+    trees = TreeQueries(site.state, Quiet(), site.predictions, str)  # type: ignore[arg-type]
     lines = report(trees.report()).splitlines()
     assert lines[3].startswith("union")
     assert "1 failed nodes" in lines[0]

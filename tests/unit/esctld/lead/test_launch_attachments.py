@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
 import pytest
 
-from esctld.lead.launch_attachments import ATTACHED_BYTES_MAX, LOADED_AT_ONCE, BlobCargo
+from esctld.lead.launch_attachments import ATTACHED_BYTES_MAX, LOADED_AT_ONCE, BlobAttachments
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import End, Prepare
@@ -43,8 +43,8 @@ class Site:
         self.moved = asyncio.Event()
         self.error: Exception | None = None
         self.cache = BlobCache(30)
-        self.cargo = BlobCargo(self.cache, self.load, ControllerMetrics())
-        self.cargo.connect(self.attach, lambda _: None, self.ready)
+        self.attachments = BlobAttachments(self.cache, self.load, ControllerMetrics())
+        self.attachments.connect(self.attach, lambda _: None, self.ready)
 
     async def load(self, digests: Collection[bytes], bytes_max: int) -> Mapping[bytes, bytes]:
         self.asked.append(list(digests))
@@ -63,7 +63,7 @@ class Site:
 
     def defer(self, *texts: bytes, first: int = 1) -> None:
         for number, text in enumerate(texts, first):
-            assert self.cargo.defers(self.launch(number, text))
+            assert self.attachments.defers(self.launch(number, text))
 
     async def settled(self, count: int) -> None:
         await self.until(lambda: len(self.sent) >= count)
@@ -84,7 +84,7 @@ class Site:
         for send in sends:
             self.sent.append(send.revision)
             self.moved.set()
-            self.cargo.on_broadcast(send.revision, "prepare", send)
+            self.attachments.on_broadcast(send.revision, "prepare", send)
 
 
 def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -139,12 +139,12 @@ def test_what_the_cache_holds_is_not_waited_for_and_what_is_loaded_pushes_nothin
         site = Site(kept, other)
         site.cache.put(key(SCRIPT), SCRIPT)
         site.cache.put(key(kept), kept)
-        assert not site.cargo.defers(site.launch(1, kept))
-        assert not site.cargo.defers(Send(3, (1,), End(3, 1, 0.0, "released")))
+        assert not site.attachments.defers(site.launch(1, kept))
+        assert not site.attachments.defers(Send(3, (1,), End(3, 1, 0.0, "released")))
         site.defer(other, first=2)
         await site.settled(1)
         assert site.asked == [[key(other)]] and site.attached[2] == [SCRIPT, other]
-        assert not site.cargo.defers(site.launch(1, kept))
+        assert not site.attachments.defers(site.launch(1, kept))
 
     run(test)
 
@@ -191,7 +191,7 @@ def test_one_that_cannot_be_sent_is_told_and_holds_up_nobody_else(caplog: pytest
                 raise RuntimeError("no way")
             site.ready(sends)
 
-        site.cargo.connect(site.attach, lambda _: None, ready)
+        site.attachments.connect(site.attach, lambda _: None, ready)
         site.defer(texts[0])
         await site.settled(1)
         assert site.sent == [2] and "launches could not be sent" in caplog.text
@@ -206,7 +206,7 @@ def test_after_close_nothing_more_is_sent_or_begun() -> None:
         site.defer(environment(1))
         await site.asked_once()
         site.defer(environment(2), first=2)
-        await site.cargo.close()
+        await site.attachments.close()
         site.gate.set()
         site.defer(environment(3), first=3)
         for _ in range(5):

@@ -18,7 +18,7 @@ from escli.options import Parser
 from esctld.lead import housekeeping
 from esctld.lead.clock import Clock
 from esctld.lead.dispatcher import Dispatcher
-from esctld.lead.log_export import DAY_US, Logbook, LogKeeper, pack_rows, stored_bases
+from esctld.lead.log_export import DAY_US, LogKeeper, LogPages, pack_rows, stored_bases
 from eslurm.core.control.commit_pipeline import NotNow
 from eslurm.core.control.log_keeping import BASES
 from eslurm.core.control.reactor import Reactor
@@ -67,7 +67,7 @@ class Bench:
             clock=Clock(),
         )
         self.keeper = LogKeeper(store, "main", self.dispatcher, kept_days)
-        self.logbook = Logbook(store, "main", "test")
+        self.log_pages = LogPages(store, "main", "test")
 
     async def __aenter__(self) -> Bench:
         epoch = await self.store.open("main")
@@ -260,11 +260,11 @@ def test_a_base_of_rows_is_the_state(tmp_path: Path) -> None:
 # ---- pages ----
 
 
-async def pages(logbook: Logbook, **request: int) -> list[pb.ExportLogReply]:
-    found = [await logbook.export(pb.ExportLogRequest(**request), CALLER)]
+async def pages(log_pages: LogPages, **request: int) -> list[pb.ExportLogReply]:
+    found = [await log_pages.export(pb.ExportLogRequest(**request), CALLER)]
     while found[-1].next_revision:
         following = pb.ExportLogRequest(from_revision=found[-1].next_revision, limit=request.get("limit", 0))
-        found.append(await logbook.export(following, CALLER))
+        found.append(await log_pages.export(following, CALLER))
     return found
 
 
@@ -273,7 +273,7 @@ def test_pages_join_without_a_gap(tmp_path: Path) -> None:
         async with Bench(store) as bench:
             await bench.submit(50)
             for limit in (0, 1, 7, 1_000_000):
-                found = await pages(bench.logbook, limit=limit)
+                found = await pages(bench.log_pages, limit=limit)
                 facts = [fact for page in found for fact in page.facts]
                 assert [fact.revision for fact in facts] == list(range(1, bench.state.revision + 1))
                 assert found[0].head_revision == bench.state.revision
@@ -287,7 +287,7 @@ def test_a_page_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         async with Bench(memory()) as bench:
             await bench.submit(50)
             monkeypatch.setattr("esctld.lead.log_export.PAGE_BYTES_MAX", 2_000)
-            found = await pages(bench.logbook)
+            found = await pages(bench.log_pages)
             assert len(found) > 3
             assert all(page.ByteSize() < 2_500 for page in found)
 
@@ -302,11 +302,11 @@ def test_what_was_removed_is_in_the_base_and_a_page_from_before_is_refused() -> 
             at = bench.state.revision
             await bench.submit(5)
             await bench.prune(9)
-            first = (await pages(bench.logbook))[0]
+            first = (await pages(bench.log_pages))[0]
             assert first.facts[0].revision == at + 1
             assert unpack_base("main", first.base).revision == at
             with pytest.raises(DoorError) as refused:
-                await bench.logbook.export(pb.ExportLogRequest(from_revision=2), CALLER)
+                await bench.log_pages.export(pb.ExportLogRequest(from_revision=2), CALLER)
             assert refused.value.status is Status.NOT_FOUND
 
     run(scenario())
@@ -320,9 +320,9 @@ def test_since_begins_at_the_latest_base_before_it() -> None:
             at = bench.state.revision
             after_us = bench.state.now_us + 1
             await bench.submit(5)
-            assert (await pages(bench.logbook, since_us=after_us))[0].facts[0].revision == at + 1
-            assert (await pages(bench.logbook, since_us=1))[0].facts[0].revision == 1
-            assert (await pages(bench.logbook))[0].facts[0].revision == 1
+            assert (await pages(bench.log_pages, since_us=after_us))[0].facts[0].revision == at + 1
+            assert (await pages(bench.log_pages, since_us=1))[0].facts[0].revision == 1
+            assert (await pages(bench.log_pages))[0].facts[0].revision == 1
 
     run(scenario())
 
@@ -333,19 +333,19 @@ def test_since_begins_at_the_latest_base_before_it() -> None:
 class LogDoor:
     """A door whose controller is a logbook over a store in memory."""
 
-    def __init__(self, logbook: Logbook) -> None:
-        self._logbook = logbook
+    def __init__(self, log_pages: LogPages) -> None:
+        self._log_pages = log_pages
         self.calls = 0
 
     def call(self, method: str, request: Any, timeout_s: float) -> Any:
         assert method == "ExportLog"
         self.calls += 1
-        return asyncio.run(self._logbook.export(request, CALLER))
+        return asyncio.run(self._log_pages.export(request, CALLER))
 
 
 def export(bench: Bench, *words: str) -> int:
     given = Parser(rows_of("esctl")).parse(["log", "export", *words])
-    return log_export.control(LogDoor(bench.logbook), given.rest[1:], given)  # type: ignore[arg-type]
+    return log_export.control(LogDoor(bench.log_pages), given.rest[1:], given)  # type: ignore[arg-type]
 
 
 def history(store: Any, *, pruned: bool = False) -> Bench:

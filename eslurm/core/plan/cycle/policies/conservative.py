@@ -6,7 +6,7 @@ from collections.abc import Generator
 from itertools import chain
 
 from eslurm.core.plan.cycle.dependents import plan_later
-from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.recovery import by_start, recover
 from eslurm.core.plan.cycle.schedule import Schedule
@@ -25,7 +25,7 @@ class Conservative:
 
     def plan(self, cycle: Cycle) -> Generator[None, None, None]:
         """See `Policy`."""
-        ahead = Ahead(cycle)
+        ahead = ForwardPlanner(cycle)
         schedule = cycle.schedule
         yield from ahead.start_due()
         yield from recover(ahead, chain(cycle.snapshot.pending, cycle.snapshot.later), by_start)

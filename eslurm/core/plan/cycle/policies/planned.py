@@ -7,7 +7,7 @@ from itertools import chain
 
 from eslurm.core.plan.cycle.dependents import plan_later
 from eslurm.core.plan.cycle.expected import shortest_first
-from eslurm.core.plan.cycle.forward import Ahead
+from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.recovery import by_priority, recover
 from eslurm.core.plan.cycle.snapshot import Snapshot
@@ -25,7 +25,7 @@ class Planned:
 
     def plan(self, cycle: Cycle) -> Generator[None, None, None]:
         """See `Policy`."""
-        ahead = Ahead(cycle)
+        ahead = ForwardPlanner(cycle)
         snapshot = cycle.snapshot
         yield from ahead.start_due()
         yield from recover(ahead, chain(snapshot.pending, snapshot.later), by_priority)

@@ -33,7 +33,7 @@ def test_a_one_node_job_is_prepared_and_started_in_one_command() -> None:
     world.end(job)
     assert world.state_of(job) == "COMPLETED"
     assert world.kinds(since) == ["JobPlaced", "AttemptStarted", "AttemptEnded"]
-    assert not world.state.jobs_on and not world.state.owed and not len(world.courier)
+    assert not world.state.jobs_on and not world.state.owed and not len(world.delivery)
 
 
 def test_the_launch_carries_what_the_node_needs() -> None:

@@ -82,7 +82,7 @@ def test_a_cancelled_launch_is_not_sent_again() -> None:
     assert [type(send.body) for send in again] == [End]
     world.done(again[0], payload=NEVER_STARTED)
     assert world.state_of(job) == "CANCELLED"
-    assert not len(world.courier)
+    assert not len(world.delivery)
 
 
 def test_many_nodes_that_are_being_prepared_are_released() -> None:
@@ -279,7 +279,7 @@ def test_a_signal_goes_to_the_first_node_of_what_runs() -> None:
         world.done(send, nodes=())
         world.pass_time(11)
         send = next(iter(world.sends()), send)
-    assert not len(world.courier), "a signal is tried a few times, not for ever"
+    assert not len(world.delivery), "a signal is tried a few times, not for ever"
 
 
 def test_prepare_is_the_only_thing_owed_before_a_cancel() -> None:

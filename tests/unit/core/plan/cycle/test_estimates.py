@@ -25,7 +25,7 @@ from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry, differs_in_estimate
 from eslurm.core.plan.cycle.shield import SHIELDED_MAX
 from eslurm.core.plan.cycle.snapshot import Running, Snapshot
-from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_MAX_US, SLIP_MIN_US, Slips, slack_us
+from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_MAX_US, SLIP_MIN_US, StartSlack, slack_us
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.kits.plan_building import NOW, started
@@ -265,27 +265,27 @@ def test_limits_on_time_look_at_the_limit_and_those_on_items_at_what_is_expected
 def test_a_start_is_late_when_it_has_slipped_by_as_much_as_it_was_foretold() -> None:
     queue = PendingQueue([job(1), job(2), job(3, startable=2)])
     near, far, array = queue.first(3)
-    slips = Slips()
+    slack = StartSlack()
     assert [slack_us(ahead_us) for ahead_us in (0, 2 * HOUR, 100 * HOUR)] == [
         SLIP_MIN_US,
         2 * HOUR,
         SLIP_MAX_US,
     ]
-    slips.note(near, 10 * SECOND, HOUR)
-    slips.note(near, 10 * SECOND + HOUR, 5 * HOUR)
-    assert not slips.late
-    slips.note(near, 11 * SECOND + HOUR, HOUR)
-    slips.note(far, 100 * HOUR, 12 * HOUR)
-    slips.note(far, 112 * HOUR + 1, 12 * HOUR)
-    slips.note(array, HOUR, HOUR)
-    slips.note(array, 100 * HOUR, HOUR)
-    assert sorted(slips.late) == [1, 2]
-    version = slips.version
-    slips.note(near, 5 * SECOND, HOUR)
-    slips.forget(2)
-    assert not slips.late
-    assert slips.version == version + 2
-    assert slips.jobs() == [1]
+    slack.note(near, 10 * SECOND, HOUR)
+    slack.note(near, 10 * SECOND + HOUR, 5 * HOUR)
+    assert not slack.late
+    slack.note(near, 11 * SECOND + HOUR, HOUR)
+    slack.note(far, 100 * HOUR, 12 * HOUR)
+    slack.note(far, 112 * HOUR + 1, 12 * HOUR)
+    slack.note(array, HOUR, HOUR)
+    slack.note(array, 100 * HOUR, HOUR)
+    assert sorted(slack.late) == [1, 2]
+    version = slack.version
+    slack.note(near, 5 * SECOND, HOUR)
+    slack.forget(2)
+    assert not slack.late
+    assert slack.version == version + 2
+    assert slack.jobs() == [1]
 
 
 @pytest.mark.parametrize("policy", ["easy", "planned"])
@@ -302,7 +302,7 @@ def test_nobody_is_let_in_front_of_the_late_for_longer_than_it_may_run(policy: s
     # Job 1 goes on, and the wide job's start slips by hours.
     plan = site.plan(wide, at_us=NOW + HOUR)
     assert starts(plan) == [(9, 20 * HOUR)]
-    assert list(site.schedule.slips.late) == [9]
+    assert list(site.schedule.slack.late) == [9]
     site.forecast(1, 3 * HOUR)
     site.end(10)
     plan = site.plan(
@@ -321,7 +321,7 @@ def test_only_so_many_of_the_late_are_shielded() -> None:
     many = [job(number, limit_us=HOUR) for number in range(10, 10 + SHIELDED_MAX + 5)]
     site.plan(*many)
     for entry in PendingQueue(many[3:]).first(len(many)):
-        site.schedule.slips.note(entry, 100 * HOUR, HOUR)
+        site.schedule.slack.note(entry, 100 * HOUR, HOUR)
     plan = site.plan(*many[3:], expected(99, 10, limit_us=HOUR), at_us=NOW + 1)
     assert 99 in plan.bookings
 
@@ -345,7 +345,7 @@ def test_nobody_is_let_in_front_of_the_patient_for_longer_than_it_may_run(
     ]
     plan = site.plan(wide, *few, at_us=now_us + 1)
     assert started(plan.placements) == let_in
-    assert list(site.schedule.slips.late) == [9][: waited_us // PATIENCE_US]
+    assert list(site.schedule.slack.late) == [9][: waited_us // PATIENCE_US]
 
 
 @pytest.mark.parametrize(

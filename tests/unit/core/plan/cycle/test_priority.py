@@ -15,8 +15,8 @@ from eslurm.core.plan.cycle import priority as rules
 from eslurm.core.plan.cycle.priority import (
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
+    PriorityInputs,
     Ranking,
-    Standing,
     normalised,
     size_share,
 )
@@ -25,7 +25,7 @@ from eslurm.core.plan.cycle.queue import Pending, PendingQueue
 SECOND = 1_000_000
 T = TypeVar("T")
 WEIGHTS = PriorityWeights(age=1000, fairshare=2000, size=400, partition=100, qos=50, age_max_s=100)
-STANDING = Standing(
+STANDING = PriorityInputs(
     weights=WEIGHTS,
     fair={("physics", "ada"): 0.75, ("physics", "bob"): 0.25},
     newcomers={"physics": 0.75},
@@ -57,7 +57,7 @@ def run(slices: Generator[None, None, T]) -> T:
             return value
 
 
-def ranked(jobs: list[Pending], now_s: int = 0, standing: Standing = STANDING) -> Ranking:
+def ranked(jobs: list[Pending], now_s: int = 0, standing: PriorityInputs = STANDING) -> Ranking:
     ranking = Ranking()
     queue = PendingQueue(jobs)
     run(ranking.refresh(standing, now_s * SECOND))
@@ -94,7 +94,9 @@ def test_points(one: Pending, now_s: int, points: int) -> None:
 
 def test_small_jobs_can_be_favoured() -> None:
     weights = PriorityWeights(size=100, favor_small=True)
-    ranking = ranked([job(1, cores=4), job(2, cores=40)], standing=Standing(weights, nodes=10, cores=40))
+    ranking = ranked(
+        [job(1, cores=4), job(2, cores=40)], standing=PriorityInputs(weights, nodes=10, cores=40)
+    )
     assert [ranking.priority(1), ranking.priority(2)] == [90, 0]
 
 
@@ -145,7 +147,7 @@ def test_until_a_refresh_is_through_nothing_shows_of_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(rules, "COMPUTED_PER_SLICE", 2)
     ranking = ranked([job(number, user="ada" if number % 2 else "bob") for number in range(1, 8)])
     before = ranking.ordered()
-    other = Standing(WEIGHTS, {("physics", "ada"): 0.0, ("physics", "bob"): 1.0}, nodes=10, cores=40)
+    other = PriorityInputs(WEIGHTS, {("physics", "ada"): 0.0, ("physics", "bob"): 1.0}, nodes=10, cores=40)
     slices = ranking.refresh(other, 0)
     assert sum(ranking.ordered() == before for _ in slices) > 3
     assert ranking.first(1)[0].job_id == 2

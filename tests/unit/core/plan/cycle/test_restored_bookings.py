@@ -8,7 +8,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.core.plan.cycle.restored_bookings import STARTS_MAX, kept_of
 from eslurm.core.plan.cycle.schedule import Booking
-from eslurm.core.plan.profile.profile import Book, BookError
+from eslurm.core.plan.profile.profile import ProfileError, ResourceProfile
 from eslurm.core.resources.nodes import Topology
 from tests.kits.plan_building import nodes
 
@@ -36,9 +36,9 @@ def test_of_many_starts_the_next_ones_are_kept() -> None:
 
 def test_no_end_is_rounded_beyond_the_next_promised_start() -> None:
     place = ((0, (4, 0)),)
-    book = Book(Topology(nodes(1)), now_us=0, slots_max=1)
+    book = ResourceProfile(Topology(nodes(1)), now_us=0, slots_max=1)
     book.book(place, 0, 90)
-    with pytest.raises(BookError):
+    with pytest.raises(ProfileError):
         book.book(place, 100, 200)
     book.revoke(place, 0, 90)
     book.mark([0, 100])

@@ -14,8 +14,8 @@ from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.reasons import short_of_resources
 from eslurm.core.plan.cycle.snapshot import NodeView
 from eslurm.core.plan.placement import chunks, packing
-from eslurm.core.plan.placement.avoided import need_without
-from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.avoided import compile_avoiding
+from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.placement.mapping import choose, place, revalidate
 from eslurm.core.resources.ledger import Ledger
@@ -45,7 +45,7 @@ EMPTY = empty_ledger(TOPOLOGY)
 
 
 def given(request: Request, ledger: Ledger = EMPTY, time_limit_us: int = 0) -> list[tuple[str, int]] | None:
-    chosen = choose(ledger, compile_need(request, MAIN, TOPOLOGY, time_limit_us=time_limit_us))
+    chosen = choose(ledger, compile_request(request, MAIN, TOPOLOGY, time_limit_us=time_limit_us))
     return None if chosen is None else [(TOPOLOGY.names[p], tasks) for p, _, tasks in chosen]
 
 
@@ -82,10 +82,10 @@ def test_the_kind_of_chunks_that_is_short_is_told() -> None:
     small, large = Chunk(1, 2, 10), Chunk(2, 2, 10, (("gpu", 2),))
     ledger = empty_ledger(TOPOLOGY)
     ledger.hold(2, (1, 0, 3), 10)
-    need = compile_need(Request(chunks=(small, large)), MAIN, TOPOLOGY)
+    need = compile_request(Request(chunks=(small, large)), MAIN, TOPOLOGY)
     text = short_of_resources(need, ledger).text
     assert text == "needs room for 2 chunks of 2 cores, 10 MiB of memory, 2 gpu; 0 would fit on 0 free nodes"
-    need = compile_need(
+    need = compile_request(
         Request(chunks=(Chunk(1, 10, 10, GPU), Chunk(1, 11, 10)), place="free"), MAIN, TOPOLOGY
     )
     assert "needs room for all 2 chunks at once" in short_of_resources(need, ledger).text
@@ -94,7 +94,7 @@ def test_the_kind_of_chunks_that_is_short_is_told() -> None:
 def test_devices_are_counted_on_each_node_or_with_each_task() -> None:
     assert given(Request(tasks=2, per_task=(("gpu", 2),))) == [("g0", 2)]
     assert given(Request(tasks=3, per_task=(("gpu", 2),))) is None
-    assert place(EMPTY, compile_need(Request(tasks=3, per_node=(("gpu", 2),)), MAIN, TOPOLOGY)) == (
+    assert place(EMPTY, compile_request(Request(tasks=3, per_node=(("gpu", 2),)), MAIN, TOPOLOGY)) == (
         Span(2, (3, 0, 2), 3),
     )
 
@@ -127,7 +127,7 @@ def test_cores_are_kept_for_jobs_with_devices() -> None:
 def test_a_node_that_no_others_can_replace_is_not_avoided(
     request_: Request, avoid: set[int], allowed: int
 ) -> None:
-    need = need_without(request_, MAIN, TOPOLOGY, avoid, 0, lambda: EMPTY)
+    need = compile_avoiding(request_, MAIN, TOPOLOGY, avoid, 0, lambda: EMPTY)
     assert need.allowed == allowed
     assert bool(need.avoided) is (not allowed & sum(1 << number for number in avoid))
 
@@ -146,7 +146,7 @@ def test_node_rules_let_in_whoever_meets_one_condition() -> None:
 def test_licences_are_held_beside_the_nodes() -> None:
     request = Request(wide=(("matlab", 3),))
     ledger = EMPTY.fork()
-    need = compile_need(request, MAIN, TOPOLOGY)
+    need = compile_request(request, MAIN, TOPOLOGY)
     spans = place(ledger, need)
     assert spans is not None
     placement = Placement(1, spans, 50, need.wide)
@@ -165,7 +165,7 @@ def test_more_licences_held_than_there_are_hinder_only_those_that_ask_for_one() 
     ledger = EMPTY.fork()
     ledger.hold_wide((7,))
     assert ledger.wide_free == (0,)
-    one, none = (compile_need(Request(wide=wide), MAIN, TOPOLOGY) for wide in ((("matlab", 1),), ()))
+    one, none = (compile_request(Request(wide=wide), MAIN, TOPOLOGY) for wide in ((("matlab", 1),), ()))
     assert place(ledger, one) is None
     spans = place(ledger, none)
     assert spans is not None
@@ -179,7 +179,7 @@ def test_expensive_chunks_take_cheap_nodes_first_and_share_them() -> None:
     request = Request(tasks=4, chunks=(small, large))
     assert given(request) == [("c0", 2), ("c1", 2)]
     # The large one and one small one share the first node.
-    need = compile_need(request, MAIN, TOPOLOGY)
+    need = compile_request(request, MAIN, TOPOLOGY)
     assert [amounts for _, amounts, _ in choose(EMPTY, need) or ()] == [(8, 20, 0), (4, 20, 0)]
     assert given(Request(tasks=3, chunks=(Chunk(2, 2), large), place="pack")) == [("g0", 3)]
     assert given(Request(tasks=3, chunks=(Chunk(2, 2), large), place="scatter")) == [
@@ -191,7 +191,7 @@ def test_expensive_chunks_take_cheap_nodes_first_and_share_them() -> None:
 
 
 def test_an_exclusive_job_counts_as_the_average_node() -> None:
-    need = compile_need(Request(nodes_min=2, nodes_max=2, exclusive=True, constraint="ib"), MAIN, TOPOLOGY)
+    need = compile_request(Request(nodes_min=2, nodes_max=2, exclusive=True, constraint="ib"), MAIN, TOPOLOGY)
     assert (need.floor, need.expected) == ((2, 0, 0), (16, 200, 0))
 
 
@@ -278,14 +278,14 @@ def test_chunks_that_first_fit_misplaces_are_accepted_and_placed(
     ledger = two_nodes(*totals)
     request = Request(tasks=sum(one[0] for one in asked), chunks=tuple([Chunk(*one) for one in asked]))
     assert feasible_ever(request, MAIN, ledger) is None
-    spans = place(ledger, compile_need(request, MAIN, ledger.topology))
+    spans = place(ledger, compile_request(request, MAIN, ledger.topology))
     assert spans is not None and sum(span.tasks for span in spans) == request.tasks
 
 
 def test_chunks_are_refused_only_when_it_is_proved_that_they_never_fit() -> None:
     ledger = two_nodes((8, 8), (8, 8))
     request = Request(tasks=3, chunks=(Chunk(2, 5, 5), Chunk(1, 4, 1)))
-    need = compile_need(request, MAIN, ledger.topology)
+    need = compile_request(request, MAIN, ledger.topology)
     assert packing.search(ledger, need, need.allowed) == packing.Packing(None, is_proved=True)
     assert packing.search(ledger, need, need.allowed, steps_max=1) == packing.Packing(None)
     refused = feasible_ever(request, MAIN, ledger)

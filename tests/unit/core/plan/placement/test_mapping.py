@@ -9,7 +9,7 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.snapshot import NodeView
-from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.placement.mapping import end_of, place, revalidate
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
@@ -22,7 +22,7 @@ MAIN = PartitionView("main")
 def shares(
     cluster: Ledger, request: Request, partition: PartitionView = MAIN
 ) -> list[tuple[int, int]] | None:
-    spans = place(cluster, compile_need(request, partition, cluster.topology))
+    spans = place(cluster, compile_request(request, partition, cluster.topology))
     return None if spans is None else [(span.node, span.tasks) for span in spans]
 
 
@@ -61,7 +61,7 @@ def test_a_small_node_moves_behind_the_first_shares_or_lowers_its_own() -> None:
 
 def test_nodes_without_tasks_still_take_the_room_of_one() -> None:
     cluster = ledger(nodes(3))
-    need = compile_need(Request(nodes_min=3, cpus_per_task=2), MAIN, cluster.topology)
+    need = compile_request(Request(nodes_min=3, cpus_per_task=2), MAIN, cluster.topology)
     assert place(cluster, need) == (Span(0, (2, 0), 1), Span(1, (2, 0), 0), Span(2, (2, 0), 0))
 
 
@@ -97,7 +97,7 @@ def test_tasks_per_node_is_a_cap() -> None:
 )
 def test_amounts(request_: Request, partition: PartitionView, expected: tuple[tuple[int, int], ...]) -> None:
     cluster = ledger(nodes(2, memory_mib=100))
-    spans = place(cluster, compile_need(request_, partition, cluster.topology))
+    spans = place(cluster, compile_request(request_, partition, cluster.topology))
     assert spans is not None
     assert tuple(span.amounts for span in spans) == expected
 
@@ -139,7 +139,7 @@ def test_only_nodes_of_the_partition() -> None:
 
 def test_a_placement_is_checked_again_against_a_newer_ledger() -> None:
     cluster = ledger(nodes(2))
-    spans = place(cluster, compile_need(Request(tasks=2, nodes_min=2), MAIN, cluster.topology))
+    spans = place(cluster, compile_request(Request(tasks=2, nodes_min=2), MAIN, cluster.topology))
     assert spans is not None
     placement = Placement(1, spans, 50)
     assert revalidate(placement, cluster)

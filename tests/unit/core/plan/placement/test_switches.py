@@ -9,7 +9,7 @@ from eslurm.core.model.config import Switch
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.snapshot import NodeView
-from eslurm.core.plan.placement.compiled_request import compile_need
+from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.node_order import arranged
@@ -34,7 +34,7 @@ def cluster(leaves: int, width: int, busy: set[int] = frozenset()) -> Ledger:  #
 
 
 def nodes_of(ledger: Ledger, request: Request) -> list[int] | None:
-    chosen = choose(ledger, compile_need(request, MAIN, ledger.topology))
+    chosen = choose(ledger, compile_request(request, MAIN, ledger.topology))
     return None if chosen is None else [position for position, _, _ in chosen]
 
 
@@ -101,7 +101,7 @@ def test_switches_never_decide_whether_a_job_fits(
 
 
 def _fits_on(ledger: Ledger, request: Request, without: set[int]) -> bool:
-    need = compile_need(request, MAIN, ledger.topology, without)
+    need = compile_request(request, MAIN, ledger.topology, without)
     return choose(ledger, need) is not None
 
 

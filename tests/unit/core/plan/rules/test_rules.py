@@ -14,8 +14,8 @@ from eslurm.compat.validity import parse_validity
 from eslurm.core.model.accounts import Access, Account, Amount, FreePool, Limit, Policy, Reservation, Validity
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
-from eslurm.core.plan.placement.compiled_request import compile_need
-from eslurm.core.plan.profile.profile import Book
+from eslurm.core.plan.placement.compiled_request import compile_request
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.kits.plan_ruling import DAY_US, HOUR_US, Stay, World, earliest, job, used_by
@@ -383,9 +383,9 @@ def test_a_copy_goes_its_own_way() -> None:
 
 def test_the_rules_read_the_book_as_it_is() -> None:
     topology = World().topology
-    book = Book(topology, topology.wide_totals, now_us=0)
+    book = ResourceProfile(topology, topology.wide_totals, now_us=0)
     rules = Rules({"pool": {SMALL_JOBS.name: SMALL_JOBS}}, topology, book, now_us=0)
-    need = compile_need(Request(tasks=16, wide=(("matlab", 4),)), PartitionView("main"), topology)
+    need = compile_request(Request(tasks=16, wide=(("matlab", 4),)), PartitionView("main"), topology)
     assert earliest(rules.of(job(), need), HOUR_US) == 0
     spans = tuple((number, (16, 0, 0)) for number in range(80))
     book.book(spans, 0, HOUR_US)
