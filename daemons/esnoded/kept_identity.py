@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from eslurm.core.agent.records import Booted, Folded, Identity, NumberGiven, Record
+from eslurm.core.agent.records import LASTING, Folded, Identity, NumberGiven, Record
 from esnoded.spool import Spool
 
 NAME = "identity.spool"
@@ -52,7 +52,7 @@ class IdentifiedSpool(Spool):
     def append(self, records: Iterable[Record], durable: bool = False) -> None:
         """See `Spool.append`. A record may be in the kept file and not in the spool: it is written there again."""
         records = list(records)
-        kept = [record for record in records if isinstance(record, Booted | Identity | NumberGiven)]
+        kept = [record for record in records if isinstance(record, LASTING)]
         if kept:
             self._kept.append(kept, durable)
         super().append(records, durable)

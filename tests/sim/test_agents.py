@@ -101,6 +101,22 @@ def test_an_agent_may_die_with_some_of_its_records_written() -> None:
     assert beginnings == {True}
 
 
+def test_an_agent_that_lost_its_spool_is_registered_again_at_once_and_no_script_runs_twice() -> None:
+    """Its node is up all the time: another individual under that name would be refused."""
+    world = calm_world(actions=40)
+    for _ in range(4):
+        host = busy_host(world)
+        host.crash_agent()
+        host.spool.lose_file()
+        host.start_agent()
+        agent = host.agent
+        assert agent is not None
+        nodes = agent.agent.registry.by_name.values()
+        within_us = world.scheduler.at_us + 5 * SECOND_US
+        assert world.scheduler.run(within_us, lambda nodes=nodes: all(node.registered for node in nodes))  # type: ignore[misc]
+    settles(world)
+
+
 def spool_of(records: Sequence[Record]) -> Spool:
     spool = Spool()
     spool.append(records, True)

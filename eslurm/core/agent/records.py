@@ -127,6 +127,9 @@ Record: TypeAlias = (
     | Adjusted
 )
 
+LASTING = (Booted, Identity, NumberGiven)
+"""Records that are kept in a file of their own, too: an agent that loses its spool is still known to the controller."""
+
 NodeAttempt: TypeAlias = tuple[int, int, int]
 """(node, job, attempt)."""
 

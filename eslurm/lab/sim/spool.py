@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from eslurm.core.agent.records import Folded, Record, unfold
+from eslurm.core.agent.records import LASTING, Folded, Record, unfold
 
 COMPACT_ABOVE_MIN = 60
 
@@ -58,6 +58,11 @@ class Spool:
         self.records = list(unfold(state))
         self._synced = len(self.records)
         self._compact_above = max(COMPACT_ABOVE_MIN, 4 * len(self.records))
+
+    def lose_file(self) -> None:
+        """The file is gone; what agents keep beside it is not."""
+        self.records = [record for record in self.records if isinstance(record, LASTING)]
+        self._synced = len(self.records)
 
     def lose(self, rng: random.Random) -> int:
         """Power is gone: of what was not synced an arbitrary beginning survives. Returns how much is lost."""
