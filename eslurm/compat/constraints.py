@@ -1,9 +1,9 @@
-"""Expressions over node features as `-C` writes them: `a100&(ib|!old)`. `core.resources.features` evaluates them."""
+"""Expressions over node features as `-C` writes them: `a100&(ib|!old)`. `core.model.features` evaluates them."""
 
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError
-from eslurm.core.resources import features
+from eslurm.core.model import features
 
 
 def parse_constraint(text: str, option: str = "--constraint") -> str:

@@ -22,8 +22,8 @@ from eslurm.compat.moments import parse_moment
 from eslurm.compat.policy_values import read_default
 from eslurm.compat.validity import parse_validity, validity_text
 from eslurm.core.model.accounts import EVERYONE, Access, Policy, Validity
+from eslurm.core.model.features import WORD_CHARS
 from eslurm.core.model.messages import ReservedNodes, ReservedTime
-from eslurm.core.resources.features import WORD_CHARS
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}")
 PREEMPT_MODES = ("off", "requeue", "cancel", "suspend")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from eslurm.compat.errors import OptionError, quoted, whole_number
 from eslurm.compat.sizes import parse_memory
 from eslurm.core.model import request_limits as limits
-from eslurm.core.resources.features import WORD_CHARS
+from eslurm.core.model.features import WORD_CHARS, all_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,11 +69,12 @@ def settle(
 
     A constraint that is more than words joined by `&` is left as it is. Raises OptionError for an invalid amount.
     """
-    if not constraint or any(char in constraint for char in "|!(), "):
-        return (), constraint
+    found = all_of(constraint) if constraint else ()
     amounts: list[tuple[str, int]] = []
     rest: list[str] = []
-    for word in constraint.split("&"):
+    for word in found:
+        if not isinstance(word, str):
+            return (), constraint
         name, equals, value = word.partition("=")
         if equals and name in names:
             amounts.append((name, _amount(value, word, option)))

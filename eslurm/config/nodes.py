@@ -16,7 +16,7 @@ from eslurm.compat.gres import GPU, parse_gres, typed
 from eslurm.compat.hostlist import expand
 from eslurm.config.values import Count, Name, Whole
 from eslurm.core.model.config import NodeConfig, NodeRule, Resource, Switch
-from eslurm.core.resources.features import WORD_CHARS
+from eslurm.core.model.features import WORD_CHARS
 from eslurm.core.resources.vector import RESOURCES
 
 RESERVED = frozenset(

@@ -13,10 +13,10 @@ from eslurm.api.requests import SpecReader
 from eslurm.compat.errors import OptionError
 from eslurm.core.control.jobs.comparing import asks_for_more
 from eslurm.core.model.config import ClusterConfig, Resource
+from eslurm.core.model.features import evaluate
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.option_text import asked_words, differing, update_words
 from eslurm.core.model.request import Chunk, Request
-from eslurm.core.resources.features import evaluate
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.profiles import draws
 

@@ -16,7 +16,7 @@ from eslurm.compat.request_checks import checked_nodes
 from eslurm.compat.rset import parse_rset
 from eslurm.compat.sizes import parse_memory
 from eslurm.core.model import request_limits as limits
-from eslurm.core.resources.features import both
+from eslurm.core.model.features import both
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

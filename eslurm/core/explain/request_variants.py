@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from eslurm.core.model.features import terms
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.option_text import (
     clock,
@@ -20,7 +21,6 @@ from eslurm.core.model.option_text import (
     devices_option,
     items_words,
     rset_option,
-    terms,
     type_in,
     wide_option,
 )

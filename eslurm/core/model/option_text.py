@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from eslurm.core.model.features import terms
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.plurals import counted
@@ -21,21 +22,6 @@ _AMOUNTS: Final = frozenset(("ncpus", "cores", "cpus", "mem", "memory", "gpus", 
 _BESIDE_CHUNKS: Final = ("constraint", "licenses", "nodelist", "exclude")
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
 """What shells leave as it is."""
-
-
-def terms(constraint: str) -> list[str]:
-    """The conditions that must all hold: `a&(b|c)` gives a and (b|c), `a|b` is one term."""
-    found: list[str] = []
-    depth = start = 0
-    for at, char in enumerate(constraint):
-        depth += (char == "(") - (char == ")")
-        if depth == 0 and char == "|":
-            return [constraint.strip()]
-        if depth == 0 and char in "&,":
-            found.append(constraint[start:at])
-            start = at + 1
-    found.append(constraint[start:])
-    return [term.strip() for term in found if term.strip()]
 
 
 def type_in(constraint: str, resource: str) -> str:
@@ -92,7 +78,8 @@ def asked(request: Request) -> dict[str, str] | None:
         return None
     rest = [term for term in terms(request.constraint) if term not in typed]
     if rest:
-        found["constraint"] = _bare("&".join(rest))
+        # A single term needs no brackets.
+        found["constraint"] = "&".join(terms("&".join(rest)))
     if request.wide:
         found["licenses"] = _amounts(request.wide)
     for option, names in (("nodelist", request.include), ("exclude", request.exclude)):
@@ -124,19 +111,6 @@ def _tasks_asked(request: Request) -> dict[str, str]:
         name, _, value = option.strip().partition(" ")
         found[name] = value
     return found
-
-
-def _bare(constraint: str) -> str:
-    """The text without enclosing brackets."""
-    found = terms(constraint)
-    inner = found[0][1:-1] if len(found) == 1 and found[0].startswith("(") and found[0].endswith(")") else ""
-    # `(a)|(b)` begins and ends with one, too.
-    depth = 0
-    for char in inner:
-        depth += (char == "(") - (char == ")")
-        if depth < 0:
-            return constraint
-    return inner or constraint
 
 
 def asked_words(request: Request) -> tuple[str, ...]:

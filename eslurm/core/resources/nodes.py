@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
+from eslurm.core.model import features
 from eslurm.core.model.config import NodeRule, Resource, Switch
-from eslurm.core.resources import bits, features
+from eslurm.core.resources import bits
 from eslurm.core.resources.vector import RESOURCES, WIDTH, Vector, padded
 
 CLASSES_MAX: Final = 64

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from eslurm.compat.gres import parse_gpus, parse_gres, typed
 from eslurm.compat.licenses import parse_licenses
 from eslurm.compat.rset import parse_rset, settle
+from eslurm.core.model.features import terms
 from eslurm.core.model.option_text import (
     clock,
     constraint_option,
     devices_option,
     items_words,
     rset_option,
-    terms,
     type_in,
     wide_option,
 )
@@ -80,7 +80,7 @@ def test_chunks_are_read_back(request: Request) -> None:
     assert parsed.constraint == request.constraint
 
 
-@pytest.mark.parametrize("constraint", ["a|b", "(a&b)", "!rack=1", "x:y", "mem=3", "ib=true"])
+@pytest.mark.parametrize("constraint", ["a|b", "!(a&b)", "!rack=1", "x:y", "mem=3", "ib=true"])
 def test_what_no_chunk_can_say_is_not_written(constraint: str) -> None:
     assert rset_option(Request(chunks=(Chunk(constraint=constraint),))) == ""
 
@@ -105,6 +105,8 @@ def test_devices_are_read_back() -> None:
 def test_terms_and_types() -> None:
     assert terms("a&(b|c),!d") == ["a", "(b|c)", "!d"]
     assert terms("a|b&c") == ["a|b&c"] and terms("") == []
+    assert terms(" (a & !(b|c)) ") == ["a", "!(b|c)"] and terms("(a|b)") == ["a|b"] and terms("a&") == ["a&"]
+    assert terms("(a|b)|(c&d)&!!e") == ["(a|b)|(c&d)&!!e"]
     assert type_in("ib&gpu:a100", "gpu") == "a100" == type_in(typed("gpu", "a100"), "gpu")
     assert type_in("gpu:a100|gpu:v100", "gpu") == type_in("ib", "gpu") == type_in("!gpu:x", "gpu") == ""
     assert constraint_option(["a", "(b|c)"]) == "--constraint 'a&(b|c)'"

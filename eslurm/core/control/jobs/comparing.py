@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from eslurm.core.model.features import terms
 from eslurm.core.model.job import NO_LIMIT, JobSpec
-from eslurm.core.model.option_text import terms
 from eslurm.core.model.request import Chunk, Request
 
 _ALIKE = ("partition", "account", "qos", "reservation", "start_at_us", "begin_us", "deadline_us")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from eslurm.core.model import features
 from eslurm.core.model.config import NodeRule
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.plurals import are, counted
@@ -16,7 +17,7 @@ from eslurm.core.plan.placement import chunks
 from eslurm.core.plan.placement.capacity import capacities
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part, compile_request
 from eslurm.core.plan.placement.mapping import choose
-from eslurm.core.resources import bits, features
+from eslurm.core.resources import bits
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import WIDTH, describe

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.core.resources import features
+from eslurm.core.model import features
 from eslurm.core.resources.nodes import NodeView, Topology
 
 TOPOLOGY = Topology(

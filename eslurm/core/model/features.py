@@ -111,6 +111,33 @@ def parse(text: str) -> Tree:
     return _Reader(text).read()
 
 
+def all_of(text: str) -> tuple[Tree, ...]:
+    """What must all hold: of `a&(b|c)` a and `b|c`. Raises `FeatureError`."""
+    tree = parse(text)
+    return tree[1] if tree[0] == "&" and not isinstance(tree, str) else (tree,)
+
+
+def terms(text: str) -> list[str]:
+    """The same as texts, which `&` may join: a and `(b|c)`. A text that is no expression is one term."""
+    try:
+        parts = all_of(text)
+    except FeatureError:
+        return [text.strip()] if text.strip() else []
+    return [_text(part, inside="&" if len(parts) > 1 else "") for part in parts]
+
+
+def _text(tree: Tree, inside: str) -> str:
+    """The expression as a part of one whose operator is `inside`."""
+    if isinstance(tree, str):
+        return tree
+    operator, parts = tree
+    if operator == "!":
+        return f"!{_text(parts[0], '!')}"
+    text = operator.join([_text(part, operator) for part in parts])
+    # What `&` joins stands in an alternative without brackets.
+    return f"({text})" if inside and (inside, operator) != ("|", "&") else text
+
+
 def words(text: str) -> tuple[str, ...]:
     """The features in an expression, in order, each once. Raises `FeatureError`."""
     found: dict[str, None] = {}
