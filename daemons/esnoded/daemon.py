@@ -499,14 +499,14 @@ class NodeDaemon:
             self._commands.popitem(last=False)
         return known
 
-    # ---- the shell's ways ----
+    # ---- what the shell sends (AgentLinks) ----
 
     def answer(self, broadcast_id: int, nodes: Sequence[int], outcome: Outcome) -> None:
-        """See `shell.Ways`."""
+        """See `shell.AgentLinks`."""
         self._driver.on_local_result(broadcast_id, nodes, outcome)
 
     def send_report(self, report: Report) -> None:
-        """See `shell.Ways`."""
+        """See `shell.AgentLinks`."""
         self._reports.put(report)
 
     def _send_report_now(self, report: Report) -> None:
@@ -527,7 +527,7 @@ class NodeDaemon:
         return await self._loader.load(digest, None)
 
     def on_numbered(self, name: str, number: int) -> None:
-        """See `shell.Ways`."""
+        """See `shell.AgentLinks`."""
         log.debug("node %s is number %d", name, number)
         self._driver.relay.add_local((number,))
 

@@ -64,8 +64,8 @@ INTERNAL_ERROR_CHARS_MAX = 500
 P = ParamSpec("P")
 
 
-class Ways(Protocol):
-    """How the shell reaches the other side."""
+class AgentLinks(Protocol):
+    """The process around the shell: its relay and its link up."""
 
     def answer(self, broadcast_id: int, nodes: Sequence[int], outcome: Outcome) -> None:
         """Local nodes have an outcome."""
@@ -90,7 +90,7 @@ class Shell:
         runner: StepRunner[StepOrder],
         door: str,
         blobs: BlobExchange,
-        ways: Ways,
+        links: AgentLinks,
         clock: AgentClock,
     ) -> None:
         self.agent = agent
@@ -100,7 +100,6 @@ class Shell:
         self._runner = runner
         self._door = door
         self._blobs = blobs
-        self._ways = ways
         self._loop = asyncio.get_running_loop()
         self._writer = SpoolWriter(spool, self._on_written, self._on_write_failed)
         self._outputs: deque[Output] = deque()
@@ -116,8 +115,8 @@ class Shell:
             CompactSpool: self._writer.begin,
             StorageChanged: _log_storage,
             NotStarted: lambda notice: self._log_refused(notice.action, notice.why),
-            Answer: lambda action: ways.answer(action.ref, action.nodes, action.outcome),
-            SendReport: lambda action: ways.send_report(action.report),
+            Answer: lambda action: links.answer(action.ref, action.nodes, action.outcome),
+            SendReport: lambda action: links.send_report(action.report),
             RunBatch: self._run_batch,
             RunTasks: self._run_tasks,
             TerminateStep: self._terminate,
@@ -127,7 +126,7 @@ class Shell:
             AcknowledgeSteps: self._acknowledge,
             Contact: self._contact,
             FetchBlobs: lambda action: self._spawn(self._fetch(action.hashes)),
-            Numbered: lambda action: ways.on_numbered(action.name, action.number),
+            Numbered: lambda action: links.on_numbered(action.name, action.number),
             Overtaken: lambda action: log.warning(
                 "node %s registers anew: the controller has accepted a late message of an earlier session",
                 action.name,

@@ -295,7 +295,7 @@ class AgentPipeline:
         return WriteSpool(tuple(self._records), self._is_durable)
 
     def _add_records(self, actions: Iterable[Action]) -> bool:
-        """Put the records of a call behind those that still wait; whether there is one more to write."""
+        """Put the records of a call behind those that still wait; True if there is one more to write."""
         before = len(self._records)
         for action in actions:
             if type(action) is SpoolAction:
@@ -324,7 +324,7 @@ class AgentPipeline:
 
 
 def _stands_alone(action: Action) -> bool:
-    """Whether it relies on no record and on no action before it."""
+    """True for an action that relies on no record and on no action before it."""
     return type(action) is Contact or (type(action) is Answer and action.stands_alone)
 
 
