@@ -1,7 +1,7 @@
 """What a node agent decides: one `Agent` per process, serving one node or thousands.
 
 Synchronous and pure: each input takes the time in microseconds where it matters and returns actions for
-the shell. Owns the order of checks on a command: cluster, epoch; then per node: addressee, expiry,
+the shell. Owns the order of checks on a command: cluster, epoch; then per node: addressee, expiry (of all but ends),
 registration, kept outcome, incarnation; then the attempt itself (`lifecycle`).
 
 A `failed` answer to a launch is a promise that the script has not run here and never will, so a refusal is
@@ -308,7 +308,8 @@ class Agent:
             node = self.registry.by_number.get(number)
             if node is None or incarnation is None:
                 self.buffer.answer(ref, number, failed("the command is not for this node"))
-            elif expired:
+            elif expired and type(command.body) is not End:
+                # An end is right whatever its date; a node whose clock is ahead of most would hold the attempt for ever.
                 self.lifecycle.refuse(node, command.body, waiter, "the command has expired")
             elif not node.registered:
                 if len(node.parked) < PARKED_MAX:

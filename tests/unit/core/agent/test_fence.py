@@ -164,6 +164,14 @@ def test_an_end_is_always_accepted_within_the_epoch() -> None:
     assert world.stages() == {(7, 1): "ENDING"}
 
 
+def test_an_end_has_no_date() -> None:
+    """The clock of this node may be ahead of most others, which decide how commands are dated."""
+    world = World()
+    world.order(PREPARE)
+    world.give(world.command(End(7, 1, 1.0, "over"), expires_us=world.now_us - 70 * SECOND))
+    assert world.stages() == {(7, 1): "ENDING"}
+
+
 def test_below_the_floor_nothing_is_launched_and_nothing_is_kept() -> None:
     world = World()
     old = world.command(PREPARE)
