@@ -9,12 +9,10 @@ skipped hour is moved behind it, and within a repeated one it counts once, as in
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from operator import itemgetter
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim
@@ -31,6 +29,7 @@ from eslurm.core.resources.windows import (
     Window,
     clipped,
     dates_within,
+    join,
     merged,
     without,
 )
@@ -86,8 +85,8 @@ class SiteCalendar:
         first = (start_us - length_us) // STRETCH_US
         found: list[Window] = []
         for number in range(first, -(-stop_us // STRETCH_US)):
-            found += _within(self._stretch(validity.cron, validity.duration_s, number), start_us, stop_us)
-        return clipped(merged(found), start_us, stop_us)
+            join(found, clipped(self._stretch(validity.cron, validity.duration_s, number), start_us, stop_us))
+        return found
 
     def _stretch(self, text: str, duration_s: int, number: int) -> list[Window]:
         """The windows that begin in a stretch; stretches are counted from the epoch."""
@@ -172,12 +171,6 @@ class SiteCalendar:
             else:
                 high = middle
         return high * SECOND_US
-
-
-def _within(windows: list[Window], start_us: int, stop_us: int) -> list[Window]:
-    """The windows of a stretch that overlap the interval; they ascend, and a stretch may have 100,000."""
-    first = bisect_right(windows, start_us, key=itemgetter(1))
-    return windows[first : bisect_left(windows, stop_us, lo=first, key=itemgetter(0))]
 
 
 def _starts_around(cron: Cron, change_us: int, before_us: int, after_us: int) -> Iterable[int]:

@@ -6,8 +6,9 @@ A window is half open, [start_us, stop_us), `INFINITY_US` as its stop means for 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Final, Protocol, TypeAlias
 
 from eslurm.core.model.accounts import Validity
@@ -73,13 +74,23 @@ def merged(windows: Iterable[Window]) -> list[Window]:
     return found
 
 
-def clipped(windows: Iterable[Window], from_us: int, until_us: int) -> list[Window]:
-    """The parts of the windows within [from_us, until_us)."""
-    return [
-        (max(start_us, from_us), min(stop_us, until_us))
-        for start_us, stop_us in windows
-        if start_us < until_us and stop_us > from_us
-    ]
+def clipped(windows: list[Window], from_us: int, until_us: int) -> list[Window]:
+    """The parts within [from_us, until_us) of windows that ascend and do not overlap; there may be 100,000."""
+    first = bisect_right(windows, from_us, key=itemgetter(1))
+    found = windows[first : bisect_left(windows, until_us, lo=first, key=itemgetter(0))]
+    if found:
+        found[0] = max(found[0][0], from_us), found[0][1]
+        found[-1] = found[-1][0], min(found[-1][1], until_us)
+    return found
+
+
+def join(windows: list[Window], others: list[Window]) -> None:
+    """Append windows that begin later to windows that ascend and do not touch; the same holds for the result."""
+    at = 0
+    while at < len(others) and windows and others[at][0] <= windows[-1][1]:
+        windows[-1] = windows[-1][0], max(windows[-1][1], others[at][1])
+        at += 1
+    windows += others[at:]
 
 
 def without(windows: list[Window], others: list[Window]) -> list[Window]:
@@ -204,12 +215,13 @@ class Windows:
     def _grow(self) -> None:
         start_us = self._known_us
         stop_us = min(start_us + STRETCH_US, self._limit_us) if self.recurs else INFINITY_US
-        for first_us, last_us in self._fetch(start_us, stop_us):
-            if self._stops and first_us <= self._stops[-1]:
-                self._stops[-1] = last_us
-            else:
-                self._starts.append(first_us)
-                self._stops.append(last_us)
+        found = self._fetch(start_us, stop_us)
+        at = 0
+        if found and self._stops and found[0][0] <= self._stops[-1]:
+            self._stops[-1] = found[0][1]
+            at = 1
+        self._starts += [first_us for first_us, _ in found[at:]]
+        self._stops += [last_us for _, last_us in found[at:]]
         self._known_us = stop_us
         if len(self._starts) >= WINDOWS_MAX:
             self._limit_us = min(self._limit_us, stop_us)

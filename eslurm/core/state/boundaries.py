@@ -42,7 +42,8 @@ def next_boundary_us(state: State, validity: Validity, now_us: int) -> int:
     if validity.until_us:
         ahead_us = min(ahead_us, validity.until_us)
     windows = state.calendar.windows(validity, now_us, ahead_us)
-    instants = [at_us for window in windows for at_us in window if now_us < at_us < ahead_us]
+    # They ascend: the first one begins, or ends.
+    instants = [at_us for window in windows[:1] for at_us in window if now_us < at_us < ahead_us]
     return min(instants, default=ahead_us)
 
 
