@@ -14,7 +14,6 @@ from types import FrameType
 
 from benchmarks import backlog, construct, crashes, growth, submit, throughput, watch, wide
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
-from benchmarks.estimator import measure as estimator
 from benchmarks.figures import Figures
 from benchmarks.plan import measure as plan
 from benchmarks.processes import adopt_orphans, compile_packages, end_descendants
@@ -23,6 +22,14 @@ from benchmarks.recovery.postgres import NoServer
 from benchmarks.relay import measure as relay
 
 Measure = Callable[..., None]
+
+
+def _estimator(figures: Figures, directory: Path, *, quick: bool) -> None:
+    # scikit-learn takes longer to import than most refusals to be said.
+    from benchmarks.estimator import measure
+
+    measure.measure(figures, directory, quick=quick)
+
 
 GROUPS: dict[str, Measure] = {
     "submit": submit.measure,
@@ -36,7 +43,7 @@ GROUPS: dict[str, Measure] = {
     "relay": relay.measure,
     "recovery": recovery.measure,
     "plan": plan.measure,
-    "estimator": estimator.measure,
+    "estimator": _estimator,
 }
 APART = ("recovery", "plan", "estimator")
 BY_DEFAULT = [name for name in GROUPS if name not in APART]
