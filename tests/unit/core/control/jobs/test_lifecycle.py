@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.model.facts import AttemptEnded
-from eslurm.core.model.job import StepEnd
+from eslurm.core.model.job import Dependency, StepEnd
 from eslurm.core.model.protocol import End, NodeGroup, Prepare, Start, Started, StepEnded
 from eslurm.core.model.request import Request
 from tests.kits.core import SECOND, World
@@ -39,7 +40,7 @@ def test_a_one_node_job_is_prepared_and_started_in_one_command() -> None:
 def test_the_launch_carries_what_the_node_needs() -> None:
     world = World()
     job = world.submit(
-        request=Request(tasks=8, nodes_min=2, nodes_max=2),
+        request=Request(tasks=8, nodes_min=2, nodes_max=2, include=("cn0",)),
         name="sim",
         arguments=("a",),
         time_limit_s=60,
@@ -50,10 +51,23 @@ def test_the_launch_carries_what_the_node_needs() -> None:
     assert isinstance(send.body, Prepare) and not send.body.start
     launch = send.body.launch
     assert launch.groups == (NodeGroup(((0, 2),), (4, 0), 4),)
-    assert (launch.node_names, launch.node_count, launch.tasks) == ("cn[0-1]", 2, 8)
-    assert (launch.job_id, launch.attempt, launch.name, launch.restarts) == (job, 1, "sim", 0)
-    assert (launch.arguments, launch.time_limit_s, launch.account) == (("a",), 60, "x")
+    assert (launch.job_id, launch.attempt, launch.node_names) == (job, 1, "cn[0-1]")
+    # What nodes do not look at may be large.
+    assert launch.spec == replace(world.job(job).spec, components=(Request(),))
     assert launch.orphan_timeout_s == world.state.config.orphan_timeout_s
+
+
+def test_the_launch_of_a_task_has_none_of_what_its_array_waits_for() -> None:
+    world = World()
+    ranges = ((0, 2), (5, 9))
+    after = Dependency("singleton")
+    world.submit(tasks=ranges, dependencies=(after,))
+    world.plan()
+    launches = [send.body.launch for send in world.sends() if isinstance(send.body, Prepare)]
+    assert launches
+    for launch in launches:
+        assert (launch.spec.array, launch.spec.dependencies) == (None, ())
+        assert (launch.array_count, launch.array_min, launch.array_max) == (8, 0, 9)
 
 
 def test_a_job_that_may_not_be_requeued_is_never_ended_as_an_orphan() -> None:
