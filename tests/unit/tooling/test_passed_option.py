@@ -20,7 +20,7 @@ import json, sys
 from google.protobuf.json_format import MessageToDict
 from escli.option_table import rows_of
 from escli.options import Parser
-from escli.user.draft import Surroundings, draft_job
+from escli.user.draft import SubmitContext, draft_job
 from escli.wire import encode
 from escli.wire_tables import JOB_REQUEST
 from eslurm.api.infos import job_info
@@ -32,7 +32,7 @@ from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ALICE, World
 
 world = World()
-around = Surroundings(cwd="/", host="h", umask=18, now_us=1, offset_s=lambda _: 0, environment={})
+around = SubmitContext(cwd="/", host="h", umask=18, now_us=1, offset_s=lambda _: 0, environment={})
 given = Parser(rows_of("essubmit")).parse(["--extra", *sys.argv[1:]])
 request = pb.JobRequest.FromString(encode(draft_job(given, b"#!/bin/sh\\n", "a", (), around), JOB_REQUEST))
 spec = SpecReader(ALICE, world.state.config).read(request)
