@@ -49,6 +49,8 @@ STALL_US: Final = 5_000_000
 """A write that takes longer counts as one that fails: no new work is taken until it is done."""
 CALLS_WAITING_MAX: Final = 4_096
 """Calls that wait for the disk: of those beyond, reports and answers are dropped, which are sent and asked for again."""
+CALLS_TOGETHER_MAX: Final = 64
+"""Calls behind one that share its order."""
 ANSWERS_HELD_MAX: Final = 4_096
 """Older ones are dropped: their broadcasts are over, and what they answer is asked again."""
 ANSWER_MARGIN_US: Final = 300_000
@@ -131,7 +133,7 @@ class AgentPipeline:
         # Records that the spool has not acknowledged, in their order.
         self._records: dict[Record, None] = {}
         self._is_durable = False
-        # The order under way, and the actions of the call that it is about.
+        # The order under way, and the actions of the calls that it is about.
         self._order: SpoolOrder | None = None
         self._behind_order: Sequence[Action] = ()
         # Calls that wait for the order under way; actions that wait for a spool that refuses records.
@@ -201,7 +203,7 @@ class AgentPipeline:
         return self._go_on(now_us)
 
     def failed(self, now_us: int) -> list[Output]:
-        """A fault of the driver's own ended the order: its call is dropped, its records go with the next one."""
+        """A fault of the driver's own ended the order: its calls are dropped, their records go with the next one."""
         self._order, self._behind_order, self._stalls_us = None, (), None
         self._on_storage(self._spool_error, now_us)
         return self._go_on(now_us)
@@ -235,7 +237,8 @@ class AgentPipeline:
         while self._calls and self._order is None:
             actions = self._calls.popleft()
             if self._add_records(actions):
-                self._begin(self._write(), actions, now_us)
+                together = [*actions, *self._take_mates()]
+                self._begin(self._write(), together, now_us)
             else:
                 self._release(actions, now_us)
         if self._order is None and not self._records and self._wants_compaction():
@@ -243,6 +246,24 @@ class AgentPipeline:
         # What an exception of the agent kept from being returned is returned with the next call.
         out, self._out = self._out, []
         return [] if self._stopped else out
+
+    def _take_mates(self) -> list[Action]:
+        """The calls behind the one that is written now: they share its order, for an order costs more than its records.
+
+        A call that buries what is not in the spool yet waits for its turn: the preparation is forgotten only where the
+        spool has refused it.
+        """
+        taken: list[Action] = []
+        unborn = {_key_of(record) for record in self._records if type(record) is Prepared}
+        for _ in range(CALLS_TOGETHER_MAX):
+            if not self._calls or not unborn.isdisjoint(_buried_by(self._calls[0])):
+                break
+            actions = self._calls.popleft()
+            self._add_records(actions)
+            records = (action.record for action in _written_by(actions))
+            unborn.update(_key_of(record) for record in records if type(record) is Prepared)
+            taken += actions
+        return taken
 
     def _release(self, actions: Iterable[Action], now_us: int) -> None:
         for action in actions:
@@ -330,6 +351,15 @@ def _stands_alone(action: Action) -> bool:
 
 def _comes_again(actions: Iterable[Action]) -> bool:
     return all(type(action) is SendReport or type(action) is Answer for action in actions)
+
+
+def _written_by(actions: Iterable[Action]) -> Iterable[SpoolAction]:
+    return (action for action in actions if type(action) is SpoolAction)
+
+
+def _buried_by(actions: Iterable[Action]) -> Iterable[NodeAttempt]:
+    records = (action.record for action in _written_by(actions))
+    return ((one.node, one.job_id, one.attempt) for one in records if type(one) is Buried)
 
 
 def _key_of(record: Prepared) -> NodeAttempt:

@@ -21,6 +21,7 @@ from eslurm.core.agent.actions import (
 from eslurm.core.agent.actions import Spool as SpoolAction
 from eslurm.core.agent.pipeline import (
     ANSWER_MARGIN_US,
+    CALLS_TOGETHER_MAX,
     CALLS_WAITING_MAX,
     RETRY_US,
     STALL_US,
@@ -33,7 +34,7 @@ from eslurm.core.agent.pipeline import (
     WriteSpool,
     carry_out,
 )
-from eslurm.core.agent.records import Folded, Identity, Record
+from eslurm.core.agent.records import Buried, Folded, Identity, Prepared, Record
 from eslurm.core.model.protocol import Command, Heartbeat, NodeGone, Prepare, Report
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.relay.messages import RunLocal
@@ -283,3 +284,40 @@ def test_orders_are_carried_out_on_any_storage(is_full: bool) -> None:
     said = {carry_out(order, disk) for order in (write(record(1)), ProbeSpool(), CompactSpool(state))}
     assert said == {NO_SPACE if is_full else ""}
     assert disk.asked == [("append", (record(1).record,), False), ("probe",), ("compact", state)]
+
+
+def test_calls_that_waited_share_one_order_and_come_out_in_their_turn() -> None:
+    rig = Rig()
+    assert rig.take(record(1), answer(1)) == [write(record(1))]
+    calls = [(record(2), answer(2)), (numbered(3),), (record(4, durable=True), answer(4))]
+    for call in calls:
+        assert rig.take(*call) == []
+    together = write(record(2), record(4, durable=True))
+    assert rig.pipeline.written(0) == [answer(1), together]
+    assert rig.pipeline.written(0) == [answer(2), numbered(3), answer(4)]
+
+
+def test_no_order_is_shared_by_too_many() -> None:
+    rig = Rig()
+    rig.take(record(0))
+    for number in range(1, CALLS_TOGETHER_MAX + 3):
+        rig.take(record(number), answer(number))
+    (first,) = rig.pipeline.written(0)
+    assert isinstance(first, WriteSpool) and len(first.records) == CALLS_TOGETHER_MAX + 1
+    *said, second = rig.pipeline.written(0)
+    assert said == [answer(number) for number in range(1, CALLS_TOGETHER_MAX + 2)]
+    assert second == write(record(CALLS_TOGETHER_MAX + 2))
+
+
+def test_what_is_buried_was_written_as_prepared_before() -> None:
+    """Its script may have been told to start meanwhile: both records are kept, in two orders."""
+    rig = Rig()
+    prepared = SpoolAction(Prepared(0, "main", 5, launch(), start=True), False)
+    buried = SpoolAction(Buried(0, 7, 1, "main", 6, started=True), False)
+    rig.take(record(1))
+    rig.take(record(2))
+    rig.take(prepared, RunBatch(BATCH, launch()))
+    rig.take(buried, answer(3))
+    assert rig.pipeline.written(0) == [write(record(2), prepared)]
+    assert rig.pipeline.written(0) == [RunBatch(BATCH, launch()), write(buried)]
+    assert rig.pipeline.written(0) == [answer(3)]
