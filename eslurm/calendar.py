@@ -37,7 +37,7 @@ from eslurm.core.resources.windows import (
 MINUTE_US = 60 * SECOND_US
 WEEK_US = 7 * DAY_US
 YEARS_MAX_US = 3700 * DAY_US
-"""How far after `from_us` windows that recur are told when no end is asked for: ten years."""
+"""Horizon of recurring windows without an end, from `from_us`: ten years."""
 CACHED_MAX = 512
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)

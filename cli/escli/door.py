@@ -29,13 +29,13 @@ SOCKET = "esctld.sock"
 SYSTEM_SOCKET = "/run/eslurm/esctld.sock"
 TIMEOUT_S = 30.0
 GIVE_UP_S = 600.0
-"""How long a command that waits for something goes on while no controller answers."""
+"""Time for which a waiting command goes on while no controller answers."""
 _DEADLINE_EXCEEDED = 4
 _RESOURCE_EXHAUSTED = 8
 _UNAVAILABLE = 14
 _UNAUTHENTICATED = 16
 _SENT_AWAY = (_RESOURCE_EXHAUSTED, _UNAUTHENTICATED)
-"""Said before anybody looks whether the call has been made already."""
+"""Statuses given before the call's request id is looked up."""
 _PATIENCE_FIRST_S = 1.0
 _PATIENCE_S = 10.0
 REMOTE_ONLY = ("token-file", "tls-ca")

@@ -14,7 +14,7 @@ class Way:
 
     is_remote = False
     advice = ""
-    """What else may be done when no door answers."""
+    """The hint when no endpoint answers."""
 
     @property
     def first(self) -> str:

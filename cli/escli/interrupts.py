@@ -65,7 +65,7 @@ class Interrupts:
             raise Interrupted
 
     def wait(self, fds: Sequence[int], timeout_s: float) -> list[int]:
-        """Those of `fds` that are readable, after `timeout_s` at most. Raises `Interrupted`."""
+        """The readable ones of `fds`, after `timeout_s` at most. Raises `Interrupted`."""
         poller = select.poll()
         for fd in (self._read_fd, *fds):
             poller.register(fd, select.POLLIN)

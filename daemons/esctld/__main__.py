@@ -43,7 +43,7 @@ MOVED = (
     *("esctld.db", "esctld.db-*", "audit.log*", "audit-*.log*"),
     *("identity.key", "identity-*.key", "membership", "membership-*"),
 )
-"""What a controller that was root's has written into the state directory."""
+"""Files that a controller running as root has written into the state directory."""
 
 
 def main(argv: list[str] | None = None) -> None:

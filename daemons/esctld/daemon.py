@@ -112,13 +112,13 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     config: Config
     config_file: Path
     site_dir: Path
-    """Where the site's keys are, and the files that the configuration names."""
+    """Directory of the site's keys, and of the files that the configuration names."""
     state_dir: Path
-    """What it writes."""
+    """Directory of its own files."""
     site: SiteSigner
-    """What it signs commands and tokens with."""
+    """Signer of commands and tokens."""
     member: Member
-    """What its links prove themselves with."""
+    """Membership for its links."""
     name: str = OWNER
     listen: str = ""
     metrics_listen: str = ""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eslurm.transport.tls import Tls
 
 MODELS = "models"
-"""Where models are kept, in the state directory."""
+"""Directory of models in the state directory."""
 log = logging.getLogger("esestd")
 
 TICK_S = 1.0

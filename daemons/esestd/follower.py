@@ -20,9 +20,9 @@ from eslurm.v1 import controller_pb2 as pb
 log = logging.getLogger("esestd")
 
 POLL_S = 10.0
-"""How long the controller may hold a question for news."""
+"""Time for which the controller may hold a call for events."""
 ANSWER_S = 10.0
-"""How much longer an answer may take."""
+"""Additional time for an answer."""
 EVENTS_MAX = 5_000
 AGAIN_S = 1.0
 REFUSED_S = 15.0

@@ -41,7 +41,7 @@ class LiveJob:
         """The forecast that the controller has."""
         self.asked_s = 0
         self.due_s = 0
-        """When it is asked about again if it still runs."""
+        """Time of its next question if it still runs."""
 
 
 class Scores:

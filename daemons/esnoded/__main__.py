@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 class _Ways(NamedTuple):
-    """Where the agent's own files are, and how it reaches step supervisors; None: it starts its own, there is none."""
+    """Paths of the agent's own files, and its connections to step supervisors; None: it starts its own, or there is none."""
 
     home: Path
     connect: Connect | None = None

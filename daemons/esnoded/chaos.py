@@ -1,7 +1,7 @@
-"""What an agent process does about failures that somebody asks for: strike nodes by name, hold back their reports.
+"""Simulated failures of an agent process: nodes fail by name, and their reports are held back.
 
-Invariant: a held report goes up once its node is healed, in the order of its number and once; what the agent withdrew
-or replaced meanwhile is the controller's to ignore, as after any delay.
+Invariant: a held report goes up once its node is healed, in the order of its number and once; what the agent withdrew or
+replaced meanwhile is the controller's to ignore, as after any delay.
 """
 
 from __future__ import annotations

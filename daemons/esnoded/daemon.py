@@ -91,17 +91,16 @@ PULL_S = 5.0
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
-    """What the command line says. `total` is what each node offers.
+    """Options of the command line. `total` is each node's offer.
 
-    With `controller_socket` (controllers on this host, several as `a:b`) the commands of jobs go there, not through
-    this agent.
-    With `is_login` the host is a login host: no job runs on it, every user's commands go through its door (`door`; None:
-    in the state directory), and they go straight to the controllers when those are given.
-    At `metrics_listen` (host:port; empty: nowhere) the process is watched.
-    With `allow_chaos` the user may let nodes pretend to fail; with `is_one_of_many` there are many such processes on
-    this host, and the step supervisor is started with the first step. Without `tls` its links are plain.
-    `supervisor` is what the step supervisor is told. `connect` gives connections to it; None: this process starts it
-    itself. `predecessor` gives connections to one of an earlier version that still has steps; None: there is none.
+    With `controller_socket` (controllers on this host, several as `a:b`) the commands of jobs go there, not through this
+    agent. With `is_login` the host is a login host: no job runs on it, every user's commands go through its API socket
+    (`door`; None: in the state directory), and they go straight to the controllers when those are given. `metrics_listen`
+    (host:port; empty: none) is the HTTP endpoint of metrics and health. With `allow_chaos` the user may let nodes simulate
+    failures; with `is_one_of_many` there are many such processes on this host, and the step supervisor is started with the
+    first step. Without `tls` its links are plain. `supervisor` are the step supervisor's options. `connect` gives
+    connections to it; None: this process starts it itself. `predecessor` gives connections to one of an earlier version
+    that still has steps; None: there is none.
     """
 
     cluster: str
@@ -190,7 +189,7 @@ class NodeDaemon:
     # ---- life ----
 
     async def run(self, ready: Callable[[str], None]) -> None:
-        """Serve until stopped; `ready` is told the endpoint. Raises OSError or SpoolError when it cannot start."""
+        """Serve until stopped; `ready` gets the endpoint. Raises OSError or SpoolError when it cannot start."""
         options = self._options
         spool = IdentifiedSpool(options.state_dir / "agent.spool")
         early: list[StepOutcome] = []
@@ -250,7 +249,7 @@ class NodeDaemon:
         return self._options.credentials.members.ring.sealed
 
     def _answerer(self) -> Answerer:
-        """What the door hands its calls to."""
+        """The answerer of the API socket's calls."""
         onward = OnDemand(self._uplink, self._forwarder)
         door = AgentDoor(onward, lambda: self._get_shell().agent.registry.by_name.values())
         return LoginDoor(door, self._options.controllers) if self._options.is_login else door
@@ -260,7 +259,7 @@ class NodeDaemon:
         return self._shell
 
     async def _open_status(self, shell: Shell, spool: Spool) -> StatusDoor | None:
-        """Where the agent is watched, if anywhere. Raises OSError, ValueError."""
+        """Open the HTTP endpoint of metrics and health, if configured. Raises OSError, ValueError."""
         if not self._options.metrics_listen:
             return None
         driver = self._driver
@@ -359,7 +358,7 @@ class NodeDaemon:
         self._driver.on_down(link)
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
-        """Whatever arrives, by its kind."""
+        """Process arrived items, by their kinds."""
         self._pull_book(link)
         for item in items:
             kind = item.WhichOneof("kind") or ""
@@ -398,7 +397,7 @@ class NodeDaemon:
         return self._book.find_endpoint(number)
 
     def _is_behind(self) -> bool:
-        """Whether a newer book is on its way."""
+        """Check whether a newer book is on its way."""
         return self._pulled > self._book.revision and asyncio.get_running_loop().time() < self._pull_ends_s
 
     def _pull_book(self, link: Link) -> None:
@@ -406,7 +405,7 @@ class NodeDaemon:
         if newest <= self._book.revision or link in self._distrusted:
             return
         if newest > self._pulled or not self._is_behind():
-            # Whoever has a newer one can tell: it takes no way up of our own.
+            # Any peer with a newer one can send it: no uplink is needed.
             self._ask_for_book(link, newest)
 
     def _ask_for_book(self, link: Link, newest: int) -> None:
@@ -434,7 +433,7 @@ class NodeDaemon:
             self._distrust(link, str(error))
             return
         if not message.more:
-            # The pull is answered, with less than hoped for perhaps: whoever has more makes us ask again.
+            # The pull is answered, perhaps with an older book: a peer with a newer one triggers another pull.
             self._pulled = min(self._pulled, self._book.revision)
             self._pulled_from = None
         if has_grown:

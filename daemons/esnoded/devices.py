@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 
 class Gpus(msgspec.Struct, frozen=True):
-    """How many there are and what they call themselves; models that differ are joined with a comma."""
+    """Number and model of the GPUs; different models are joined with a comma."""
 
     count: int
     model: str
 
 
 def detect_gpus() -> Gpus | None:
-    """What NVML says; None where it is not installed or cannot be asked. Zero GPUs are an answer, too."""
+    """The GPUs by NVML; None where it is not installed or fails. Zero GPUs are an answer, too."""
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:

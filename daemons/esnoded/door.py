@@ -1,4 +1,4 @@
-"""What an agent's door refuses by itself, so that whoever types a command is told at once where it belongs.
+"""Early refusals of an agent's API socket, so that a command's user gets the right place at once.
 
 Courtesy, not protection: the controller checks everything again.
 """

@@ -51,7 +51,7 @@ class Clocks(msgspec.Struct, frozen=True):
 
 
 class Sources:
-    """Where readings come from. Each returns None when there is no such thing here."""
+    """Sources of readings. Each returns None when there is no such thing here."""
 
     def __init__(self, disks: tuple[Path, ...], proc: Path = _PROC) -> None:
         self._disks = disks
@@ -168,9 +168,9 @@ class Health:
 
 
 class HealthWatch:
-    """The last reading, renewed by whoever asks: a reading is made in a thread of its own, one at a time.
+    """The last reading, renewed on demand: a reading is made in a thread of its own, one at a time.
 
-    A daemon thread, so that one which hangs in a file system holds up neither the loop nor the end of the process.
+    A daemon thread, so that one which hangs in a file system delays neither the loop nor the end of the process.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class HealthWatch:
         self._begun_s = 0.0
 
     def problems(self) -> tuple[str, ...]:
-        """What the last reading said, at once; begins a new one when that is due."""
+        """The problems of the last reading, at once; begins a new one when due."""
         now_s = self._clock_s()
         reading = self._reading
         if reading is not None and reading.is_alive():
@@ -204,7 +204,7 @@ class HealthWatch:
 
 
 class _Timex(ctypes.Structure):
-    """As much of `struct timex` as is read, and room for the rest."""
+    """The used fields of `struct timex`, and padding for the rest."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -218,7 +218,7 @@ class _Timex(ctypes.Structure):
 
 
 def _is_synchronised() -> bool | None:
-    """Whether the kernel's clock is disciplined; None where that cannot be asked."""
+    """Check whether the kernel's clock is disciplined; None where that cannot be asked."""
     timex = _Timex()
     try:
         if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) < 0:

@@ -23,12 +23,12 @@ from esnoded.stepd.connect import receive_connection
 from esnoded.stepd.launcher import Connect, SupervisorUnavailable
 
 AGENT = "agent"
-"""The agent's directory in the state directory: spool, sockets, and what proves who it is."""
+"""The agent's directory in the state directory: spool, sockets, identity."""
 SPOOL = "agent.spool"
 COPIED = ("identity.key", "membership")
-"""What proves who the agent is, as `eslurm up` and `eslurm keys` have put it there; the agent has a copy."""
+"""The agent's identity, as `eslurm up` and `eslurm keys` have put it there; the agent has a copy."""
 LINKED = ("door.sock", "chaos.sock")
-"""Where commands, and jobs that were started by earlier versions, look for them."""
+"""Sockets at their former paths, for commands and for jobs of earlier versions."""
 _SUPERVISOR, _PREDECESSOR = b"s", b"p"
 _FOUND = b"+"
 _TEXT_BYTES_MAX = 2_000
@@ -64,7 +64,7 @@ class Keeper:
         if answer == _FOUND and connection is not None:
             return connection
         if not answer:
-            # Without it a supervisor that ends is not started again: whatever started the agent starts both anew.
+            # Without it a supervisor that ends is not restarted: the agent's starter restarts both.
             os.write(2, b"esnoded: the keeper has ended, and the agent with it: start it again\n")
             os._exit(1)
         raise SupervisorUnavailable(answer.decode(errors="replace"))
@@ -84,7 +84,7 @@ def split(connect: Connect, predecessor: Callable[[], Connect | None], ready_fd:
         null = os.open("/dev/null", os.O_RDWR)
         for target in (0, 1):
             os.dup2(null, target)
-        # The agent's word that it is ready, and its end, are heard by whatever started it.
+        # The agent's ready line, and its end, go to its starter.
         os.close(null)
         if ready_fd is not None:
             os.close(ready_fd)
@@ -118,7 +118,7 @@ def _filtered(predecessor: Callable[[], Connect | None]) -> socket.socket:
         raise SupervisorUnavailable("the step supervisor of an earlier version has ended")
     found = connect()
     ours, its = socket.socketpair()
-    # It ends with either side; nobody waits for it.
+    # It ends with either side, without a waiter.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if os.fork() == 0:
         try:

@@ -196,7 +196,7 @@ class Nursery:
             if self._ready < len(self._agents) and not self._stopping:
                 log.error("not all agents can start: the others are ended")
                 self._end_all(signal.SIGTERM)
-            # Who was killed while all ran was killed on purpose.
+            # A child killed while all ran was killed on purpose.
             self._failed |= code > 0
 
 

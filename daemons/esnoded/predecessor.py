@@ -1,6 +1,6 @@
-"""Steps that run under a supervisor of an earlier version: they end there, and nothing new is started there.
+"""Steps under a supervisor of an earlier version: they end there, and no new ones start there.
 
-Before version 0.2 a supervisor started whatever an agent wrote; now it starts what a controller has sealed. Invariant: a
+Before version 0.2 a supervisor started everything that an agent wrote; now it starts only sealed commands. Invariant: a
 step belongs to the one supervisor that has it, and the predecessor is left alone once its last outcome is acknowledged.
 """
 

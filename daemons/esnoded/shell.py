@@ -357,5 +357,5 @@ async def _ignoring(ask: Callable[P, Awaitable[object]], *about: P.args, **more:
 
 
 def internal_error(error: Exception) -> str:
-    """What is said of a fault of the agent's own; its log says where it is."""
+    """The text for a fault of the agent's own; its log has the place."""
     return f"internal error: {type(error).__name__}: {error}"[:INTERNAL_ERROR_CHARS_MAX]

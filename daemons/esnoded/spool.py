@@ -1,8 +1,8 @@
 """The agent's spool: one append-only file of checksummed records per process.
 
-Invariant: a record that was appended survives the death of the process; one appended with `durable` survives the
-host's. Reading stops at the first record that is torn or damaged, and what follows is cut off: nothing that
-relied on it had been said to anybody. One process at a time owns the file (flock).
+Invariant: an appended record survives the death of the process; one appended with `durable` survives the host's. Reading
+stops at the first torn or damaged record, and the rest is cut off: no message that relied on it had been sent. One process
+at a time owns the file (flock).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Spool:
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is."""
+        """Size of the file."""
         return self._log.size
 
     @property
     def wants_compaction(self) -> bool:
-        """Whether the file has grown to several times what it has to hold."""
+        """Check whether the file has grown to several times what it has to hold."""
         return self._log.size > self._compact_above
 
     def append(self, records: Iterable[Record], durable: bool = False) -> None:

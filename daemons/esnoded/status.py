@@ -1,6 +1,6 @@
-"""What an agent tells those who watch it: its metrics, and whether it does its duty. One page, however many nodes.
+"""An agent's metrics and health over HTTP. One page, however many nodes.
 
-Its duty is that its nodes are registered and hear from their controller.
+It is healthy when its nodes are registered and hear from their controller.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class AgentStatus:
         yield from parts.own_families(self._tls, self.lag.take_us() / 1e6)
 
     def health(self) -> Health:
-        """Whether all nodes are registered, and something came down lately."""
+        """Check whether all nodes are registered, and something came down lately."""
         nodes = self._agent.registry.by_name.values()
         offered = [node.offer.name for node in nodes if not node.registered]
         if offered:

@@ -1,8 +1,8 @@
-"""The agent's way up, opened when there is something to say: one satellite, a controller as the last resort (E-16).
+"""The agent's uplink, opened on demand: one satellite, a controller as the last resort (E-16).
 
-Invariant: a way that was closed because nobody needed it (parked) is no loss: it is found again when somebody wants
-it, or when nothing has come down for so long that the cluster may have lost sight of this process. Any satellite that
-has a link to us already is as good as one that we dial.
+Invariant: a link that was closed as unused (parked) is no loss: another is found on demand, or when nothing has come down
+for so long that the cluster may have lost sight of this process. A satellite that has a link to us already is as good as
+one that we dial.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ SATELLITE_RETRY_S = 10.0
 LINE_S = 1.0
 """A satellite that is busy is waited for up to here; with a longer line the next one is asked, too."""
 HOPE_S = 15.0
-"""The controller is spared for so long while a satellite may be busy or slow; when nobody listens there any more, it is
-asked at once. It could not bear all agents at a moment when everybody is slow."""
+"""Time for which the agent prefers busy or slow satellites over the controller, which could not bear all agents at once;
+when no satellite listens any more, it is asked at once.
+"""
 SILENCE_S = 30.0
 """Without a broadcast for this long (up to twice, so that not all come at once) the way up is opened."""
 WAIT_S = 5.0
-"""How long a call or a blob waits for the way up."""
+"""Time for which a call or a blob waits for the uplink."""
 
 
 class Uplink:
@@ -67,7 +68,7 @@ class Uplink:
         self._heard_s = asyncio.get_running_loop().time()
         self.link: Link | None = None
 
-    # ---- for those who have something to say ----
+    # ---- senders ----
 
     def want(self) -> None:
         """Find a way up, unless there is one."""
@@ -195,7 +196,7 @@ class Uplink:
         return None, shortest_s
 
     async def _ask_controllers(self) -> tuple[Link | None, float | None]:
-        """As `_ask_satellites`. One that stands by does not listen, so whichever answers leads."""
+        """Like `_ask_satellites`. A standby does not listen, so a controller that answers leads."""
         shortest_s: float | None = None
         for _ in self._controllers:
             link, busy_s = await self._dial(self._controllers[self._next_controller], CONTROLLER)
@@ -221,8 +222,9 @@ class Uplink:
         return (None if link.closed.is_set() else link), None
 
     def _is_news(self, endpoint: str, error: LinkError) -> bool:
-        """Whether to tell of it: once for each place; once for all when this process is refused for what it is, and
-        of controllers only when none is there: one that stands by does not listen."""
+        """Check whether to log it: once for each endpoint; once for all when this process is refused for its identity, and
+        of controllers only when none answers: a standby does not listen.
+        """
         text = str(error)
         if self._told.get(endpoint) == text:
             return False

@@ -55,7 +55,7 @@ REDIAL_MAX_S = 5.0
 SHORT_LINK_S = 1.0
 CONTROLLER = Wanted("controller")
 LEADER_WAIT_S = 5.0
-"""How long what an agent asks for waits while no controller leads."""
+"""Time for which an agent's request waits while no controller leads."""
 STOP_GRACE_S = 1.0
 
 
@@ -70,9 +70,9 @@ class SatelliteOptions(msgspec.Struct, frozen=True):
     sockets_max: int = 256
     """Open connections that it aims at, four times the width of its trees; beyond, agents have to wait."""
     chaos_path: Path | None = None
-    """Where the user may ask for failures; None: nowhere."""
+    """Socket for fault injection; None: none."""
     metrics_listen: str = ""
-    """Where it is watched; empty: nowhere."""
+    """HTTP endpoint of metrics and health; empty: none."""
     tls: Tls | None = None
     """For all of its links; None: they are plain."""
 

@@ -35,7 +35,7 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query: str = ""
     """PromQL expression each of whose series predicts its node's failure; empty: the firing alerts do."""
     pending: bool = False
-    """Whether alerts count that are still within their rule's `for`."""
+    """True: alerts still within their rule's `for` count, too."""
     prometheus_timeout_s: Positive = 10.0
     """Seconds that Prometheus may take for one answer."""
     stale_after_s: Annotated[float, Meta(ge=0)] = 0.0
@@ -43,7 +43,7 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhook_token_file: str = ""
     """File (mode 0600) with the token that the webhook's callers must carry: 16 characters or more."""
     webhook_allow_anonymous: bool = False
-    """Whether every user of this host may tell alerts, without a token; for a loopback address only."""
+    """True: every user of this host may send alerts, without a token; for a loopback address only."""
     webhook_expires_s: Positive = 5 * 3600.0
     """Seconds after which an alert that is not told again is over; above Alertmanager's repeat_interval."""
 

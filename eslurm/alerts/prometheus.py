@@ -42,7 +42,7 @@ class PrometheusOptions(msgspec.Struct, frozen=True):
     node_label: str = "node"
     query: str = ""
     pending: bool = False
-    """Whether alerts count that are still within their rule's `for`."""
+    """True: alerts still within their rule's `for` count, too."""
     interval_s: float = 15.0
     timeout_s: float = 10.0
     """For one answer in all. The next question is never asked before it is over."""
@@ -54,7 +54,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
     state: str = "new"
     why: str = ""
-    """What is wrong while failing or stale."""
+    """The problem while failing or stale."""
     answers: int = 0
     failures: int = 0
     firing: int = 0

@@ -41,10 +41,10 @@ DECODED_BYTES_MAX = 16 * 1024
 FIRST_JOB_BYTES_MAX = 256 * 1024
 """The first job of a larger submission is not named."""
 LINES_SAVED_S = 10.0
-"""A caller who was quiet may leave so many seconds' worth of lines at once."""
+"""A caller saves up this many seconds' worth of lines at most."""
 CALLERS_MAX = 4096
 STRANGERS = "strangers"
-"""All who could not be identified share one allowance; each address has one besides, a quarter of it."""
+"""Unidentified callers share one allowance; each address has one besides, a quarter of it."""
 ADDRESS_PART = 4
 
 _SECRET = frozenset(

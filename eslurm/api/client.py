@@ -1,7 +1,7 @@
-"""What the clients of both doors have in common: which door, how often, until when.
+"""Common part of the clients of both API endpoints: the choice of an endpoint, retries, deadlines.
 
-Invariant: one call keeps one request id over all its tries, through whichever door, so whatever was lost on the way
-takes effect at most once; a call ends by its deadline. No gRPC, protobuf, asyncio or option parser is imported here.
+Invariant: one call keeps one request id over all its tries, through whichever door, so whatever was lost on the way takes
+effect at most once; a call ends by its deadline. No gRPC, protobuf, asyncio or option parser is imported here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DoorClient:
     """A call that is not answered for so long may only be long; with several doors the daemon is asked whether it lives."""
     ping_s = 1.0
     advice = ""
-    """What to look at when no door was ever reached."""
+    """The hint when no endpoint was ever reached."""
     one_round = False
     """A call ends when each door has failed once: its caller pauses, and calls again."""
 
@@ -109,7 +109,7 @@ class DoorClient:
         raise NotImplementedError
 
     def _answers(self, door: str) -> bool:
-        """Whether the daemon behind a door still serves: a paused one takes connections and says nothing."""
+        """Check whether the daemon behind an endpoint still serves: a paused one accepts connections and is silent."""
         raise NotImplementedError
 
     def call(
@@ -242,14 +242,14 @@ class DoorClient:
 
 
 def _each(said: Mapping[str, str]) -> str:
-    """What each door said, and once what all did."""
+    """Each endpoint's answer, and once the common one."""
     if len(set(said.values())) == 1:
         return f"{', '.join(said)}: {next(iter(said.values()))}"
     return "; ".join(f"{door}: {why}" for door, why in said.items())
 
 
 def left_s(deadline_s: float) -> float:
-    """What is left until then, and more than nothing: as a time-out zero would mean not to wait at all."""
+    """Seconds left until then, and more than nothing: as a time-out zero would mean not to wait at all."""
     return max(0.001, deadline_s - time.monotonic())
 
 

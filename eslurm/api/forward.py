@@ -24,7 +24,7 @@ from eslurm.transport.options import BULK_CHUNK_BYTES_MAX
 from eslurm.v1 import link_pb2
 
 CONTROL_CALL_BYTES_MAX = 2 * 1024 * 1024
-"""What goes in one item, either way; more goes in parts, and only over a link to the controller itself."""
+"""Bound of one item, either way; a larger call goes in parts, and only over a link to the controller itself."""
 PARTS_PATIENCE_S = 60.0
 
 

@@ -27,7 +27,7 @@ from eslurm.transport.tls import Tls
 from eslurm.transport.tls_diagnosis import BROKEN_OFF, COMMAND, reason_in
 
 REQUEST_BYTES_MAX = CONTROL_FRAME_BYTES_MAX
-"""What a controller's server takes at once from whoever connects."""
+"""Bound of a request that a controller's server takes in one message."""
 _NOT_CONNECTED = re.compile(
     r"(?:failed to connect to all addresses|errors resolving )"
     r"(?:.*(?:last error: \w+: \S+: (?:Failed to connect to remote host: )?|lookup failed for \S+: )(.*?)\]?$)?",
@@ -50,13 +50,13 @@ def _metadata(token: str, request_id: bytes, *, retry: bool = False) -> _Metadat
 
 
 def _retry_after_s(error: Any) -> float:
-    """When the door said to come again; 0: it did not."""
+    """Retry time of the answer in seconds; 0: it gave none."""
     said = dict(error.trailing_metadata() or ()).get(RETRY_AFTER_KEY, "")
     return int(said) / 1000 if said.isdecimal() else 0.0
 
 
 def _about_tls(details: str) -> str:
-    """A connection that is ended at once looks alike whatever was not welcome."""
+    """A hint on TLS for a connection that ended at once, whatever its cause."""
     if not any(words in details for words in BROKEN_OFF):
         return ""
     return " (if it speaks TLS, give its authority's certificate, and one of yours if it requires that)"

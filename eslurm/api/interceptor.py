@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 LINK_PATHS = frozenset({"/eslurm.v1.Link/Control", "/eslurm.v1.Link/Bulk"})
 STRANGERS_PATHS = frozenset({"/eslurm.v1.Join/Ask"})
-"""What a caller may call who is nobody yet; it says there itself what it can prove."""
+"""Methods for unauthenticated callers, which prove themselves within the conversation."""
 _STREAMS = LINK_PATHS | STRANGERS_PATHS
 REQUEST_ID_KEY = "eslurm-request-id-bin"
 RETRY_KEY = "eslurm-retry"

@@ -19,24 +19,24 @@ from eslurm.api.methods import ACCOUNTING, WAIT_JOBS, WAIT_STEP, Method
 from eslurm.ports.door import Caller, DoorError, Status
 
 BURST_S = 5.0
-"""What a budget saves up: so many seconds' worth of it may be used at once."""
+"""A budget saves up this many seconds' worth of use."""
 DEBT_S = 30.0
-"""What a budget may owe at most after a call that cost more than expected."""
+"""Bound of a budget's debt, in seconds' worth, after a call that cost more than expected."""
 RETRY_AFTER_MIN_S = 0.05
 RETRY_AFTER_MAX_S = 5.0
 WAIT_RETRY_S = 1.0
 CALL_COST_S = 50e-6
-"""What a call costs before and after its handler: its frame, its task, its reply's header."""
+"""Cost of a call in seconds outside its handler: its frame, its task, its reply's header."""
 BYTE_COST_S = 2e-9
-"""What a byte of a reply costs: it is joined, copied and written."""
+"""Cost of a reply's byte in seconds: it is joined, copied and written."""
 USERS_MAX = 4096
 _LEARNING = 0.125
 _ASKING_S = 10.0
 _COUNT_EVERY_S = 0.5
 _PARTS = 0.9
-"""Users' equal parts come to so much of what all may take: the rest is for who comes now."""
+"""Sum of users' equal parts, as a share of the common budget: the rest is for new users."""
 _SCARCE = 0.5
-"""Below this filling of the common budget everybody is held to an equal part of it."""
+"""Below this fill level of the common budget each user is held to an equal part of it."""
 
 _LONG_POLLS = (WAIT_JOBS.number, WAIT_STEP.number)
 
@@ -49,7 +49,7 @@ LIMITS = (
     "read_share_user",
     "read_share_operators",
 )
-"""What a request can be refused for here, as `on_refused` hears it."""
+"""Reasons of refusals here, as `on_refused` gets them."""
 
 
 class LimitSettings(msgspec.Struct, frozen=True):
@@ -341,4 +341,4 @@ def _who(caller: Caller) -> str:
 
 
 charging: ContextVar[Callable[[float], None] | None] = ContextVar("charging", default=None)
-"""Within a metered call: who pays for what others do for it, like the dispatcher's deciding."""
+"""Within a metered call: the account for work that others do for it, like the dispatcher's deciding."""

@@ -30,7 +30,7 @@ GROUPS_MAX: Final = 1000
 TOKENS_KEPT_MAX: Final = 1024
 PEERS_KEPT_MAX: Final = 4096
 CLOCK_TOLERANCE_US: Final = 60_000_000
-"""How far the clock of the controller that made a token may be ahead."""
+"""Tolerated lead of the clock of the controller that made a token."""
 _OLD_PREFIX: Final = "es1."
 
 

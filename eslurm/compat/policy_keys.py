@@ -50,7 +50,7 @@ class Site(msgspec.Struct, frozen=True):
     now_us: int
     offset_s: Callable[[int], int]
     gid_of: Callable[[str], str]
-    """A group's number as text; raises KeyError for a name that nobody knows."""
+    """A group's number as text; raises KeyError for an unknown name."""
     group_of: Callable[[str], str]
     """The way back; the number itself when it has no name."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TRACE_BYTES = 16
 CHARS_MAX = 512
-"""A later version may append fields; more than this is nobody's."""
+"""Bound of its length; a later version may append fields."""
 
 _LOWER_HEX = frozenset("0123456789abcdef")
 _WIDTHS = (2, 2 * TRACE_BYTES, 16, 2)

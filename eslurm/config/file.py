@@ -54,7 +54,7 @@ from eslurm.security.files import UnsafeFile, read_trusted
 
 FILE_BYTES_MAX = 64 << 20
 HEARTBEATS_UNCONFIRMED = 3
-"""So many heartbeats a node's contact may be old though nothing is wrong: one under way, one lost, one to say it with."""
+"""Age of a healthy node's contact in heartbeats, at most: one under way, one lost, one to confirm it."""
 PREEMPT_MODES = ("off", "requeue", "cancel", "suspend")
 GROUPINGS = ("balanced", "positional")
 
@@ -93,10 +93,11 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     lease_s: Positive = 2.0
     """Seconds without a sign of life of the leading controller after which a standby takes over."""
     inbox_max: Count = 20_000
-    """Most requests that may wait to be decided; beyond it clients are told to come again."""
+    """Most requests that may wait to be decided; beyond it clients must retry later."""
     read_share_percent: Share = 6.0
-    """Share of the controller's time, in percent, that questions of all users may take; beyond it those who asked
-    most are told when to come again. 0: no limit, here and below."""
+    """Share of the controller's time, in percent, for queries of all users; beyond it the heaviest users must retry later.
+    0: no limit, here and below.
+    """
     read_share_user_percent: Share = 3.0
     """The same for the questions of one user."""
     read_share_operators_percent: Share = 6.0
@@ -105,8 +106,9 @@ class ControllerSection(msgspec.Struct, forbid_unknown_fields=True):
     """Changing calls (submissions, cancellations ...) of one user a second; five seconds' worth may come at once, and
     one call may submit many jobs. Operators are exempt."""
     change_share_user_percent: Share = 50.0
-    """Share of the controller's time, in percent, that reading and deciding one user's changes may take; beyond it they are
-    told when to come again. Operators are exempt."""
+    """Share of the controller's time, in percent, for reading and deciding one user's changes; beyond it the user must
+    retry later. Operators are exempt.
+    """
     waits_user_max: Whole = 256
     """Calls with which one user may wait for the end of jobs at a time. Operators are exempt."""
     calls_user_max: Whole = 2048
@@ -122,7 +124,7 @@ class PrivacySection(msgspec.Struct, forbid_unknown_fields=True):
     """Visibility of other users' data. Operators see everything, coordinators the data of their accounts."""
 
     private: list[str] = msgspec.field(default_factory=list)
-    """What a user sees nothing of but what is the user's own: jobs, usage, users, reservations, configuration."""
+    """Kinds of data of which a user sees only the own ones: jobs, usage, users, reservations, configuration."""
 
 
 class AuditSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,18 +154,18 @@ class TlsSection(msgspec.Struct, forbid_unknown_fields=True):
     ca: str = ""
     """Certificates (PEM) of the authorities whose word is taken for other hosts."""
     require_client_certificate: bool = False
-    """Whether only who shows a certificate of such an authority is served, remote commands included."""
+    """Serve only peers that show a certificate of such an authority, remote commands included."""
     name: str = ""
-    """What all daemons' certificates name; empty: each names its own host, as others dial it."""
+    """The name in all daemons' certificates; empty: each names its own host, as others dial it."""
 
 
 class SatelliteSection(msgspec.Struct, forbid_unknown_fields=True):
     """One satellite: relays down, gathers up, keeps no state."""
 
     name: Name
-    """What it is called in `esinfo --satellites`."""
+    """Its name in `esinfo --satellites`."""
     listen: str
-    """Where it listens for agents."""
+    """Its endpoint for agents."""
 
 
 class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -172,20 +174,20 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     min_uid: Whole = 1000
     """Jobs of users below this are refused: those are accounts of services."""
     allow_root_jobs: bool = False
-    """Whether root's jobs are accepted; they run as root."""
+    """Accept root's jobs; they run as root."""
 
 
 class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
     """A named set of nodes for submissions."""
 
     name: Name
-    """What users write after --partition."""
+    """Its name in --partition."""
     nodes: str = ""
     """Folded list of its nodes; empty: all."""
     default: bool = False
-    """Whether jobs that name none come here."""
+    """The default partition of jobs that name none."""
     up: bool = True
-    """Whether jobs are started here."""
+    """Start jobs here."""
     time_limit_default_s: Whole = 0
     """Time limit in seconds of jobs that give none; 0: the maximum."""
     time_limit_max_s: Whole = 0
@@ -195,9 +197,9 @@ class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
     tier: Whole = 0
     """Jobs of a higher tier may push out running jobs of lower ones, by these partitions' preempt_mode."""
     preempt_mode: str = "off"
-    """What happens to its running jobs then: off, requeue, cancel or suspend."""
+    """Preemption mode of its running jobs: off, requeue, cancel or suspend."""
     priority: Whole = 0
-    """What its jobs gain by being here, relative to the highest of all partitions (see priority.partition)."""
+    """Priority of its jobs, relative to the highest of all partitions (see priority.partition)."""
 
 
 class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
@@ -223,7 +225,7 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     launch_failures_max: Count = 5
     """Launch tries after which a job is held for an administrator to look at."""
     extension_percent: NotNegative = 10.0
-    """By how many per cent of its first time limit a job's owner may extend it in all while it runs; 0: not at all."""
+    """Percentage of its first time limit by which a job's owner may extend it in all while it runs; 0: not at all."""
     finished_retention_s: Positive = 60.0
     """Seconds for which finished jobs stay in memory (accounting keeps them for good)."""
     finished_jobs_max: Count = 2_000
@@ -244,7 +246,7 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     satellite_width: Width = 0
     """Children of a satellite, at least 2; 0: as relay_width."""
     relay_grouping: str = "balanced"
-    """How a list becomes a tree: balanced (most leaves, least depth) or positional (equal groups, as published)."""
+    """Shape of the trees: balanced (most leaves, least depth) or positional (equal groups, as published)."""
     relay_direct_max: Whole = 0
     """Broadcasts of at most this many nodes go straight from the controller, not through a satellite."""
     satellite_max_inflight: Count = 64
@@ -254,7 +256,7 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     satellite_down_after_s: Positive = 1200.0
     """Seconds in FAULT after which a satellite is DOWN, until `esctl satellite resume`."""
     accounts_enforced: bool = False
-    """Whether only registered users may submit (`esctl user add`), each through an account of theirs."""
+    """Only registered users may submit (`esctl user add`), each through an account of theirs."""
     zone: str = "UTC"
     """Time zone in which dates and cron strings of limits, FreePools and reservations are read, like Europe/Berlin."""
 
@@ -265,7 +267,7 @@ class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):
     age: Whole = 0
     """Weight of the time since submission."""
     fairshare: Whole = 0
-    """Weight of fair share: who has used least of what is due comes first."""
+    """Weight of fair share: the least served users come first."""
     size: Whole = 0
     """Weight of the part of the cluster that a job asks for."""
     partition: Whole = 0
@@ -277,11 +279,13 @@ class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):
     half_life_s: Whole = 604_800
     """Seconds after which what was used counts half; 0: it counts for ever."""
     favor_small: bool = False
-    """Whether size favours small jobs instead of large ones."""
+    """Size favours small jobs instead of large ones."""
     recompute_s: Positive = 60.0
     """Seconds between computations of all priorities."""
     billing: dict[str, Weight] = msgspec.field(default_factory=lambda: {"cores": 1.0})
-    """What one item of a resource is worth a second: cores, memory_mib, or a resource's name. What is not named is free."""
+    """Weight of one item of a resource in usage, per second: cores, memory_mib, or a resource's name. Unnamed ones are
+    free.
+    """
 
 
 class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -300,32 +304,36 @@ class FailureSection(msgspec.Struct, forbid_unknown_fields=True):
     plugin_timeout_s: Positive = 2.0
     """Seconds that a site's predictor may take for one call before it is switched off."""
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    """What a site's predictor is told: a table under its name."""
+    """Settings of a site's predictor: a table under its name."""
 
 
 class EstimatorSection(msgspec.Struct, forbid_unknown_fields=True):
     """Estimates of run times, made by `esestd` from ended jobs. They never end a job."""
 
     name: Name = "history"
-    """Which estimator: history, or one that `eslurm estimate evaluate --help` lists, or a site's own by the entry point
-    eslurm.estimators."""
+    """The estimator: history, or one that `eslurm estimate evaluate --help` lists, or a site's own by the entry point
+    eslurm.estimators.
+    """
     use: bool = True
-    """Whether plans count on forecasts; otherwise they are shown only, and plans count on time limits."""
+    """Plans use forecasts; otherwise they are shown only, and plans use time limits."""
     target_under: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Share of jobs that may run longer than estimated; 0: the estimator's own choice (history: 0.1)."""
     window_jobs: Whole = 0
-    """Jobs that ended last to learn from; 0: the estimator's own choice."""
+    """Number of last ended jobs that a starting `esestd` gets. The controller then holds them in memory for a minute or
+    so, about a kilobyte each.
+    """
     retrain_every_s: Whole = 0
     """Seconds between trainings; 0: the estimator's own choice."""
     refresh_s: Positive = 300.0
     """Seconds after which a waiting job is estimated again; each is at its start, and when it outlives its estimate."""
     history_jobs: Annotated[int, Meta(ge=0, le=100_000)] = 20_000
-    """Jobs that ended last that an `esestd` is told of when it starts. The controller then holds them in memory for a minute
-    or so, about a kilobyte each."""
+    """Number of last ended jobs that a starting `esestd` gets. The controller then holds them in memory for a minute or
+    so, about a kilobyte each.
+    """
     metrics_listen: str = ""
     """Address for Prometheus to scrape /metrics of `esestd` at; empty: none."""
     settings: dict[str, str | bool | int | float] = msgspec.field(default_factory=dict)
-    """What else the estimator is told, as its documentation says."""
+    """Further settings of the estimator, see its documentation."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):

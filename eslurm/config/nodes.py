@@ -37,7 +37,7 @@ class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
     features: list[str] = msgspec.field(default_factory=list)
     """Words that describe them, for --constraint and chunks: ib, arch=linux, rack=8."""
     gres: list[str] = msgspec.field(default_factory=list)
-    """What else each of them has, as NAME[:TYPE][:N]: gpu:a100:4. A type is also the feature NAME:TYPE."""
+    """Further resources of each node, as NAME[:TYPE][:N]: gpu:a100:4. A type is also the feature NAME:TYPE."""
     weight: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     """Makes them dearer; cheap nodes are taken first. 0: by the largest share they have of any resource."""
     cores_for_devices: Whole = 0
@@ -55,18 +55,18 @@ class ResourceSection(msgspec.Struct, forbid_unknown_fields=True):
     """A resource besides cores and memory. GPUs (gpu) are known without a section."""
 
     name: Name
-    """What users write in --gres, --licenses and chunks."""
+    """Its name in --gres, --licenses and chunks."""
     total: Whole = 0
-    """How many the whole cluster has of what belongs to no node (licences); 0: nodes have it, see nodes.gres."""
+    """Total of a cluster-wide resource (licences); 0: nodes have it, see nodes.gres."""
     devices: bool = False
-    """Whether its items are numbered and a job gets certain ones."""
+    """Its items are numbered and a job gets particular ones."""
 
 
 class SwitchSection(msgspec.Struct, forbid_unknown_fields=True):
     """A network switch and its children. Jobs that fit under one switch are placed under one."""
 
     name: Name
-    """What the switch is called."""
+    """Name of the switch."""
     nodes: str = ""
     """Folded list of the nodes on it."""
     switches: str = ""

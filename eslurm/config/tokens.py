@@ -21,9 +21,9 @@ class JwtSection(msgspec.Struct, forbid_unknown_fields=True):
     """
 
     issuer: str = ""
-    """What the claim iss has to be; empty: no such tokens are taken."""
+    """Required claim iss; empty: no such tokens are accepted."""
     audience: str = ""
-    """What the claim aud has to name."""
+    """Required claim aud."""
     key_file: str = ""
     """The issuer's public keys, as a JSON Web Key Set or one in PEM, relative to the state directory."""
     algorithms: list[str] = msgspec.field(default_factory=list)
@@ -33,11 +33,11 @@ class JwtSection(msgspec.Struct, forbid_unknown_fields=True):
     scope_claim: str = ""
     """The claim whose words say the scope; empty: every token has `scope`."""
     scopes: dict[str, str] = msgspec.field(default_factory=dict)
-    """Which word of scope_claim means which scope; of several the widest counts, with none the token is refused."""
+    """Scope of each word of scope_claim; of several the widest counts, with none the token is refused."""
     scope: str = "submit"
     """The scope of all tokens when there is no scope_claim: read, own-jobs, submit or admin."""
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
-    """By how many seconds the issuer's clock may differ."""
+    """Tolerated difference of the issuer's clock, in seconds."""
     life_max_s: Count = 3600
     """Longest life (exp - iat) in seconds of a token that is taken: it cannot be revoked here."""
 

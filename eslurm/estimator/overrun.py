@@ -26,7 +26,7 @@ STEPS_S: Final = (
     50 * _HOUR_S,
     100 * _HOUR_S,
 )
-"""So much longer than first estimated: the first step that lies ahead."""
+"""Steps above the first estimate: the first one that lies ahead."""
 
 
 def corrected(estimate_s: int, elapsed_s: int, limit_s: int) -> int:

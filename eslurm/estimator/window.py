@@ -16,7 +16,7 @@ RETRAIN_EVERY_S: Final = 15 * 3_600
 LEAST_JOBS: Final = 10
 """Of a window."""
 FIRST_JOBS: Final = 30
-"""So many jobs must have ended before the first lesson."""
+"""Number of ended jobs before the first lesson."""
 
 Item = TypeVar("Item")
 

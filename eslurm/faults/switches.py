@@ -15,17 +15,17 @@ class Mode(StrEnum):
     """Mode of a node's failure. Its steps go on: the agent fails, not the host."""
 
     DEAD = "dead"
-    """Nobody listens: every list is refused at once."""
+    """No process listens: every list is refused at once."""
     SILENT = "silent"
     """Lists are taken and never acknowledged or answered."""
     SLOW = "slow"
     """Acknowledges, answers and reports, each late."""
     PARTITIONED = "partitioned"
-    """Lists vanish; what is under way goes on and is told after the healing."""
+    """Lists vanish; work under way goes on and is reported after the healing."""
     CUT_OUT = "cut-out"
     """One way: the node hears and does everything; what it says is lost, or told after the healing."""
     CUT_IN = "cut-in"
-    """The other way: lists vanish; what is under way is told, and reports go up."""
+    """The other way: lists vanish; work under way is reported, and reports go up."""
 
     @property
     def is_off(self) -> bool:

@@ -47,7 +47,7 @@ from eslurm.v1 import link_pb2
 log = logging.getLogger(__name__)
 
 TRIM_INTERVAL_S = 0.02
-"""How often a table that is above its budget looks for a link that has become idle."""
+"""Interval of searches for an idle link while the table is above its budget."""
 
 
 class Rng(Protocol):

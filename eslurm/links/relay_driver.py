@@ -55,7 +55,7 @@ UNADDRESSED_MAX = 65_536
 HELD_RESULTS_MAX = 65_536
 TIMER_AGAIN_US = 1_000_000
 REFUSED = "connection refused"
-"""What is said of a node that pretends to be dead."""
+"""The failure of a node that simulates death."""
 
 Attachments = tuple[link_pb2.Blob, ...]
 

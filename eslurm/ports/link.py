@@ -16,7 +16,7 @@ from eslurm.core.model.hostlist import holds
 from eslurm.v1 import link_pb2
 
 IDLE = "idle"
-"""The reason of an end that is no loss: nobody needed the link, and it is dialled again when somebody does."""
+"""The reason of a harmless end: the link was unused, and is dialled again on demand."""
 CLOSED_BY_PEER = "closed by the peer: "
 
 
@@ -33,7 +33,7 @@ class PeerInfo(msgspec.Struct, frozen=True):
     owner: str = ""
     build: str = ""
     skew_us: int | None = None
-    """How far its wall clock was ahead of ours when the link began; None: it does not say."""
+    """Lead of its wall clock over ours when the link began; None: not reported."""
     names: str = ""
     """The host list that its membership lets it speak for."""
     serial: bytes = b""

@@ -344,7 +344,7 @@ class Pruned(msgspec.Struct, frozen=True):
     facts: int = 0
 
     def fills(self, limits: Prune) -> bool:
-        """Whether a call with these limits may have left something."""
+        """Check whether a call with these limits may have left something."""
         return max(self.answers, self.blobs, self.facts) >= limits.rows_max
 
 
@@ -392,7 +392,7 @@ class StoreReader(Protocol):
         ...
 
     async def get_blobs(self, owner: str, hashes: Collection[bytes], bytes_max: int) -> dict[bytes, bytes]:
-        """Those of these blobs that exist and have at most `bytes_max` bytes each, by hash; in one query.
+        """The blobs that exist and have at most `bytes_max` bytes each, by hash; in one query.
 
         Raises ValueError for more than QUERY_VALUES_MAX hashes.
         """

@@ -18,7 +18,7 @@ from eslurm.security.account import Account, give
 from eslurm.security.ownership import UnsafeFile
 
 CONTROLLER = "controller"
-"""What controllers write, where root has started them as another user."""
+"""Directory of controllers that root has started as another user."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _PASSED_THROUGH = 0o711
 

@@ -25,7 +25,7 @@ SIGNATURE_BYTES = 64
 HEAD_BYTES = KEY_ID_BYTES + SIGNATURE_BYTES
 SHARED_HEAD_BYTES = HEAD_BYTES + 4
 SHARED_SEAL_BYTES_MAX = SHARED_HEAD_BYTES + path_bytes(0, LEAVES_MAX)
-"""What a shared seal adds to a body at most."""
+"""Greatest size of a shared seal beside its body."""
 ROOTS_KEPT_MAX = 256
 _DOMAIN = b"eslurm/v2/"
 _SHARED_DOMAIN = b"eslurm/v2/shared/"

@@ -18,7 +18,7 @@ log = logging.getLogger("eslurm.store")
 
 _LOCKS = Path("/proc/locks")
 _WRITE_LOCK_BYTE = 120
-"""Where in the file `-shm` a writer in WAL mode holds its lock (SQLite's WAL-index format)."""
+"""Byte of the file `-shm` on which a writer in WAL mode holds its lock (SQLite's WAL-index format)."""
 _END_WAIT_MS = 1_000
 
 

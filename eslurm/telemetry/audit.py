@@ -47,9 +47,9 @@ def _second_text(second: int) -> str:
 
 
 class AuditLog:
-    """Implements `ports.audit.AuditSink`. `size_bytes` bounds each file, `keep` how many old ones stay.
+    """Implements `ports.audit.AuditSink`. `size_bytes` bounds each file, `keep` the number of old ones.
 
-    `on_written` and `on_lost` are told of numbers of lines, from the writer's thread and from the loop.
+    `on_written` and `on_lost` get numbers of lines, from the writer's thread and from the loop.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class AuditLog:
         self._thread.join(patience_s)
 
     def files(self) -> list[Path]:
-        """Those that there may be, the newest first."""
+        """Paths of all possible files, the newest first."""
         return [self.path, *(self._old(number) for number in range(1, self._keep + 1))]
 
     # ---- the writer's thread ----
@@ -182,7 +182,7 @@ def _open(path: Path) -> int:
 
 
 def _encoded(line: AuditLine) -> bytes:
-    """ASCII: whatever would move a terminal's cursor is escaped."""
+    """The line as ASCII: control characters are escaped."""
     data = msgspec.json.encode(line)
     if not data.isascii():
         data = json.dumps(msgspec.to_builtins(line), separators=(",", ":")).encode()

@@ -1,7 +1,7 @@
-"""The host's two clocks as every daemon reads them, in integer microseconds.
+"""The host's two clocks for every daemon, in integer microseconds.
 
-Durations (limits, grace, silence) are measured on CLOCK_BOOTTIME, which nobody sets and which counts while the host
-sleeps; wall time may jump, and is what people and other hosts are told. Imports nothing but `time`.
+Durations (limits, grace, silence) are measured on CLOCK_BOOTTIME, which cannot be set and which counts while the host
+sleeps; wall time may jump, and is for users and other hosts. Imports nothing but `time`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 
 
 def wall_us() -> int:
-    """Microseconds UTC since the epoch; somebody may set it at any time."""
+    """Microseconds UTC since the epoch; an administrator may set this clock at any time."""
     return time.time_ns() // 1000
 
 

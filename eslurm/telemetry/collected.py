@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from eslurm.telemetry.exposition import Family, heading, labels_text, number_text
 
-# When a counter began, of each: nobody asks, and the page would be half as long again.
+# Creation times of counters are unused, and the page would be half as long again.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 SERIES_MAX = 4_096
@@ -21,7 +21,7 @@ Collect = Callable[[], Iterable[Family]]
 
 
 class Collected(Collector):
-    """What `collect` gives at each look."""
+    """Metrics from `collect` at each scrape."""
 
     def __init__(self, collect: Collect) -> None:
         self._collect = collect
@@ -35,7 +35,7 @@ class Collected(Collector):
             yield metric
 
     def describe(self) -> list[Metric]:
-        """Nothing is looked at when it is registered."""
+        """Empty: nothing is collected at registration."""
         return []
 
 

@@ -1,7 +1,7 @@
-"""Metrics as every daemon describes them, and as Prometheus reads them (text format 0.0.4).
+"""Metrics: their descriptions, and Prometheus's text format 0.0.4.
 
-A metric is described once, by a constant that the reference is generated from; a daemon gives it values when somebody
-looks. Invariant: imports nothing heavy, so that an agent can serve it; a label's values come from the code or from the
+A metric is described once, by a constant from which the reference is generated; a daemon gives it values at a scrape.
+Invariant: imports nothing heavy, so that an agent can serve it; a label's values come from the code or from the
 configuration, or through `CappedLabel`.
 """
 

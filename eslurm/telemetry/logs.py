@@ -1,9 +1,9 @@
-"""What daemons write to standard error: a readable line per event, or one JSON object per line on request.
+"""Daemons' logs on standard error: a readable line per event, or one JSON object per line on request.
 
 Ids of jobs, attempts, broadcasts and the like become fields of their own: they are the words before a message's
-placeholders ("broadcast %d: ..."), or come as `extra`. Invariants: a message is one line unless it tells of an error's
+placeholders ("broadcast %d: ..."), or come as `extra`. Invariants: a message is one line unless it has an error's
 traceback; of messages of one kind (logger, level, template) only some a second are written, the others are counted and
-told of; secrets that were named to `hide`, callers' tokens, and passwords in URLs, never leave.
+reported; secrets that were named to `hide`, callers' tokens, and passwords in URLs, never leave.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 FORMS: Final = ("text", "json")
 BURST: Final = 50
-"""So many messages of one kind at once, then `PER_S` a second."""
+"""Number of messages of one kind at once, then `PER_S` a second."""
 PER_S: Final = 2.0
 KINDS_MAX: Final = 512
 SUMMARY_EVERY_S: Final = 10.0
@@ -35,7 +35,9 @@ _TOKEN = re.compile(
 """Tokens of callers, the cluster's and those of other issuers."""
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s/@]+@")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What moves a terminal's cursor, ends a line, or turns the direction of writing; not the tabulator and the line feed."""
+"""Characters that move a terminal's cursor, end a line, or turn the direction of writing; not the tabulator and the line
+feed.
+"""
 _LEVELS: Final = {
     logging.DEBUG: "debug",
     logging.INFO: "info",
@@ -46,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LogCounts:
-    """What was logged since the start, for metrics. `by_level` counts those left out, too."""
+    """Counts of log lines since the start, for metrics. `by_level` includes suppressed ones."""
 
     def __init__(self) -> None:
         self.by_level: dict[str, float] = dict.fromkeys(_LEVELS.values(), 0)
@@ -94,7 +96,7 @@ def _escape(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1_024)
 def _places(template: str) -> tuple[tuple[str, int], ...]:
-    """Which argument is which id."""
+    """The arguments that are ids: (name, index)."""
     found: list[tuple[str, int]] = []
     number = 0
     for match in _PLACEHOLDER.finditer(template):
@@ -176,7 +178,7 @@ class _Kind:
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes to `stream` what there is room for. Debugging messages, which somebody asked for, are all written."""
+    """Writes to `stream` up to a rate. Debugging messages, which are on request, are all written."""
 
     def __init__(
         self,
@@ -248,7 +250,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def set_up(level: int, form: str) -> None:
-    """Log to standard error, unless somebody has arranged for something else."""
+    """Log to standard error, unless logging is configured already."""
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
     handler = LogHandler(sys.stderr)
     handler.setFormatter(formatter(form))

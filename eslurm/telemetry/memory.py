@@ -1,7 +1,7 @@
-"""How a daemon's process keeps its memory small: the C library's allocator, not Python's.
+"""Tuning of the C library's allocator, so that a daemon's process stays small.
 
 A burst (twenty thousand registrations, a whole address book) leaves free memory behind in the allocator. By default it has
-eight arenas for each core and gives little back, which doubled what a controller of many nodes was resident with.
+eight arenas for each core and gives little back, which doubled the resident memory of a controller of many nodes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How a process imports much at its start: the garbage collector stays away from modules.
+"""Large imports at a process's start without garbage collection.
 
-Invariant: afterwards the collector is as it was, but for what exists by then: that is never looked at again.
+Invariant: afterwards the collector is as it was, but for the objects that exist by then, which are frozen.
 """
 
 from __future__ import annotations

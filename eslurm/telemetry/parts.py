@@ -14,7 +14,7 @@ from eslurm.telemetry.exposition import Described, Family
 
 
 class LinkCounts(Protocol):
-    """What links count (see `eslurm.transport.counters`)."""
+    """Counters of links (see `eslurm.transport.counters`)."""
 
     links_now: int
     sockets_now: int
@@ -34,7 +34,7 @@ class LinkCounts(Protocol):
 
 
 class Certificates(Protocol):
-    """What a process shows and trusts (see `eslurm.transport.tls`)."""
+    """Certificates and authorities of a process (see `eslurm.transport.tls`)."""
 
     def ends(self) -> dict[str, float]:
         """By file, in seconds since the epoch."""
@@ -42,7 +42,7 @@ class Certificates(Protocol):
 
 
 class RelayCounts(Protocol):
-    """What a relay's driver counts (see `eslurm.links.relay_counters`)."""
+    """Counters of a relay's driver (see `eslurm.links.relay_counters`)."""
 
     lists_sent: int
     lists_received: int
@@ -53,7 +53,7 @@ class RelayCounts(Protocol):
 
 
 class RelayState(Protocol):
-    """How a relay stands (see `eslurm.core.relay.relay`)."""
+    """State of a relay (see `eslurm.core.relay.relay`)."""
 
     @property
     def live(self) -> int: ...

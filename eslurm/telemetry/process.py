@@ -1,4 +1,8 @@
-"""What every daemon does with its process: event loop, signals, log lines, the word that it is ready."""
+"""Common set-up of a daemon's process: event loop, signals, log lines, readiness.
+
+Comes before gRPC is imported, which would write lines of its own beside them: one for each handshake that fails.
+GRPC_VERBOSITY brings them back.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +133,9 @@ def announced(ready_fd: int | None) -> asyncio.Future[str]:
 
 
 def announce(endpoint: str, ready_fd: int | None) -> None:
-    """Say `ready ENDPOINT` to whoever started this process: on `ready_fd`, else on stdout. Nobody has to listen."""
+    """Write `ready ENDPOINT` for the starter of this process: on `ready_fd`, else on stdout. A missing reader
+    is no error.
+    """
     line = f"ready {endpoint}\n".encode()
     if ready_fd is None:
         sys.stdout.buffer.write(line)

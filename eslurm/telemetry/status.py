@@ -1,9 +1,8 @@
-"""A daemon's door for machines that watch it: GET /metrics and GET /health over HTTP, on the daemon's own event loop.
+"""A daemon's HTTP server for monitoring: GET /metrics and GET /health, on the daemon's own event loop.
 
-On the loop, not beside it: a daemon whose loop stands still does not answer, and that is the truth. Invariants: what is
-served is in memory (a page is made at most once in `PAGE_KEPT_S`); connections, their requests, their time and what waits
-for a slow reader are bounded; connections that say nothing cannot keep others out; nothing can be changed here, and nothing
-of jobs or users is told.
+On the loop, not beside it: a daemon whose loop is blocked does not answer, and that is the truth. Invariants: pages come
+from memory (made at most once in `PAGE_KEPT_S`); connections, their requests, their time and the buffers of slow readers
+are bounded; silent connections cannot keep others out; nothing can be changed here, and no data of jobs or users is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ BIND_AGAIN_S = 2.0
 
 
 class DoorCounts:
-    """What the doors of this process have cost so far, for metrics."""
+    """Costs of this process's HTTP servers so far, for metrics."""
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
@@ -37,7 +36,7 @@ counts = DoorCounts()
 
 
 class Health(NamedTuple):
-    """Whether a daemon does its duty, in one line for people."""
+    """State of a daemon's health, with one line of text."""
 
     is_well: bool
     line: str
@@ -54,7 +53,7 @@ class StatusDoor:
         self._page_until_s = 0.0
         self._server = HttpServer(self._answer, lambda _error: None, REQUEST_TIMEOUT_S)
         self.endpoint = ""
-        """Where it listens, once it does."""
+        """Its endpoint, once it listens."""
 
     async def start(self, listen: str) -> None:
         """Listen at HOST:PORT. Raises OSError that names the address, ValueError when it is none."""

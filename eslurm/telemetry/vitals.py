@@ -1,4 +1,4 @@
-"""What a daemon says of its own process: memory, CPU, descriptors, sockets, and how late its event loop runs."""
+"""Metrics of a daemon's own process: memory, CPU, descriptors, sockets, and the lag of its event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STARTED_S = time.time()
 
 
 class LoopLag:
-    """How late the event loop ran at worst since the last look. `start` and `stop` it with the process."""
+    """The worst lag of the event loop since the last look. `start` and `stop` it with the process."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ def open_files(process: Path = SELF) -> int:
 
 
 def open_files_max() -> int:
-    """How many descriptors this process may have open."""
+    """Greatest number of open descriptors of this process."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -83,7 +83,7 @@ def cpu_s() -> float:
 
 
 def started_s() -> float:
-    """When this process began, near enough: when it imported this, in seconds since the epoch."""
+    """Begin of this process, approximately: the import of this module, in seconds since the epoch."""
     return _STARTED_S
 
 

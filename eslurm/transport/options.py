@@ -45,7 +45,9 @@ class LinkSettings(msgspec.Struct, frozen=True):
     bulk_open_timeout_s: float = 5.0
     links_max: int = 4096
     agents_max: int = 0
-    """Links from agents that a server takes (0: any number); more are told to come back, one every `line_pace_s`."""
+    """Links from agents that a server accepts (0: any number); more are refused with a retry time, one every
+    `line_pace_s`.
+    """
     line_pace_s: float = 0.004
     line_max_s: float = 5.0
 

@@ -42,7 +42,7 @@ class PeerSettings(msgspec.Struct, frozen=True):
     first_frames_address_max: int = 8
     strangers_max: int = STRANGERS_MAX
     stranger_s: float = 10.0
-    """How long a connection is kept whose peer proves nothing."""
+    """Seconds after which an unproven connection is closed."""
     look_s: float = 1.0
     crowded_look_s: float = 0.05
 

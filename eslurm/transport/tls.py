@@ -32,8 +32,9 @@ _KEYS_SERVED = (
     bytes.fromhex("06072a8648ce3d020106082a8648ce3d030107"),  # P-256
     bytes.fromhex("06072a8648ce3d020106052b81040022"),  # P-384
 )
-"""How a certificate names the kinds of keys that gRPC shakes hands with. The standard library takes more of them, such as
-Ed25519 and P-521, so trying out does not find those."""
+"""Object identifiers of the kinds of keys that gRPC supports. The standard library supports more, such as Ed25519 and
+P-521, so the trial handshake does not find those.
+"""
 
 _Stamp = tuple[tuple[int, int, int, int], ...]
 

@@ -31,7 +31,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
     key: Path | None = None
     require_client_certificate: bool = False
     name: str = ""
-    """What the certificates of others have to name; empty: the host that is dialled."""
+    """Required name in others' certificates; empty: the dialled host."""
 
 
 def add_tls_options(parser: ArgumentParser) -> None:

@@ -30,7 +30,7 @@ from eslurm.faults.chaos_door import ChaosRequest, Struck
 
 MODES = {"kill": "dead", "hang": "silent", "slow": "slow", "partition": "partitioned"}
 WAYS = {"out": "cut-out", "in": "cut-in"}
-"""What `cut` does, by the way that it cuts."""
+"""Modes of `cut`, by its direction."""
 STRIKES = (*MODES, "cut")
 ACTIONS = (*STRIKES, "heal", "show")
 DELAY_DEFAULT_US = 500_000
@@ -125,7 +125,7 @@ class Chaos:
         self._interrupts = interrupts
         self._tell = tell
         self._killed: set[str] = set()
-        """Killed by this command: whoever watches the cluster may have begun to start them again."""
+        """Daemons killed by this command: the supervising `eslurm up` may already be restarting them."""
         config = load_config(layout, record.cluster)
         # The daemon is named by position, the satellite as its configuration says.
         self._satellites = {one.name: f"sat{at}" for at, one in enumerate(config.satellite, 1)}

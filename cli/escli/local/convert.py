@@ -25,7 +25,7 @@ from eslurm.config.file import Config, ConfigError, read_config
 from eslurm.security.ownership import UnsafeFile, check_own_directory
 
 SHARED_KEY = "cluster.key"
-"""Where the shared key is unless the configuration says so."""
+"""Default path of the shared key."""
 RETIRED = ".retired"
 MEMBERSHIPS = "memberships"
 _KNOCK_TIMEOUT_S = 5.0

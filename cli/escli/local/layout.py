@@ -23,7 +23,7 @@ from eslurm.security.ownership import UnsafeFile, check_own_directory, make_own_
 SOCKET_BYTES_MAX = 107
 """The longest path a Unix socket may have on Linux."""
 MAIN = "main"
-"""What the first controller is called."""
+"""Name of the first controller."""
 LONGEST_SOCKET = "agent999/stepd/esstepd.socket"
 _LOCK_INTERVAL_S = 0.1
 _OWN_NAMES = re.compile(

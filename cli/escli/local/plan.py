@@ -30,7 +30,7 @@ ESTIMATOR = "esestd"
 Listener = TypeVar("Listener", AgentRecord, StandbyRecord)
 
 Programs = Mapping[str, Sequence[str]]
-"""How each kind of daemon is called: the first words of its command line."""
+"""First words of the command line of each kind of daemon."""
 
 # -P: the current directory of `eslurm up` may be another user's; `-m` alone would import from it.
 PROGRAMS: Programs = {kind: (sys.executable, "-P", "-m", kind) for kind in KINDS}

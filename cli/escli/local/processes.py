@@ -175,7 +175,7 @@ def _opened(identities: Iterable[Identity]) -> Iterator[dict[int, Identity]]:
 
 
 def _wait(watched: dict[int, Identity], timeout_s: float, hurry: Callable[[], bool]) -> dict[int, Identity]:
-    """Those of `watched` that have not ended in time."""
+    """The processes of `watched` that have not ended in time."""
     left = dict(watched)
     poller = select.poll()
     for pidfd in left:

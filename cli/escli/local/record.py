@@ -59,7 +59,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     standbys: tuple[StandbyRecord, ...] = ()
     estimator: bool = False
     daemon_uid: int = 0
-    """Whom root's agents become; 0 where no root is."""
+    """Uid of root's agents; 0 without root."""
     satellite_uid: int = 0
     """The same for its satellites."""
     controller_uid: int = 0

@@ -26,7 +26,7 @@ from escli.local.record import ClusterRecord, DaemonRecord
 from escli.local.start import MARKER
 
 GRACE_S = 10.0
-"""How long daemons have between SIGTERM and SIGKILL, and how long jobs have."""
+"""Time between SIGTERM and SIGKILL for daemons, and for jobs."""
 
 _STEP_MARKER = "ESLURM_STEP_KEY"
 _ROUNDS_MAX = 5

@@ -44,7 +44,7 @@ _POLL_S = 0.1
 _PROGRESS_S = 1.0
 
 Tell = Callable[[str], None]
-"""Where progress goes: one line at a time."""
+"""Destination of progress: one line at a time."""
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Running(msgspec.Struct, frozen=True):
     config: Config
     started: tuple[str, ...]
     edited: bool = False
-    """Whether the configuration was changed after the controller had read it."""
+    """True when the configuration was changed after the controller had read it."""
 
 
 def bring_up(

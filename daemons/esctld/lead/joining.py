@@ -69,7 +69,7 @@ USES: Final = 1
 ROLE: Final = "agent"
 ASK_AGAIN_S: Final = 2.0
 WAIT_AGAIN_S: Final = 5.0
-"""All that may wait at one address together ask less often than an address may."""
+"""Seconds between requests of a waiting host: all hosts at one address together stay below the address's rate."""
 FULL_AGAIN_S: Final = 10.0
 UNPROVED: Final = "the host has not proved that it holds its key"
 BAD_TOKEN: Final = (

@@ -30,7 +30,7 @@ LOADED_AT_ONCE = 64
 """Launches whose blobs are loaded together: with all that may be attached to them they take some megabytes."""
 
 Load: TypeAlias = Callable[[Collection[bytes], int], Awaitable[Mapping[bytes, bytes]]]
-"""Those of these blobs that are there and have at most so many bytes. Raises `BlobUnavailable`."""
+"""Loads the blobs that exist and have at most this many bytes. Raises `BlobUnavailable`."""
 
 
 class BlobAttachments:

@@ -25,7 +25,7 @@ from eslurm.v1 import controller_pb2 as pb
 log = logging.getLogger("esctld.leadership")
 
 NAME_FEATURE = "controller="
-"""How a controller's Hello says its name."""
+"""Prefix of the controller's name in its Hello."""
 
 
 class Lease:

@@ -44,7 +44,7 @@ DOOR_CALLS_MAX = 4096
 DOOR_CALLS_PER_NODE_MAX = 1024
 """Calls under way from one node or login host: what one of them keeps waiting must not keep the others out."""
 RETRY_AFTER_MS = 250
-"""When a call that found no room is welcome again: most take a few milliseconds."""
+"""Retry time of a call that found no room: most calls take a few milliseconds."""
 
 
 class Caller(Protocol):

@@ -23,7 +23,7 @@ from eslurm.telemetry.clocks import wall_us
 log = logging.getLogger("esctld.site")
 
 LOOK_S = 1.0
-"""How often the keys' file is looked at."""
+"""Interval of checks of the keys' file."""
 
 
 class SiteSigner:

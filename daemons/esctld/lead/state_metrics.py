@@ -37,7 +37,7 @@ ACCOUNTS_MAX = 64
 PARTITIONS_MAX = 64
 NO_ACCOUNT = "none"
 UNPLANNED = "Priority"
-"""Why a job waits that no plan has looked at yet."""
+"""Reason of a job that no plan has examined yet."""
 
 JOBS = Described("eslurm_jobs", "gauge", "Jobs in memory, by state; an array is one.", ("state",))
 WAITING = Described("eslurm_pending_jobs", "gauge", "Jobs that wait, by why they do.", ("reason",))

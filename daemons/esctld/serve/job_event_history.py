@@ -24,7 +24,7 @@ from eslurm.v1 import controller_pb2 as pb
 
 PAGE_ROWS: Final = 500
 LOOKED_AT_TIMES: Final = 5
-"""So many job ids are looked at for each job that is wanted: arrays and jobs that never ran are among them."""
+"""Number of job ids read for each wanted job: arrays and jobs that never ran are among them."""
 JOBS_PER_SLICE: Final = 50
 LINES_PER_SLICE: Final = 4_096
 LOOKS_PER_SLICE: Final = 2_048

@@ -38,12 +38,12 @@ EVENTS_MAX: Final = 10_000
 EVENTS_PER_SLICE: Final = 100
 WAIT_MAX_S: Final = 60.0
 GATHER_S: Final = 0.05
-"""What happens within so short a time is told together: a reply costs more than a hundred events."""
+"""Events within this time go out together: a reply costs more than a hundred events."""
 WAITING_MAX: Final = 8
 WAIT_RETRY_S: Final = 5.0
 BEGINNINGS_MAX: Final = 2
 BEGINNING_KEPT_S: Final = 60.0
-"""A beginning that nobody has read from for so long is dropped: it takes some megabytes."""
+"""An unread replay is dropped after this time: it takes some megabytes."""
 
 _NUMBER_BITS: Final = 38
 _BEGINNING_BITS: Final = 6

@@ -64,7 +64,7 @@ READ_SLICE_S = 0.004
 FULL_RETRY_S = 0.25
 WAITING_FEW = 16
 LOOK_S = 0.0005
-"""Every commit wakes all who wait. Beyond a few, each looks only so often that all together look 2,000 times a second."""
+"""Interval of looks by many waiters: every commit wakes all of them, and together they look at most 2,000 times a second."""
 STORE_AWAY = "the job store does not answer at present: try again in a moment"
 STORE_AWAY_RETRY_S = 0.5
 NOT_COMMITTED = "what the answer rests on cannot be committed at present: try again in a moment"

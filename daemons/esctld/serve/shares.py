@@ -23,7 +23,7 @@ from eslurm.ports.door import Caller
 from eslurm.v1 import controller_pb2 as pb
 
 UNUSED = -1.0
-"""How the level of those who have used nothing travels: JSON knows no infinity."""
+"""The level of an association without usage on the wire: JSON has no infinity."""
 JOBS_PER_SLICE = 500
 MEMBERS_PER_SLICE = 1_000
 

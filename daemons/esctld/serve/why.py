@@ -40,9 +40,9 @@ PLANNED_MAX = 1_000
 """Jobs told of one plan unless a number is asked for."""
 PLANNED_TOP = 100_000
 RESERVED_AHEAD_US = 31 * DAY_US
-"""How far ahead reservations are told when nobody says."""
+"""Default horizon of reservations."""
 ASKING_MAX = 64
-"""Questions that wait for their turn or are being answered; who comes then is asked to come again."""
+"""Queries that wait or are being answered; more are refused with a retry time."""
 ASK_RETRY_S = 0.5
 TESTS_MAX = 64
 """Jobs of one call that are only asked about: each is answered with a whole plan."""

@@ -1,7 +1,7 @@
-"""A standby's link to the leader, over which its door answers.
+"""A standby's link to the leader, over which its API socket answers.
 
-Invariant: a call goes out only over a link to a process that leads under the epoch that the leader row names, or a
-later one; whatever was under way on a link that has ended is reported as UNAVAILABLE, so that commands try again.
+Invariant: a call goes out only over a link to a process that leads under the epoch that the leader row names, or a later
+one; calls on a link that has ended are answered as UNAVAILABLE, so that commands retry.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LeaderLink:
         return is_led_under(self._leader, link.peer.epoch)
 
     async def run(self) -> None:
-        """Stay linked to whoever leads, until cancelled."""
+        """Stay linked to the leader, until cancelled."""
         told = ""
         while True:
             leader = self._leader
@@ -129,7 +129,7 @@ class LeaderLink:
     # ---- ports.door.Answerer ----
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
-        """What the leader says to a call at the standby's door."""
+        """The leader's answer to a call at the standby's API socket."""
         return await self._forwarder.answer(method, payload, caller)
 
     # ---- ports.link.LinkSink ----
@@ -138,13 +138,13 @@ class LeaderLink:
         """The leader is there."""
 
     def on_down(self, link: Link, reason: str) -> None:
-        """It is gone: whoever asked may ask again, and the leader row may say why."""
+        """The link is down: callers may retry, and the leader row may tell the cause."""
         self._forwarder.on_link_down(link)
         log.info("the link to the leader has ended: %s", reason)
         self._on_lost()
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
-        """Answers; a standby is told nothing else."""
+        """Take the leader's answers; a standby gets nothing else."""
         for item in items:
             if item.WhichOneof("kind") == "door_reply":
                 self._forwarder.on_reply(item.door_reply)

@@ -65,11 +65,11 @@ class Standby:
 
     @property
     def door(self) -> Answerer:
-        """Where calls at this controller's door go meanwhile."""
+        """The answerer of calls at this controller's API socket meanwhile."""
         return self._link
 
     def health(self) -> Health:
-        """Whether it could take over at any moment."""
+        """Check whether it could take over at any moment."""
         if self._away:
             return Health(False, "the job store cannot be read")
         if self._cannot_follow:
@@ -79,11 +79,11 @@ class Standby:
         return Health(True, f"stands by: {self._term.leader.holder or 'another controller'} leads")
 
     async def run(self) -> Lead:
-        """Until it leads. Raises what makes a controller useless: a foreign, a damaged or a newer store."""
+        """Stand by until it leads. Raises what makes a controller useless: a foreign, a damaged or a newer store."""
         tasks: list[asyncio.Task[None]] = []
         try:
             if not await self._look():
-                # Only now: a cluster that nobody leads is not kept waiting for it.
+                # Only now: a cluster without a leader does not wait for it.
                 if not self._away:
                     leader = self._term.leader.holder or "another controller"
                     log.info("%s stands by: %s leads", self._name, leader)

@@ -1,8 +1,9 @@
-"""What a sealed command allows this host to start. `procd` acts on nothing else that says whose a process is.
+"""Checks of a sealed command against this host. `procd` acts on nothing else that names a process's user.
 
-A launch credential is a `Command` as a controller has sealed it: `Prepare` with `start`, `Start`, or `LaunchStep`, each with
-the `JobLaunch`. Invariant: what passes `Warrants.launch` was sealed by a key of this site for this cluster, for a node of
-this host, for exactly this step, is not out of date, and runs as a user that root has not excluded. Pure: no file, no clock.
+A launch credential is a `Command` as a controller has sealed it: `Prepare` with `start`, `Start`, or `LaunchStep`, each
+with the `JobLaunch`. Invariant: a command that passes `Warrants.launch` was sealed by a key of this site for this cluster,
+for a node of this host, for exactly this step, is in date, and runs as a user that root has not excluded. Pure: no file,
+no clock.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class UserNotAllowed(NotAllowed):
 
 
 class Launchable(msgspec.Struct, frozen=True):
-    """What may be started: the batch script, or with `request` a step's tasks.
+    """The permitted launch: the batch script, or with `request` a step's tasks.
 
-    `names` are the job's nodes in order. `until_us`: when the credential ends.
+    `names` are the job's nodes in order. `until_us` is the end of the credential.
     """
 
     launch: JobLaunch
@@ -92,7 +93,7 @@ class Warrants(Seals):
         self._is_root = own_uid == 0
 
     def launch(self, key: StepKey, sealed: bytes, now_us: int) -> Launchable:
-        """What the credential lets start as step `key`. `now_us` is UTC. Raises `NotAllowed`."""
+        """The launch that the credential permits for step `key`. `now_us` is UTC. Raises `NotAllowed`."""
         command = self.command(key, sealed)
         if now_us > command.expires_us + TOLERANCE_US:
             raise NotAllowed(
@@ -118,7 +119,7 @@ class Warrants(Seals):
 
 
 def find_launch(key: StepKey, command: Command) -> Launchable:
-    """What the command starts as step `key`: the job, the step's own request, and how many tasks. Raises `NotAllowed`."""
+    """The command's launch of step `key`: the job, the step's own request, and the number of tasks. Raises `NotAllowed`."""
     body = command.body
     match body:
         case Prepare(launch=found, start=True):

@@ -1,8 +1,8 @@
-"""Which processes belong to a step beyond its tasks, and how signals reach them.
+"""The processes of a step beyond its tasks, and the delivery of signals to them.
 
-A step's processes are its tasks' process groups, everything else in the tasks' sessions, and what left those
-sessions as a daemon: that one is adopted by `procd` (a subreaper) and still carries the step's mark.
-A look at /proc costs milliseconds, as much as a short job, so it is shared by all that want it in one request.
+A step's processes are its tasks' process groups, everything else in the tasks' sessions, and processes that left those
+sessions as daemons: `procd` (a subreaper) adopts these, and they still carry the step's mark. A scan of /proc costs
+milliseconds, as much as a short job, so all users of one request share it.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Families:
 
     @property
     def sweep_in_us(self) -> int:
-        """How long a sweep that is wanted has to wait."""
+        """Microseconds until a wanted sweep may begin."""
         return max(0, self._not_before_us - boot_us())
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Signal the tasks' groups at once, then whatever else a look at /proc shows to be theirs."""
+        """Signal the tasks' groups at once, then all other processes of theirs that a scan of /proc shows."""
         wanted: dict[StepKey, list[Delivery]] = {}
         for one in deliveries:
             if one.key in self._steps:

@@ -1,7 +1,7 @@
-"""What is asked for, held against what is allowed: whatever asks is no more than a messenger here.
+"""Checks of all requests against sealed commands and root's options: the requester is not trusted.
 
-Invariant: a step is started by a credential once, in time, also after a restart; keys are replaced only by those that
-present ones vouch for.
+Invariant: a credential starts its step once, in time, also after a restart; keys are replaced only by those that present
+ones vouch for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 class Gate:
-    """What it is told by root (`Options`) may change while it runs: see `refresh`."""
+    """Checks of requests by root's options, which may change while it runs: see `refresh`."""
 
     def __init__(self, options: str, ring: str, scripts: Scripts, launches: Launches) -> None:
         """`options` and `ring` are paths of root's files. Raises `SiteKeyError`, OSError, `OptionError`, `MsgspecError`."""
@@ -127,7 +127,7 @@ def _check_hash(what: str, data: bytes, digest: bytes) -> None:
 
 
 def _follows(ring: Ring, later: Ring) -> bool:
-    """Whether a key of `ring` vouches for `later`, or they are the same."""
+    """Check whether a key of `ring` vouches for `later`, or they are the same."""
     try:
         return ring.sealed == later.sealed or ring.successor(later.sealed) is not None
     except BadSeal:

@@ -1,7 +1,8 @@
-"""What `procd` remembers beyond its own death, in a file of root's: launches, and which processes it has started.
+"""The persistent records of `procd`, in a file of root's: launches, and the processes that it has started.
 
 Invariants: a launch is in the file before its process exists, so a credential starts its step once, also after a restart;
-whom a later `procd` ends is never the supervisor's word. Each record is a line of its own, so a torn one spoils no other.
+a later `procd` ends processes by its own records, never by the supervisor's word. Each record is a line of its own, so a
+torn one spoils no other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _RECORDS_MIN = 65_536
 
 
 class Booted(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """What follows happened in this boot."""
+    """The following records are of this boot."""
 
     boot_id: str
 
@@ -93,7 +94,7 @@ class Launches:
         self._rewrite_at = max(_RECORDS_MIN, 2 * self._count)
 
     def is_used(self, key: StepKey, now_us: int) -> bool:
-        """Whether the step was launched before, by a credential that has not ended yet."""
+        """Check whether the step was launched before, by a credential that has not ended yet."""
         return self._until_us.get(key, 0) >= now_us
 
     def use(self, key: StepKey, until_us: int, now_us: int) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong, in one line of the log, which is this process's stderr."""
+"""Errors, one line each, on this process's stderr."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def complain_of(what: str, error: BaseException) -> str:
 
 
 def survive(what: str, call: Callable[P, object], *args: P.args, **more: P.kwargs) -> bool:
-    """Whether the call went well; one that did not is told of in the log."""
+    """Call; returns whether it succeeded, and logs a failure."""
     try:
         call(*args, **more)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What root tells the step supervisor, in a file that only root can write."""
+"""Root's options for the step supervisor, in a file that only root can write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel says about processes: identity, session, parentage, and the step they belong to.
+"""Processes as the kernel reports them: identity, session, parentage, and their step.
 
 A bare pid identifies nothing for long; a (pid, start time) pair does until the next boot.
 """

@@ -1,8 +1,8 @@
-"""End every process of a supervisor's steps, whatever it did to get away from its step.
+"""End every process of a supervisor's steps, whatever it did to leave its step.
 
 They are known by the marker in their environment, by a recorded pid and start time, by the session that such a process
-leads, and by having been adopted. Invariant: it is done only when a look at all processes, begun after the last kill, finds
-none: a process may fork while it is looked for, and what a killed one leaves is adopted then.
+leads, and by having been adopted. Invariant: it is done only when a scan of all processes, begun after the last kill,
+finds none: a process may fork during a scan, and children of a killed one are adopted then.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Scripts:
             self._remove(self._idle.popitem(last=False)[0])
 
     def _is_there(self, name: str, uid: int, script: bytes) -> bool:
-        """Whether the file holds this very script: its user may have written to it."""
+        """Check whether the file holds this very script: its user may have written to it."""
         try:
             fd = os.open(name, os.O_RDONLY | _FLAGS, dir_fd=self._fd)
         except OSError:
@@ -91,7 +91,7 @@ class Scripts:
         with open(fd, "wb", buffering=0) as file:
             while script:
                 script = script[file.write(script) :]
-            # Last: from here on it is the user's, who may do with it as they like.
+            # Last: from here on it belongs to the user, who may change it.
             if user.uid != self._euid:
                 os.fchown(fd, user.uid, user.gid)
         os.rename(_FRESH, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)

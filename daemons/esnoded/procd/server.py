@@ -34,7 +34,9 @@ from esnoded.task.program import Program, SpawnError
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LeftBehind = Callable[[bool], Sequence[StepOutcome]]
-"""What a supervisor of a version before 0.2 owed, if it is gone; with True that is settled, and goes. Raises OSError."""
+"""Outcomes of a supervisor before version 0.2, if it is gone; with True they are settled, and its files removed. Raises
+OSError.
+"""
 _ASIDES_MAX = 16
 """Warnings of a step: one for each time that its limit is moved."""
 
@@ -96,7 +98,7 @@ class Procd:
                 survive("the sweep for strays", self._families.sweep)
 
     def _timeout_ms(self) -> float | None:
-        """Until there is something to do without being asked; None: never."""
+        """Milliseconds until there is something to do without a request; None: never."""
         waits_us = [due_us - boot_us() for due_us in self._connecting.values()]
         if self._families.is_sweep_wanted:
             waits_us.append(self._families.sweep_in_us)
@@ -309,7 +311,7 @@ _FDS: dict[type[msgspec.Struct], tuple[tuple[int, ...], Callable[[int], bool]]] 
     wire.Spawn: ((0, 2), stat.S_ISFIFO),
     wire.Connect: ((1,), stat.S_ISSOCK),
 }
-"""How many descriptors come with a request, and of what kind."""
+"""Number and kind of the descriptors with a request."""
 
 
 def _usage(usage: struct_rusage) -> wire.Usage:

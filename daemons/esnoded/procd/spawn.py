@@ -1,4 +1,4 @@
-"""How a child becomes the user that a credential names; all else it does as that user (`esnoded.task`).
+"""A child becomes the user that a credential names; all else it does as that user (`esnoded.task`).
 
 The child reports a failure, or by silence its success, through a descriptor that the supervisor reads, so that a hung file
 system stops that step alone. Descriptors are all close-on-exec, so nothing leaks into a task. A task of this process's own
@@ -18,8 +18,7 @@ from esnoded.task.connect import connect
 from esnoded.task.program import FAILED, IGNORED_BY_PYTHON, Program, SpawnError
 
 HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
-"""What `procd` has handlers for. Even a signal it does not care about is handled, not ignored: that would be
-inherited by every task."""
+"""Signals handled by `procd`. Even an unused one is handled, not ignored: every task would inherit that."""
 _FAILURE_BYTES_MAX = 4096
 
 

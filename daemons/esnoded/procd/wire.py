@@ -1,8 +1,8 @@
-"""What the supervisor asks of `procd` and hears of it: one message a packet over a SOCK_SEQPACKET pair.
+"""Messages between the supervisor and `procd`: one a packet over a SOCK_SEQPACKET pair.
 
-One request is unanswered at a time, and each but `Over` has one answer; `Exited` and `Drained` come between. A body that is
-too long for a packet comes as a sealed memory file. Invariant: a message that is too long or cannot be read is a
-`BadMessage`, and the next one is read as if it had not been.
+One request is unanswered at a time, and each has one answer; `Exited` and `Drained` come between. A body that is too long
+for a packet comes as a sealed memory file. Invariant: a message that is too long or unreadable is a `BadMessage`, and does
+not affect the next one.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Refresh(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """What was left behind is in the journal."""
+    """Outcomes left behind by a predecessor are in the journal."""
 
 
 class Spawned(msgspec.Struct, frozen=True, array_like=True, tag=21):
@@ -126,7 +126,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=25):
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True):
-    """What collected processes used."""
+    """Resource usage of collected processes."""
 
     user_cpu_us: int
     system_cpu_us: int
@@ -233,7 +233,7 @@ def close_all(fds: Sequence[int]) -> None:
 
 
 def _read_sealed(fds: list[int]) -> bytes:
-    """The content of the first, which nobody can change any more; it is closed."""
+    """The content of the first descriptor, a sealed memory file that cannot change any more; closes it."""
     if not fds:
         raise BadMessage("its body is missing")
     # Of anything but a memory file this is an error: nothing else is read here.

@@ -1,7 +1,7 @@
-"""`python -m esnoded.stepd`: become the step supervisor of a state directory, detached from whoever asked.
+"""`python -m esnoded.stepd`: become the step supervisor of a state directory, detached from the starter.
 
-The process that was started returns 0 as soon as a supervisor serves the directory, be it this
-one or another that was faster; the supervisor itself is its child, in a session of its own.
+The started process returns 0 as soon as a supervisor serves the directory, be it this one or another that was faster; the
+supervisor itself is its child, in a session of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _READY = b"1"
 
 
 def make_gate(place: Place, launches: Launches) -> Gate:
-    """What decides which steps are started here. Raises `SiteKeyError`, OSError, `OptionError`."""
+    """The checks of requests to start steps. Raises `SiteKeyError`, OSError, `OptionError`."""
     scripts = Scripts(place.scripts, spares_homes=place.predecessor_lives())
     return Gate(place.options, place.ring, scripts, launches)
 
@@ -89,7 +89,7 @@ def start(
     place.write_status(SupervisorStatus(pid, ticks, boot_id, instance, started_us, server_pid))
     channel: wire.Channel[wire.Request] = wire.Channel(ours, msgspec.msgpack.Decoder(wire.Request))
     Procd(channel, gate, launches, instance, server_pid, left_behind).run()
-    # A step is over when its tasks are: what they left running elsewhere would be nobody's once we are gone.
+    # A step is over when its tasks are: their daemons would be unowned after this process ends.
     left = roundup.end_all(instance, adopter=pid)
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -126,7 +126,7 @@ def _serve(
 
 
 def _lock_or_yield(place: Place) -> bool:
-    """Whether this process is to be the supervisor; a predecessor that is just dying is waited for."""
+    """Check whether this process is to be the supervisor; a predecessor that is just dying is waited for."""
     give_up_s = time.monotonic() + _LOCK_PATIENCE_S
     while place.try_lock() is None:
         if place.find_supervisor() is not None:
@@ -138,9 +138,9 @@ def _lock_or_yield(place: Place) -> bool:
 
 
 def _detach(place: Place) -> None:
-    """Leave the session, the directory and the descriptors of whoever started this."""
+    """Leave the session, the directory and the descriptors of the starter."""
     os.setsid()
-    # Whoever started this may have been a thread that blocks signals, or a shell that has its background jobs ignore some:
+    # The starter may have been a thread that blocks signals, or a shell that has its background jobs ignore some:
     # every task would inherit it.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for signum in signal.valid_signals() - IGNORED_BY_PYTHON:

@@ -75,7 +75,7 @@ class SupervisorClient:
         self.welcome: wire.Welcome | None = None
         """Of the present connection, None while there is none."""
         self.trouble = ""
-        """Why there is no connection, for logs."""
+        """The reason of a missing connection, for logs."""
 
     async def __aenter__(self) -> SupervisorClient:
         self.start()
@@ -213,7 +213,7 @@ class SupervisorClient:
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            # The thread goes on: what it gets is nobody's then.
+            # The thread goes on: its connection has no owner then.
             connecting.add_done_callback(_close_late)
             raise
 
@@ -244,7 +244,7 @@ class SupervisorClient:
 
 
 def _check(problem: str) -> None:
-    """What the supervisor would refuse is not sent: it may be older than this agent, and check less."""
+    """Refuse a request that the supervisor would refuse: an older one may check less."""
     if problem:
         raise StepRunnerError(problem)
 
@@ -276,7 +276,7 @@ class _Link(asyncio.Protocol):
             self.lost.set_result(None)
         if not self.welcomed.done():
             self.welcomed.set_exception(ConnectionResetError("the step supervisor closed the connection"))
-            self.welcomed.exception()  # Nobody may be waiting for it any more.
+            self.welcomed.exception()  # It may have no waiter any more.
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -13,13 +13,13 @@ _TEXT_BYTES_MAX = 4096
 
 
 def parse_report(report: bytes) -> SpawnError:
-    """Why a child of `procd` could not do what it was forked for, in its own words."""
+    """The failure of a child of `procd`, in its own words."""
     code, _, text = report.decode(errors="replace").partition(" ")
     return SpawnError(int(code) if code.isdecimal() else FAILED, text)
 
 
 def receive_connection(channel: socket.socket, text_bytes_max: int) -> tuple[bytes, socket.socket | None]:
-    """What the other end says, and the connection that it hands over, if it does. Raises OSError."""
+    """The peer's text, and the connection that it hands over, if any. Raises OSError."""
     text, fds, _flags, _address = socket.recv_fds(channel, text_bytes_max, 1)
     if not fds:
         return text, None

@@ -1,6 +1,6 @@
-"""What an agent without privileges may ask of a supervisor of a version before 0.2: all but to start something.
+"""Requests that an agent without privileges may send to a supervisor before version 0.2: all but starts.
 
-Such a supervisor starts whatever it is asked to, as any user. Invariant: only requests that this module knows pass.
+Such a supervisor starts any command as any user. Invariant: only requests that this module knows pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `procd` does for supervisors of earlier versions, which were root's as a whole: it settles what they have left.
+"""Takeover by `procd` from supervisors of earlier versions, which ran wholly as root: it settles their steps.
 
 Their files are root's, so root reads them. Used only where such a supervisor, or its journal, is found at the start.
 """
@@ -25,7 +25,7 @@ class Predecessor:
         self._boot_id = boot_id
 
     def left_behind(self, is_settled: bool) -> Sequence[StepOutcome]:
-        """What it still owed, once it is gone; its processes are ended. Its files go when that `is_settled`.
+        """Its unacknowledged outcomes, once it is gone; ends its processes. Removes its files when that `is_settled`.
 
         Raises OSError.
         """
@@ -41,7 +41,7 @@ class Predecessor:
 
 
 def find_predecessor(place: Place, boot_id: str) -> Callable[[bool], Sequence[StepOutcome]]:
-    """What asks the one that has left its files, see `Predecessor.left_behind`."""
+    """The function that settles a predecessor, see `Predecessor.left_behind`."""
     old = Place(place.state_dir, is_old=True)
     if not os.path.exists(old.journal):
         return lambda _is_settled: ()

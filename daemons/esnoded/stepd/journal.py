@@ -1,12 +1,12 @@
-"""The supervisor's journal: which steps it began, which ended and how, which endings were acknowledged.
+"""The supervisor's journal: begun steps, their ends, and acknowledged ends.
 
-Invariants: an intent is written before its process exists, and an ending is on the disk
-(`commit`) before anybody is told of it. A crash leaves at most a torn tail, which is cut off when the
-file is next opened; a record that fails its checksum in the middle is skipped. The file is rewritten
-when what it holds is mostly dead, so its size is bounded by the live steps and unacknowledged outcomes.
+Invariants: an intent is written before its process exists, and an end is on the disk (`commit`) before it is reported. A
+crash leaves at most a torn tail, which is cut off when the file is next opened; a record that fails its checksum in the
+middle is skipped. The file is rewritten when it is mostly dead records, so its size is bounded by the live steps and
+unacknowledged outcomes.
 
-An intent need not be fsynced: it is there for a supervisor that is killed, not for a node that loses
-power, whose processes are gone in any case.
+An intent need not be fsynced: it is there for a supervisor that is killed, not for a node that loses power, whose
+processes are gone in any case.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct):
-    """What a journal says when it is read from its beginning."""
+    """The records of a journal, folded."""
 
     outcomes: dict[StepKey, StepOutcome] = {}
     unfinished: dict[StepKey, Unfinished] = {}
@@ -169,7 +169,7 @@ class Journal:
 
     @property
     def wants_compaction(self) -> bool:
-        """Whether the file has at least doubled since it last held only live records."""
+        """Check whether the file has at least doubled since it last held only live records."""
         return self._log.size > max(self._compact_bytes_min, 2 * self._bytes_after_compaction)
 
     def compact(self, live: Iterable[Record]) -> None:
@@ -185,7 +185,7 @@ class Journal:
 
 
 def live_records(outcomes: Iterable[StepOutcome], running: Iterable[tuple[StepKey, int]]) -> Iterator[Record]:
-    """What compaction has to keep: running steps as (key, at_us), and outcomes not acknowledged."""
+    """The records that compaction keeps: running steps as (key, at_us), and unacknowledged outcomes."""
     for key, at_us in running:
         yield Intent(key, at_us)
     for outcome in outcomes:

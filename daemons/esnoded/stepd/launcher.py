@@ -1,7 +1,7 @@
-"""How an agent makes sure that its supervisor is there.
+"""Start of an agent's step supervisor.
 
-The supervisor is always exec'd, never forked from the agent: it starts with a small, fresh heap, and it does
-not matter whether the agent has threads or gRPC by then. Starting it first thing merely has it ready in time.
+The supervisor is always exec'd, never forked from the agent: it starts with a small, fresh heap, and it does not matter
+whether the agent has threads or gRPC by then. Starting it first thing merely has it ready in time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def ensure_supervisor(state_dir: Path, options: Options, *, module: str = MODULE
     try:
         done = subprocess.run(  # nosec B603 # fixed words and the own state directory
             command,
-            # Nothing of the environment of whatever started the agent reaches a process that may be root's.
+            # The environment of the agent's starter never reaches a process that may be root's.
             env={
                 "PATH": os.defpath,
                 "LC_ALL": "C.UTF-8",
@@ -83,7 +83,7 @@ def connect_supervisor(state_dir: Path, options: Options, *, module: str = MODUL
 
 
 def find_predecessor(state_dir: Path) -> Connect | None:
-    """How to reach a supervisor of a version before 0.2 that still serves `state_dir`; None when there is none."""
+    """The connection to a supervisor before version 0.2 that still serves `state_dir`; None when there is none."""
     place = Place(state_dir, is_old=True)
     if place.find_supervisor() is None:
         return None
@@ -97,7 +97,7 @@ def find_predecessor(state_dir: Path) -> Connect | None:
 
 
 def _import_path() -> str:
-    """Where the agent's own code comes from: the supervisor must be of the same build.
+    """The path of the agent's own code: the supervisor must be of the same build.
 
     Relative entries of PYTHONPATH, the empty one among them, mean the working directory: they are left out.
     """

@@ -1,7 +1,7 @@
-"""The outcomes of a supervisor: which are on the disk and wait to be acknowledged, which are not there yet.
+"""The outcomes of a supervisor: durable ones that wait for acknowledgement, and those not yet durable.
 
-Invariant: an outcome is told (`find`, `all`, what `commit` returns) only once the journal holds it; until then its step
-counts as live. When the disk refuses, outcomes are kept and tried again: nothing is lost but time.
+Invariant: an outcome is returned (`find`, `all`, `commit`) only once the journal holds it; until then its step counts as
+live. When the disk refuses, outcomes are kept and written again later: nothing is lost but time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ledger:
         return self._outcomes.get(key)
 
     def all(self) -> list[StepOutcome]:
-        """What has not been acknowledged."""
+        """The unacknowledged outcomes."""
         return list(self._outcomes.values())
 
     def acknowledge(self, keys: Collection[StepKey]) -> None:

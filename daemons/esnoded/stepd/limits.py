@@ -16,7 +16,7 @@ from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timer, Timers
 
 _STOP_AGAIN_US = 50_000
-"""A process may have been born to one that was not stopped yet: whoever is left is stopped a moment later."""
+"""Delay of a second stop: a process may have been born to one that was not stopped yet."""
 _NOT_YET_US = 10_000
 
 

@@ -1,7 +1,7 @@
-"""Where a supervisor lives: the files of its state directory, and how to tell that it is alive.
+"""The files of a supervisor in its state directory, and the check that it is alive.
 
-A status file alone proves nothing (its writer may be dead and its pid another's); together with the boot
-id and the process's start time it does. Paths are strings: `pathlib` would cost a tenth of the supervisor's memory.
+A status file alone proves nothing (its writer may be dead and its pid another's); together with the boot id and the
+process's start time it does. Paths are strings: `pathlib` would cost a tenth of the supervisor's memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOCKET_PATH_MAX = 100
 
 
 class SupervisorStatus(msgspec.Struct, frozen=True):
-    """What is written down about a supervisor. `started_us` is wall time in microseconds UTC.
+    """The status file of a supervisor. `started_us` is wall time in microseconds UTC.
 
     `pid` is the part that stays root (`procd`), `server_pid` the part that serves, which it started.
     """
@@ -90,7 +90,7 @@ class Place:
         _write_whole(self.options, msgspec.json.encode(options))
 
     def predecessor_lives(self) -> bool:
-        """Whether a supervisor of a version before 0.2 still serves this state directory."""
+        """Check whether a supervisor of a version before 0.2 still serves this state directory."""
         return Place(self.state_dir, is_old=True).find_supervisor() is not None
 
     def instance(self) -> str:
@@ -165,7 +165,7 @@ class Place:
         return listener
 
     def connect(self) -> socket.socket:
-        """A connection to whoever listens, non-blocking from then on. Raises OSError."""
+        """A connection to the supervisor, non-blocking from then on. Raises OSError."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(1.0)

@@ -44,7 +44,7 @@ class Processes:
 
     @property
     def has_events(self) -> bool:
-        """Whether `take_events` has something to give."""
+        """Check whether `take_events` has something to give."""
         return bool(self._events)
 
     def read(self) -> None:
@@ -58,7 +58,7 @@ class Processes:
             self._events.append(told)
 
     def take_events(self) -> list[wire.Event]:
-        """What has happened, in order."""
+        """The pending events, in order."""
         events = list(self._events)
         self._events.clear()
         return events
@@ -128,14 +128,14 @@ class Processes:
         self.refresh()
 
     def refresh(self) -> wire.Refreshed:
-        """What root says now. Raises `NotAllowed`."""
+        """Root's present options. Raises `NotAllowed`."""
         refreshed, _ = self._ask(wire.Refresh(), wire.Refreshed)
         if self._seals is None or self._seals.ring.sealed != refreshed.ring:
             self._seals = Seals(Ring.from_sealed(refreshed.ring))
         return refreshed
 
     def settled(self) -> None:
-        """What was left behind is in the journal."""
+        """Report that outcomes left behind are in the journal."""
         self._ask(wire.Settled(), wire.Done)
 
     def _ask(self, request: wire.Request, kind: type[_A], fds: Sequence[int] = ()) -> tuple[_A, list[int]]:
@@ -168,7 +168,7 @@ class Processes:
 
 
 def read_report(report_fd: int) -> SpawnError | None:
-    """What a task had to say; None means that it runs its program. Closes the descriptor.
+    """A task's failure; None means that it runs its program. Closes the descriptor.
 
     Call it when the descriptor is readable or the task has ended: it does not block then.
     """

@@ -1,4 +1,4 @@
-"""What becomes of steps whose supervisor is gone: they are said to be lost.
+"""Outcomes of steps whose supervisor is gone: lost.
 
 A supervisor leaves processes in a crash only (an orderly stop ends its steps first); `procd` ends them as it starts. Their
 exit status belongs to a parent that is gone, so the outcome is `lost`, never a guess.

@@ -46,7 +46,7 @@ _decoder = msgspec.msgpack.Decoder(wire.Request)
 
 
 class Server:
-    """Serves one `StepTable` to the agent's connections until it is told to stop, or idle for long."""
+    """Serves one `StepTable` to the agent's connections until it is stopped, or idle for long."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Server:
         selector.register(listener, selectors.EVENT_READ, self._on_connect)
 
     def run(self) -> None:
-        """Serve until every step is over and a stop was asked for, or nobody has needed this process for long."""
+        """Serve until every step is over and a stop was requested, or the process is idle for long."""
         while True:
             for key, mask in self._selector.select(self._timeout_s()):
                 survive("a callback", key.data, mask)
@@ -232,7 +232,7 @@ class _Connection:
         selector.register(peer, selectors.EVENT_READ, self._on_ready)
 
     def make_waiter(self, number: int) -> Callable[[StepState], None]:
-        """What to call when the launch with this request number has an answer."""
+        """The callback for the answer to the launch with this request number."""
         return lambda state: self.send(wire.Launched(number, state))
 
     def push(self, ended: Sequence[StepOutcome]) -> None:

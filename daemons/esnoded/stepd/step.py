@@ -88,27 +88,27 @@ class Step(msgspec.Struct, eq=False):
 
     @property
     def is_over(self) -> bool:
-        """Whether no process of it is left and none will follow."""
+        """Check whether no process of it is left and none will follow."""
         return not self.spawning and not self.draining and not any(task.alive for task in self.tasks)
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was told to end."""
+        """Check whether it was told to end."""
         return self.cause is not None
 
     @property
     def limit_due_us(self) -> int:
-        """When its time is up, if it has a limit and runs on."""
+        """End of its time limit, if it has one and runs on."""
         return self.begun_us + self.paused_us + self.limit_us
 
     @property
     def warning_due_us(self) -> int:
-        """When it is to be warned of that."""
+        """Time of the warning before that."""
         return self.limit_due_us - (self.spec.warning.before_us if self.spec.warning is not None else 0)
 
     @property
     def has_asides_only(self) -> bool:
-        """Whether nothing of it is left or to come but what runs beside it."""
+        """Check whether nothing of it is left or to come but what runs beside it."""
         alive = [task for task in self.tasks if task.alive]
         return bool(alive) and not self.spawning and all(task.is_aside for task in alive)
 
@@ -119,11 +119,11 @@ class Step(msgspec.Struct, eq=False):
                 timer.cancel()
 
     def state(self) -> StepStarted:
-        """What is told of it while it lives."""
+        """The state to report while it lives."""
         return StepStarted(self.key, self.started_us, self.tasks[0].pid if self.tasks else 0)
 
     def is_mate_of(self, batch: Step) -> bool:
-        """Whether it is another step of the same attempt on the same node."""
+        """Check whether it is another step of the same attempt on the same node."""
         mine, other = self.key, batch.key
         is_same = (mine.job_id, mine.attempt, mine.node) == (other.job_id, other.attempt, other.node)
         return is_same and mine.step != other.step
@@ -152,8 +152,8 @@ class Step(msgspec.Struct, eq=False):
         self.spawning = False
 
     def end(self, at_us: int) -> StepOutcome:
-        """Its outcome; cancels its timers. `at_us` is CLOCK_BOOTTIME, so the time it took is right whatever was done
-        to the wall clock meanwhile.
+        """Its outcome; cancels its timers. `at_us` is CLOCK_BOOTTIME, so its duration is right whatever was done to the
+        wall clock meanwhile.
         """
         self.cancel_clock()
         for timer in (*self.timers, self.kill_timer):

@@ -82,13 +82,13 @@ class StepTable:
 
     @property
     def has_work(self) -> bool:
-        """Whether another pass is due at once."""
+        """Check whether another pass is due at once."""
         return bool(self._queued or self._deliveries or self._answers or self._processes.has_events)
 
     # --- what the agent asks -------------------------------------------------------------------------
 
     def answer(self, key: StepKey, waiter: Waiter) -> bool:
-        """Whether the step is known; `waiter` hears its state once it runs or is over."""
+        """Check whether the step is known; `waiter` gets its state once it runs or is over."""
         outcome = self._ledger.find(key)
         step = self._find(key)
         if outcome is not None:
@@ -178,14 +178,14 @@ class StepTable:
         return self._steps.get(key) or self._queued.get(key)
 
     def list_steps(self) -> list[StepState]:
-        """Everything known, ordered by key."""
-        # An outcome whose commit has failed is still listed as live: nobody may hear of it yet.
+        """All known steps, ordered by key."""
+        # An outcome whose commit has failed is still listed as live: it must not be reported yet.
         live = {key: step.state() for key, step in (self._queued | self._steps).items()}
         known: dict[StepKey, StepState] = live | {one.key: one for one in self._ledger.all()}
         return [known[key] for key in sorted(known)]
 
     def outcomes(self) -> list[StepOutcome]:
-        """What has not been acknowledged."""
+        """The unacknowledged outcomes."""
         return self._ledger.all()
 
     def acknowledge(self, keys: Collection[StepKey]) -> None:
@@ -207,9 +207,10 @@ class StepTable:
             self._contact_us = max(at_us, self._contact_us or 0)
 
     def _orphaned_us(self, spec: Terms, launched_us: int) -> int:
-        """When a step has been without contact for as long as it may be.
+        """Time at which a step exceeds the allowed silence.
 
-        A launch is no contact, for it may have been on its way for long; only an agent that says none has it count.
+        A launch is no contact, because it may have been on its way for long; it counts only for an agent that reports
+        none.
         """
         both = (self._contact_us, self._node_contact_us.get(spec.key.node))
         known = [at_us for at_us in both if at_us is not None]
@@ -297,7 +298,7 @@ class StepTable:
             self._guard.run(step, self._begin, step)
 
     def _refuse_all(self, batch: list[Step], error: OSError) -> None:
-        """Without a journal nothing may start; what cannot be recorded as an outcome is told as one once."""
+        """Fail the batch: without a journal nothing may start; an outcome that cannot be recorded is reported once."""
         self._journal.drop_queued()
         survive("letting go of steps", self._processes.over, [step.key for step in batch])
         for step in batch:
@@ -466,7 +467,7 @@ class StepTable:
             self._at(step, boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
 
     def _on_drained(self, step: Step, event: Drained) -> None:
-        """Nothing is left of a task's group."""
+        """Nothing of a task's group is left."""
         step.draining.discard(event.pid)
         self._touch(step)
         step.add_usage(event.used)

@@ -1,7 +1,7 @@
-"""What the supervisor has to know of a step that `procd` has admitted: how long, how many tasks, where output goes.
+"""The supervisor's data of a step that `procd` has admitted: time limit, tasks, output.
 
-It reads the same sealed command, as the agent's user; that the command is the site's is `procd`'s to say. Invariant: a step
-whose values no task could be started with is refused before it is taken on, but for its variables, which the task looks at.
+It reads the same sealed command, as the agent's user; `procd` verifies the seal. Invariant: a step whose values no task
+could be started with is refused before it is accepted.
 """
 
 from __future__ import annotations

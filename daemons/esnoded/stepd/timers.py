@@ -60,7 +60,7 @@ class Timers:
             self._cancelled = 0
 
     def next_due_us(self) -> int | None:
-        """When the next timer falls due, None without any."""
+        """Time of the next timer, None without any."""
         while self._heap and self._heap[0].callback is None:
             heapq.heappop(self._heap)
             self._cancelled = max(0, self._cancelled - 1)

@@ -1,8 +1,8 @@
-"""What the agent and its supervisor say to each other: frames of msgpack over one Unix socket.
+"""Messages between the agent and its supervisor: frames of msgpack over one Unix socket.
 
-A frame is a 4-byte big-endian length and one message. Messages are tagged arrays; fields are only
-ever appended, so that an agent and a supervisor of neighbouring versions understand each other: the
-supervisor may be older than the agent, because it survives an upgrade while steps run.
+A frame is a 4-byte big-endian length and one message. Messages are tagged arrays; fields are only ever appended, so that
+an agent and a supervisor of neighbouring versions understand each other: the supervisor may be older than the agent,
+because it survives an upgrade while steps run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How the listener of a step is reached: by a child that has become the step's user, and never as root.
+"""Connection to a step's listener: by a child that has become the step's user, and never as root.
 
-It connects, hands the connection to the supervisor over the socket that it was given, and ends. As the user it cannot be
-traced, for it has been root; stopped by its user, it is killed after `CONNECTOR_US`.
+It connects, hands the connection to the supervisor over its socket, and ends. As the user it cannot be traced, because it
+has been root; stopped by its user, it is killed after `CONNECTOR_US`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from esnoded.task.program import FAILED, SpawnError
 
 CONNECT_S = 10
 CONNECTOR_US = (CONNECT_S + 2) * 1_000_000
-"""How long a child may be there."""
+"""Greatest life of the child."""
 _FDS_MAX = 1 << 30
 
 

@@ -24,7 +24,7 @@ _CANNOT_RUN = 126
 FAILED = 1
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 IGNORED_BY_PYTHON = frozenset((signal.SIGPIPE, signal.SIGXFSZ))
-"""What `procd` ignores, as any Python program does: tasks do not."""
+"""Signals that `procd` ignores, as any Python program does; tasks do not."""
 
 
 class SpawnError(Exception):
@@ -135,12 +135,12 @@ def _open_streams(
 ) -> tuple[int, int, int]:
     """Descriptors for stdin, stdout and stderr; those opened here are added to `opened`.
 
-    Output is always in append mode: tasks share files, and a log that somebody truncates stays readable.
+    Output is always in append mode: tasks share files, and a log that is truncated stays readable.
     """
 
     def open_one(path: str, flags: int, purpose: str) -> int:
         try:
-            # Not blocking: a FIFO that nobody reads must not hang the step.
+            # Not blocking: a FIFO without a reader must not hang the step.
             fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK, 0o666)
         except (OSError, ValueError) as error:
             raise SpawnError(FAILED, f"cannot open {purpose} file {path}: {_reason(error)}") from None

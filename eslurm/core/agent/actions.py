@@ -1,7 +1,7 @@
-"""What a node agent's core asks its shell to do. Actions of one call are carried out in order.
+"""Actions of a node agent's core for its shell. Actions of one call are carried out in order.
 
-`Spool` comes before whatever relies on it: the shell writes the record before it goes on. A shell that
-cannot write says so with `Agent.on_storage` and keeps back what relies on records that are not written.
+`Spool` precedes the actions that rely on it: the shell writes the record before it goes on. A shell that cannot write
+calls `Agent.on_storage` and holds back actions that rely on unwritten records.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from eslurm.core.model.step_key import BATCH_STEP
 
 
 class Stage(enum.Enum):
-    """How far an attempt is on a node."""
+    """Stage of an attempt on a node."""
 
     FETCHING = "FETCHING"
     PREPARED = "PREPARED"
@@ -74,7 +74,7 @@ HELD_AS = {
     Stage.ENDING: "running",
     Stage.ENDED: "ended",
 }
-"""How a stage is named in a registration's inventory. While anything runs or may run: running."""
+"""Name of a stage in a registration's inventory. While anything runs or may run: running."""
 
 MAY_START_STEPS = frozenset({Stage.PREPARED, Stage.STARTING, Stage.RUNNING})
 
@@ -137,7 +137,7 @@ class Attempt:
 
     @property
     def batch_was_started(self) -> bool:
-        """Whether a batch script of the attempt exists or existed here."""
+        """Check whether a batch script of the attempt exists or existed here."""
         return self.end is not None or self.started_us > 0 or BATCH_STEP in self.live
 
     def move(self, stage: Stage) -> None:

@@ -1,7 +1,6 @@
-"""Attempts and steps that wait for blobs (script, environment).
+"""Attempts that wait for blobs (script, environment).
 
-Invariant: a wait is dropped when any of its blobs arrives or cannot be had; a woken attempt asks again
-for what it still lacks.
+Invariant: a wait is dropped when any of its blobs arrives or is missing; a woken attempt asks again for its other blobs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class BlobWaiters:
         self._waits: dict[bytes, list[tuple[Attempt, int]]] = {}
 
     def ask(self, attempt: Attempt, step: int, hashes: tuple[bytes, ...]) -> bool:
-        """Whether `step` has to wait; what is missing is asked for. An empty hash is an empty blob."""
+        """Check whether `step` has to wait; what is missing is asked for. An empty hash is an empty blob."""
         missing = [key for key in dict.fromkeys(hashes) if key and not self._has_blob(key)]
         for key in missing:
             self._waits.setdefault(key, []).append((attempt, step))

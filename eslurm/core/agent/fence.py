@@ -1,8 +1,8 @@
-"""What a node agent remembers per controller (owner) to refuse what must not happen any more.
+"""A node agent's fence per controller (owner): refuses what must not happen any more.
 
-Owns the highest epoch, the floor, tombstones and kept outcomes. Invariant: nothing of a revision below
-the floor is kept, and an attempt behind a tombstone or below the floor never starts. The number kept is
-bounded: when it would be exceeded the oldest goes and the floor rises over it, which refuses more, never less.
+Owns the highest epoch, the floor, tombstones and kept outcomes. Invariant: nothing of a revision below the floor is kept,
+and an attempt behind a tombstone or below the floor never starts. The number kept is bounded: when it would be exceeded
+the oldest goes and the floor rises over it, which refuses more, never less.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Fence:
 
 
 class Addressed:
-    """Whom a command is for: node -> incarnation, without unfolding long lists for a few nodes."""
+    """The addressees of a command: node -> incarnation, without unfolding long lists for a few nodes."""
 
     __slots__ = ("_by_node", "_runs", "_size")
 

@@ -1,4 +1,4 @@
-"""What always holds in an agent between two calls."""
+"""Invariants of an agent between two calls."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The attempts of all nodes of this process: what a checked command does to them and what follows.
+"""The attempts of all nodes of this process: effects of a checked command.
 
-The fence (epoch, incarnation, expiry) has been checked by `machine`; here it is about the attempt alone.
-Invariants: a batch script is told to start at most once per attempt and node, save for the very same
-step to the same runner, which is idempotent; each waiter is answered exactly once; a tombstone is
-written before anything is ended.
+`machine` has checked the fence (epoch, incarnation, expiry); this module looks at the attempt alone. Invariants: a batch
+script is started at most once per attempt and node, save for the very same step to the same runner, which is idempotent;
+each waiter is answered exactly once; a tombstone is written before anything is ended.
 """
 
 from __future__ import annotations
@@ -179,7 +178,7 @@ class Lifecycle:
                 self._on_ready(attempt)
 
     def on_blobs_missing(self, hashes: tuple[bytes, ...]) -> None:
-        """These blobs cannot be had: this node cannot do it, which is nobody's job's fault."""
+        """These blobs are missing: this node cannot start the attempt, which is no job's fault."""
         for attempt, step in self._blob_waiters.take(hashes):
             if step != BATCH_STEP:
                 self._tasks.refuse(attempt, step, "the environment could not be fetched")
@@ -261,7 +260,7 @@ class Lifecycle:
                 self._buffer.answer(waiter.ref, attempt.node, OK)
 
     def next_timer_us(self) -> int | None:
-        """When the next deferred answer is due."""
+        """Time of the next deferred answer."""
         while self._deferred and self._deferred[0][3] not in self._deferred[0][2].ends:
             heapq.heappop(self._deferred)
         return self._deferred[0][0] if self._deferred else None
@@ -297,7 +296,7 @@ class Lifecycle:
         return node.attempts.get((step.job_id, step.attempt)) if node is not None else None
 
     def _refusal(self, node: LocalNode, launch: JobLaunch, waiter: Waiter) -> str:
-        """Why this new attempt may not come here; empty when it may."""
+        """The reason why this new attempt is refused here; empty when it is not."""
         fence = self._buffer.fence(waiter.owner)
         if (node.number, launch.job_id, launch.attempt) in fence.tombstones:
             return "the attempt has already ended on this node"
@@ -323,7 +322,7 @@ class Lifecycle:
             self._buffer.settle(waiter, attempt.node, OK)
 
     def _fetches_batch(self, attempt: Attempt) -> bool:
-        """Whether something must be fetched first. Only the first node runs the script and needs it."""
+        """Check whether something must be fetched first. Only the first node runs the script and needs it."""
         launch = attempt.launch
         if launch is None or launch.groups[0].runs[0][0] != attempt.node:
             return False

@@ -1,11 +1,10 @@
-"""What a node agent decides: one `Agent` per process, serving one node or thousands.
+"""Decisions of a node agent: one `Agent` per process, serving one node or thousands.
 
-Synchronous and pure: each input takes the time in microseconds where it matters and returns actions for
-the shell. Owns the order of checks on a command: cluster, epoch; then per node: addressee, expiry (of all but ends),
-registration, kept outcome, incarnation; then the attempt itself (`lifecycle`).
+Synchronous and pure: each input takes the time in microseconds where it matters and returns actions for the shell. Owns
+the order of checks on a command: cluster, epoch; then per node: addressee, expiry, registration, kept outcome,
+incarnation; then the attempt itself (`lifecycle`).
 
-A `failed` answer to a launch is a promise that the script has not run here and never will, so a refusal is
-not just a word: see `Lifecycle.refuse`.
+A `failed` answer to a launch is a promise that the script has not run here and never will: see `Lifecycle.refuse`.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ class Agent:
         return self._done(now_us)
 
     def on_link_up(self, now_us: int, owner: str = "", epoch: int = 0) -> list[Action]:
-        """There is a way up: everything unacknowledged is sent (again). The peer may know who leads."""
+        """The uplink is up: everything unacknowledged is sent (again). The peer may know the leader."""
         if owner:
             self.registry.see_epoch(owner, epoch)
         self.report_queue.on_link(True)
@@ -183,7 +182,7 @@ class Agent:
         self.lifecycle.storage_error = error
 
     def set_problems(self, problems: tuple[str, ...]) -> None:
-        """What is wrong with this host, sorted: said with each answer to a heartbeat from now on."""
+        """Set this host's problems, sorted: they are in each answer to a heartbeat from now on."""
         self._problems = problems
 
     def on_timer(self, now_us: int) -> list[Action]:
@@ -194,7 +193,7 @@ class Agent:
         return self._done(now_us)
 
     def next_timer_us(self) -> int | None:
-        """When `on_timer` is due next."""
+        """Time of the next `on_timer`."""
         due_us = self.lifecycle.next_timer_us()
         for at_us in (self.report_queue.next_timer_us(), self.registry.next_timer_us()):
             if at_us is not None and (due_us is None or at_us < due_us):
@@ -204,7 +203,7 @@ class Agent:
     # ---- state ----
 
     def folded(self) -> Folded:
-        """What the spool has to remember, for its compaction."""
+        """The records that the spool must keep, for its compaction."""
         state = Folded(self.cluster, self.boot_id, self.registry.site.starts)
         for node in self.registry.by_name.values():
             state.identities[node.offer.name] = node.offer.node_uid

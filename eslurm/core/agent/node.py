@@ -1,7 +1,7 @@
-"""A node that this process serves: who it is, whether the controller knows it, and what it holds.
+"""A node of this process: its identity, its registration, and its attempts.
 
-Invariant: a node that is not `registered` carries out no command: those that come are parked until the
-reply says which incarnation this is. Its reports wait too, because they name that incarnation.
+Invariant: a node that is not `registered` carries out no command: arriving ones are parked until the reply names its
+incarnation. Its reports wait too, because they name that incarnation.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 class NodeOffer(msgspec.Struct, frozen=True):
-    """What a process offers for one of its nodes."""
+    """A process's offer for one of its nodes."""
 
     name: str
     node_uid: str
     total: Vector
     resources: tuple[tuple[str, int], ...] = ()
-    """What was counted beyond `total`, by name."""
+    """Resources counted beyond `total`, by name."""
     device_model: str = ""
     login: bool = False
-    """Whether it is a login host."""
+    """True for a login host."""
 
 
 @dataclass(slots=True, eq=False)

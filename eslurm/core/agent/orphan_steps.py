@@ -1,8 +1,8 @@
-"""Steps that the runner knows and the spool does not: it was lost, or their node is served here no longer.
+"""Steps in the runner but not in the spool: the spool was lost, or their node is not served here any more.
 
-The runner knows a node by its number, which without the spool only the controller can say again. Invariant: until each
-node of the process has its number, the end of such a step is kept; after that none is left here: it was handed to its
-node, or belongs to no node here and is ended.
+The runner knows a node by its number, which without the spool only the controller knows. Invariant: until each node of the
+process has its number, the end of such a step is kept; after that none is left here: it was handed to its node, or is
+unowned and is ended.
 """
 
 from __future__ import annotations

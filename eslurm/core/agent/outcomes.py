@@ -13,7 +13,7 @@ _GONE = {started: Outcome(Status.OK, payload=_encode(Gone(started))) for started
 
 
 def gone_outcome(started: bool) -> Outcome:
-    """Nothing is left; `started`: the batch script had run here."""
+    """The outcome when nothing is left; `started`: the batch script had run here."""
     return _GONE[started]
 
 

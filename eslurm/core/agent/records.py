@@ -1,11 +1,11 @@
-"""What an agent process remembers on disk, and the folding of those records into a state.
+"""An agent process's records on disk, and the folding of those records into a state.
 
-Owns the record types of the spool and `fold`. Invariant: the folded state is all that a restarted
-agent needs besides its runner's list of steps; folding the output of `unfold` gives the same state.
+Owns the record types of the spool and `fold`. Invariant: the folded state is all that a restarted agent needs besides its
+runner's list of steps; folding the output of `unfold` gives the same state.
 
-Outcomes of steps are not here: the step supervisor keeps them, fsynced, until they are acknowledged.
-Nor are outcomes of commands, but for signals: after a restart the node has a new incarnation, so old
-copies are refused, and a repeated prepare, start or end is recognised by its attempt.
+Outcomes of steps are not here: the step supervisor keeps them, fsynced, until they are acknowledged. Nor are outcomes of
+commands, but for signals: after a restart the node has a new incarnation, so old copies are refused, and a repeated
+prepare, start or end is recognised by its attempt.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class FloorRaised(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Adjusted(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Whether the attempt stands still and how long it may run (0: no limit), by the latest orders of these revisions.
+    """The attempt's suspension and time limit (0: none), by the latest orders of these revisions.
 
     `time_credential` is the sealed command that has set the limit.
     """

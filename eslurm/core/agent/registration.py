@@ -27,7 +27,7 @@ NO_LOGIN_HOSTS = (
 
 
 class Site:
-    """What all nodes of the process share in their registrations. `starts` counts the sessions of this spool."""
+    """The common part of all registrations of the process. `starts` counts the sessions of this spool."""
 
     __slots__ = ("boot_id", "cluster", "endpoint", "session", "starts")
 

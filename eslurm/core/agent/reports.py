@@ -1,7 +1,7 @@
-"""What the nodes of this process owe the controller: ends of batch steps, and attempts that are gone.
+"""Reports that the nodes of this process owe the controller: ends of batch steps, and attempts that are gone.
 
-Owns each node's `owed`. Invariant: an owed report is in the report queue exactly while its node is registered,
-and names that registration's incarnation; it is owed until the controller has committed it.
+Owns each node's `owed`. Invariant: an owed report is in the outbox exactly while its node is registered, and names that
+registration's incarnation; it is owed until the controller has committed it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Reports:
         self._owe(node, body)
 
     def owe_gone(self, node: LocalNode, attempt: Attempt) -> None:
-        """Nothing of the attempt is left here, which the answer to `End` could not say in time."""
+        """Owe the report that nothing of the attempt is left here, which the answer to `End` came too early for."""
         self._owe(node, NodeGone(node.number, node.incarnation, attempt.job_id, attempt.number))
 
     def on_registered(self, node: LocalNode) -> None:

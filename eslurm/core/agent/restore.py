@@ -1,12 +1,12 @@
-"""An agent after a restart: the spool's records and the runner's steps become the state again.
+"""Restart of an agent: the state from the spool's records and the runner's steps.
 
-Invariant: whatever was told to start either is in the runner's list, or is started now (the same step
-to the same runner, which is idempotent), or is behind a tombstone.
+Invariant: a step that was told to start is in the runner's list, or is started now (the same step to the same runner,
+which is idempotent), or is behind a tombstone.
 
-When the host was booted since the spool was written, `records.fold` has already turned every started
-attempt into a tombstone and forgotten the prepared ones. Their processes are gone; the registration's
-new boot id and an inventory without them say so, unless the runner still knows how a batch step ended
-(or that it was lost), which is then reported like any other end.
+When the host was booted since the spool was written, `records.fold` has already turned every started attempt into a
+tombstone and forgotten the prepared ones. Their processes are gone; the registration's new boot id and an inventory
+without them say so, unless the runner still knows how a batch step ended (or that it was lost), which is then reported
+like any other end.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from eslurm.core.relay.results import OK, Outcome, failed
 
 
 class Share(NamedTuple):
-    """What one node does of a step."""
+    """One node's part of a step."""
 
     tasks: int
     first_task: int

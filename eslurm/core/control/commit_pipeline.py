@@ -48,7 +48,7 @@ RETRY_US: Final = (50_000, 100_000, 200_000, 500_000, 1_000_000)
 """Pauses between tries of a commit that the store does not take; the last one repeats."""
 
 W = TypeVar("W")
-"""What a driver hands in to be answered: the machine passes it on and looks at nothing of it."""
+"""The driver's handle for an answer: the machine passes it on unread."""
 
 
 class InboxFull(Exception):
@@ -126,37 +126,37 @@ class CommitPipeline(Generic[W]):
 
     @property
     def is_available(self) -> bool:
-        """Whether the store takes commits, as far as is known."""
+        """Check whether the store takes commits, as far as is known."""
         return self._available
 
     @property
     def is_stopping(self) -> bool:
-        """Whether nothing is taken on any more."""
+        """Check whether it accepts nothing more."""
         return self._stopping
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message waits to be decided."""
+        """Check whether no message waits to be decided."""
         return not self._events and not self._requests
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message waits or is under way."""
+        """Check whether no message waits or is under way."""
         return self.is_empty and not self._entries
 
     @property
     def is_ready(self) -> bool:
-        """Whether there are as many requests as the next batch waits for, or anything else to decide or to end."""
+        """Check whether there are as many requests as the next batch waits for, or anything else to decide or to end."""
         return bool(self._events) or self._stopping or len(self._requests) >= self._wanted
 
     @property
     def depths(self) -> dict[str, float]:
-        """How many messages wait in each lane."""
+        """Number of messages in each lane."""
         return {"requests": len(self._requests), "events": len(self._events)}
 
     @property
     def pause_us(self) -> int:
-        """How long to wait before the commit is tried again."""
+        """Pause before the next try of the commit, in microseconds."""
         return RETRY_US[min(max(self._tries - 1, 0), len(RETRY_US) - 1)]
 
     # ---- in ----
@@ -198,7 +198,7 @@ class CommitPipeline(Generic[W]):
         return None
 
     def knows(self, request_id: bytes) -> bool:
-        """Whether a request is under way or was answered lately: the store need not be asked for it."""
+        """Check whether a request is under way or was answered lately: the store need not be asked for it."""
         return request_id in self._under_way or request_id in self._recent
 
     def stop(self) -> None:
@@ -208,9 +208,9 @@ class CommitPipeline(Generic[W]):
     # ---- a batch ----
 
     def gathers_until_us(self, now_us: int) -> int:
-        """Until when the next batch waits for clients that have just been answered; 0: it does not wait.
+        """Time until which the next batch waits for clients that have just been answered; 0: it does not wait.
 
-        Nothing but requests ever waits for them.
+        Only requests ever wait for them.
         """
         if self._events or self._stopping or len(self._requests) >= self._answered:
             return 0
@@ -235,9 +235,9 @@ class CommitPipeline(Generic[W]):
         return entries
 
     def decided(self, batch: Batch, now_us: int, *, owes_more: bool = False) -> Sequence[Action[W]]:
-        """What to do with the batch that was taken: commit it, or show it if there is nothing to write.
+        """Actions for the batch that was taken: commit it, or show it if there is nothing to write.
 
-        `owes_more`: the state has consequences left that one batch does not hold; another batch goes on with them.
+        `owes_more`: the state has consequences left that one batch does not hold; another batch continues with them.
         """
         entries = self._entries
         self._batch = batch
@@ -262,8 +262,8 @@ class CommitPipeline(Generic[W]):
     def unavailable(self) -> Sequence[Give[W]]:
         """The store did not take the batch under way: try it again after `pause_us`.
 
-        At the first failure its callers hear that it is open what has become of their requests: a retry finds out. Those
-        that wait to be decided are refused; nothing of them has happened.
+        At the first failure its callers get `Unsettled`: a retry finds the result. Requests not decided yet are refused
+        without effect.
         """
         self._tries += 1
         if not self._available:
@@ -321,13 +321,16 @@ class CommitPipeline(Generic[W]):
 
 
 def _acknowledges(entries: Sequence[Entry[W]]) -> bool:
-    """Whether agents will forget something because of this batch. Even when it changes nothing it is committed: a leader
-    that was overtaken while it stood still knows nothing of its successor's jobs, and only the fence tells it."""
+    """Check whether agents will forget reports because of this batch.
+
+    Such a batch is committed even when it changes nothing: a leader that was overtaken while it was stopped knows nothing
+    of its successor's jobs, and only the fence reveals it.
+    """
     return any(isinstance(entry.message, Reports) for entry in entries)
 
 
 def _answer_bytes(answer: BatchAnswer) -> int:
-    """About what an answer takes in memory."""
+    """Approximate size of an answer in memory."""
     match answer:
         case Submitted():
             return 256 + 40 * len(answer.job_ids)
@@ -340,7 +343,7 @@ def _answer_bytes(answer: BatchAnswer) -> int:
 
 
 def _weight(message: Message) -> int:
-    """How many facts to expect of it, roughly."""
+    """Approximate number of facts from a message."""
     match message:
         case SubmitJobs():
             return len(message.specs)

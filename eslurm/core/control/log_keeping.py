@@ -1,4 +1,4 @@
-"""How long the log of facts, answers and blobs are kept, without I/O: base states, and what may go before them.
+"""Retention of the log of facts, answers and blobs, without I/O: base states, and removal before them.
 
 The leader's housekeeping and the simulator drive this one machine. Invariant: a base state, made of the rows as of one
 revision, is durable before any fact up to its revision may go; rows == base + replay(log).
@@ -17,13 +17,13 @@ from eslurm.core.state.cluster import State
 BASES: Final = "state_bases"
 """Name of the settings row that lists the base states, oldest first."""
 BASES_PER_LOG: Final = 4
-"""So many base states are made while the log grows from nothing to its full length."""
+"""Number of base states made while the log grows from nothing to its full length."""
 TURN_US: Final = (SECOND_US, 30 * SECOND_US)
 """Least and most time between two turns."""
 ANSWERS_KEPT_US: Final = 24 * 3600 * SECOND_US
-"""How long a retried request gets its first answer."""
+"""Retention of answers for retried requests."""
 BLOBS_KEPT_US: Final = 24 * 3600 * SECOND_US
-"""How long a blob stays that no unfinished job refers to."""
+"""Retention of a blob without an unfinished job."""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True):
@@ -77,7 +77,7 @@ class LogKeeping:
 
     @property
     def is_begun(self) -> bool:
-        """Whether it knows which base states are stored."""
+        """Check whether it knows which base states are stored."""
         return self._bases is not None
 
     def begin(self, bases: Sequence[Base]) -> None:

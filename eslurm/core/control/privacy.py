@@ -1,7 +1,7 @@
 """Visibility of others' data: the one place where `[privacy] private` is applied.
 
 Operators see everything. Of private kinds other users see only their own data, and coordinators their accounts'.
-Invariant: every read of the controller asks a `Visibility`; without private kinds it lets everything through.
+Invariant: every read of the controller asks a `Sight`; without private kinds it lets everything through.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Visibility:
 
     @property
     def only_user(self) -> str:
-        """The one user whose runs the caller sees; empty when there may be others'."""
+        """Name of the user to whom the caller's view of runs is restricted; empty: no restriction."""
         everybody = self.is_open(JOBS, USAGE)
         return "" if everybody or self._who.name in self._rules.coordinators else self._who.name
 

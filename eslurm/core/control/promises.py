@@ -25,9 +25,9 @@ from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State
 
 EVERY_US: Final = 2_000_000
-"""How often promises are written at most where everybody has one and nothing starts."""
+"""Least interval of writes where every job has a promise and nothing starts."""
 RENEWED_EVERY_US: Final = 10_000_000
-"""How often where few are made, and those anew in each cycle."""
+"""Least interval where few promises are made, and those anew in each cycle."""
 REGISTERING: Final = Why(
     WhyKind.NODES_UNAVAILABLE,
     "nodes that are promised to jobs still have to register with the new controller",

@@ -45,7 +45,7 @@ DEADLINE_US = {
     "set_time": 5 * SECOND_US,
     "launch_step": 30 * SECOND_US,
 }
-"""When an effect's answers are due. Short where one slow node would hold up what others have given back."""
+"""Deadlines of effects' answers. Short where one slow node would delay the release of the others' resources."""
 FLOOR_EVERY_US = SECOND_US
 EPOCH_SHIFT = 40
 CALLER = "herald"

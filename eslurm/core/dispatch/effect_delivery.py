@@ -23,8 +23,9 @@ from eslurm.core.state.cluster import State, attempts_of, owed_revisions
 RETRY_FIRST_US = 250_000
 RETRY_MAX_US = 10 * SECOND_US
 SIGNAL_TRIES = 3
-"""How often a signal is sent that no state remembers. An orphan's `End` is sent until its node answers or is given up:
-the node offers the orphan only once, and keeps it while its contact is good."""
+"""Number of tries of a signal, which no state remembers. An orphan's `End` is sent until its node answers or is given up:
+the node reports the orphan only once, and keeps it while its contact is good.
+"""
 END_AGAIN_US = 30 * SECOND_US
 """After which nodes that accepted an `End` are asked again, if their report of the end has not come by then."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 LOOKS_PER_LEASE = 8
-"""How often a standby looks within a lease, at the least."""
+"""Least number of a standby's looks within a lease."""
 GAP_PER_LEASE = 2
 """The part of a lease without a look (the store was away, the standby stood still) after which its watch begins
 anew: a leader that could not reach the store either is to have its chance first."""
@@ -54,12 +54,12 @@ class LeaderRow(Protocol):
 
 
 def is_dialled(leader: LeaderRow, name: str) -> bool:
-    """Whether the standby of this name links to the row's holder."""
+    """Check whether the standby of this name links to the row's holder."""
     return not leader.released and bool(leader.endpoint) and leader.holder != name
 
 
 def is_led_under(leader: LeaderRow, epoch: int) -> bool:
-    """Whether a process that says that it leads under this epoch may: the row names no later leader."""
+    """Check whether a process that says that it leads under this epoch may: the row names no later leader."""
     return not leader.released and epoch >= leader.epoch
 
 

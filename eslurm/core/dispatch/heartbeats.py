@@ -21,10 +21,10 @@ DEADLINE_SHARE = 0.9
 AGAIN_SHARE = 0.5
 """Part of the interval after which those that missed a call are called again."""
 AGAIN_SHARE_MAX = 0.8
-"""When it has become later than this, the next regular call is near enough."""
+"""Beyond this share of the interval the next regular call is near enough."""
 COUNT_SHARE = 0.4
 SOON_US = SECOND_US // 2
-"""Calls that somebody asks for are at least so far apart from the one before."""
+"""Least interval between requested calls."""
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 RENEWS_PER_LEASE: Final = 4
-"""How often a leader moves its row within a lease, at the least."""
+"""Least number of a leader's renewals within a lease."""
 RELEASE_TRIES: Final = 3
 RELEASE_RETRY_US: Final = 100_000
 
@@ -49,7 +49,7 @@ class LeaderLease:
 
     @property
     def pause_us(self) -> int:
-        """How long to wait after an answer before `next`."""
+        """Pause after an answer before `next`, in microseconds."""
         return self._renew_every_us if self._successor is None else RELEASE_RETRY_US
 
     def next(self, now_us: int) -> Write | None:
@@ -85,7 +85,7 @@ class LeaderLease:
         self.is_lost = self.is_over = True
 
     def _take(self, write: Write) -> bool:
-        """Whether this is the write under way, which is answered now."""
+        """Check whether this is the write under way, which is answered now."""
         is_current = write is self._under_way
         if is_current:
             self._under_way = None

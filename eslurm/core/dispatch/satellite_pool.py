@@ -42,7 +42,7 @@ class SatelliteStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class Satellite:
-    """One satellite as this controller process knows it. Written by `SatellitePool` only."""
+    """One satellite as this controller process knows it. Written by `Roster` only."""
 
     __slots__ = (
         "failures",

@@ -44,11 +44,11 @@ class KeyFile(msgspec.Struct, frozen=True):
     mode: int = 0o600
     may_group_read: bool = False
     is_foreign: bool = False
-    """Whether it belongs to another user, who is not root either."""
+    """True when it belongs to another user except root."""
     age_s: int = 0
-    """How old the key is that signs."""
+    """Age of the signing key."""
     left_s: int | None = None
-    """How long a membership is valid; None: until it is revoked."""
+    """Remaining validity of a membership; None: until it is revoked."""
     problem: str = ""
 
 

@@ -26,7 +26,7 @@ ORPHANS = "orphans"
 ENDINGS = "endings"
 ORPHANS_MAX = 10_000
 SETTLING_US = 60 * SECOND_US
-"""What is younger may be on its way: messages, retries, a skewed clock."""
+"""Younger differences may be in transit: messages, retries, a skewed clock."""
 
 Key = tuple[int, int, int]
 """(node, job, attempt)"""

@@ -47,7 +47,7 @@ STRICT_POLICY = "fcfs"
 """The policy under which no job starts before those ahead."""
 NAMES_MAX = 4
 NODES_FEW = 1_000
-"""Up to so many nodes it costs little to ask the book for amounts that nobody asks for."""
+"""Up to this number of nodes, queries for new amounts are cheap."""
 REQUESTS_LOOKED_AT = 1_000
 
 

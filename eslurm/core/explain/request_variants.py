@@ -38,7 +38,7 @@ TERMS_MAX: Final = 4
 LESS_MIN: Final = 10
 """A tenth of what was asked for is the least that is offered."""
 MIB_GRAIN: Final = 256
-"""Who asks for less memory than this is not kept waiting by it."""
+"""A request for less memory than this does not wait because of it."""
 TIME_GRAINS: Final = ((1, 600), (60, 3600), (300, 6 * 3600), (900, 86_400), (3600, 0))
 """(seconds by which less time is offered, for time limits up to so many seconds)."""
 
@@ -456,7 +456,7 @@ def _with_item(named: tuple[tuple[str, int], ...], at: int, items: int) -> tuple
 
 
 def _fewer(asked: int, amounts: Sequence[int] | None = None) -> Sequence[int]:
-    """Those of the given amounts, or of all, that are smaller, but not uselessly small."""
+    """Smaller amounts, but not uselessly small, out of the given ones or of all."""
     every = range(max(1, -(-asked // LESS_MIN)), asked)
     return every if amounts is None else sorted({amount for amount in amounts if amount in every})
 

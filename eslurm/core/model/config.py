@@ -20,9 +20,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     memory_per_cpu_default_mib: int = 0
     priority: int = 0
     preempt_mode: str = "off"
-    """What happens to running jobs here when one of a partition with a higher tier asks for their nodes: off, requeue,
-    cancel or suspend.
-    """
+    """Mode of preemption of its running jobs by one of a partition with a higher tier: off, requeue, cancel or suspend."""
     tier: int = 0
 
 
@@ -127,23 +125,25 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     zone: str = "UTC"
     """Time zone of cron strings."""
     extension_percent: float = 10.0
-    """By how much of the first time limit a user may extend a running job (C-40)."""
+    """Percentage of the first time limit by which a user may extend a running job (C-40)."""
     accounts_enforced: bool = False
-    """Whether a job needs a user and an account that exist."""
+    """A job needs a user and an account that exist."""
     retired_1: float = 0.0
     """Nothing: kept for its place in logged configurations, where it was a horizon of planning that was never used."""
     use_forecasts: bool = True
-    """Whether plans count on what an estimator says, instead of time limits."""
+    """Plans use an estimator's forecasts instead of time limits."""
     login_nodes: tuple[str, ...] = ()
     """Login hosts: numbered, registered and called as nodes are, but no part of what jobs run on."""
     administrators: tuple[int, ...] = (0,)
     """Uids that may do everything; operators may not hand over the lead, read logs or make tokens and keys."""
     private: tuple[str, ...] = ()
-    """What users see of their own only: jobs, usage, users, reservations, configuration."""
+    """Kinds of data of which users see only their own: jobs, usage, users, reservations, configuration."""
     pending_jobs_user_max: int = 0
-    """Most waiting jobs of one user who is no operator, counted by `core.model.job_weight`; 0: as many as all may have."""
+    """Most waiting jobs of one user without operator's rights, counted by `core.model.job_weight`; 0: as many as all may
+    have.
+    """
     min_uid: int = 0
     """No job of a user below this is accepted."""
     allow_root_jobs: bool = True
-    """Whether root's are, whatever `min_uid` says."""
+    """Accept root's jobs, whatever the value of `min_uid`."""
     tokens: TokenRules = TokenRules()

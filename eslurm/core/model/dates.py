@@ -1,7 +1,7 @@
 """Dates of the Gregorian calendar as day numbers, and instants in readable form. Pure arithmetic.
 
-`offset_s` gives a zone's offset from UTC, in seconds, at a UTC time in seconds: the caller knows the zones.
-Commands import it first thing: it imports nothing.
+`offset_s` gives a zone's offset from UTC, in seconds, at a UTC time in seconds: the caller knows the zones. Commands
+import it first thing: it imports nothing.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _FIELDS: Final = (
 )
 _REQUIRED = _FIELDS.index("arguments")
 _PLACES = {"prepare": 1, "start": 3, "launch_step": 12, 5: 4}
-"""Where the launch is in a command's body and in the spool's `Prepared`, by their tags."""
+"""Index of the launch in a command's body and in the spool's `Prepared`, by their tags."""
 _COMMAND_BODY = 8
 _commands = msgspec.msgpack.Decoder(Command)
 

@@ -1,4 +1,4 @@
-"""Facts: results of `decide`, input of `apply`. The log holds facts, never messages.
+"""Facts: results of `decide`, input of `apply`. The log holds facts, never messages. The log holds facts, never messages.
 
 Each is typed and versioned (`VERSION`); fields are only appended, with defaults, and a change of meaning gets a new
 version plus an upcast in `UPCASTS`, so new code reads an old log. A fact carries everything that `apply` needs besides its
@@ -278,7 +278,7 @@ class AttemptEnded(FactBase, frozen=True, tag=True):
     text: str = ""
     residue: bool = False
     avoid_until_us: int = 0
-    """Until when another attempt avoids the nodes in `avoid`."""
+    """Time until which another attempt avoids the nodes in `avoid`."""
     blamed: tuple[int, ...] = ()
     """Nodes that said that they could not launch it."""
 

@@ -12,7 +12,7 @@ import msgspec
 
 NO_LIMIT: Final = 0
 LONGEST_S: Final = 10 * 365 * 86_400
-"""What is said to run longer is nonsense."""
+"""Upper bound of a plausible runtime."""
 
 
 class Submitted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -26,7 +26,7 @@ class Submitted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     name: str = ""
     """The job's name, or the number of its program in a log (E-43)."""
     command: str = ""
-    """Where it was submitted, or the path of its script: what clusters by path look at (E-56, PREP)."""
+    """Directory of its submission, or the path of its script, for clustering by path (E-56, PREP)."""
     partition: str = ""
     nodes: int = 0
     cores: int = 0

@@ -138,7 +138,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     component: int = 0
     lent: bool = False
     devices: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """(index of a resource, numbers of the devices held) for resources whose items are told apart, such as GPUs."""
+    """(index of a resource, numbers of the devices held) for resources with numbered items, such as GPUs."""
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -151,7 +151,7 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     grace_s: float = -1.0
     """Seconds between the signal and the kill; -1: the cluster's `kill_grace_s`."""
     is_final: bool = False
-    """Whether the job may not start again: a part of it may go on, on a node that was given up."""
+    """True when the job may not start again: a part of it may go on, on a node that was given up."""
 
 
 class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -192,7 +192,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     ended_us: int = 0
     next_step: int = 0
     wide: Vector = ()
-    """What it holds of the resources that belong to no node."""
+    """Its cluster-wide resources."""
     time_limit_s: int = 0
     """The limit as it was extended while running; 0: the job's."""
     time_revision: int = 0
@@ -202,13 +202,13 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     informing: frozenset[int] = frozenset()
     """Nodes that have not acknowledged `suspend_revision`. `time_revision` is owed to the first node alone."""
     paused_us: int = 0
-    """How long it stood still in earlier suspensions."""
+    """Total time of earlier suspensions."""
     room_for: int = 0
     """The job that it was suspended for: its cores are lent to others meanwhile (see `core.state.allocation_amounts`)."""
     forecast: Forecast | None = None
-    """How long it was expected to run when it was placed: what its run is compared with."""
+    """Its forecast at placement, against which its run is compared."""
     planned_us: int = 0
-    """When it was to end as it was planned: without a late start, suspensions, or more time since; 0: no limit."""
+    """Its planned end: without a late start, suspensions, or extensions; 0: no limit."""
 
     @property
     def first(self) -> int:
@@ -257,13 +257,13 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     tasks_ok: Ranges = ()
     tasks_failed: Ranges = ()
     paused_us: int = 0
-    """How long the attempt that ended last stood still."""
+    """Time of suspensions of the attempt that ended last."""
     forecast: Forecast | None = None
-    """How long it will run, as an estimator said last: what plans count on. It never ends a job."""
+    """The latest forecast of an estimator, for plans. It never ends a job."""
     first_estimate_s: int = 0
     """The first point estimate, made at its submission; 0: none. What accounting measures estimators by."""
     avoid_until_us: int = 0
-    """When the nodes in `avoid` count as others again."""
+    """Time at which the nodes in `avoid` become normal again."""
     given_up: tuple[Attempt, ...] = ()
     """The latest attempts that ran and whose end no node has told: their first node was lost."""
 

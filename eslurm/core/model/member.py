@@ -15,7 +15,7 @@ REVOCATION: Final = "revocation"
 """Kinds of rows; their names are the id or the serial in hexadecimal digits."""
 
 ROLES: Final = ("agent", "satellite", "login", "estimator")
-"""What a host may join as. Controllers have the site's keys and issue their own memberships."""
+"""Roles of joining hosts. Controllers have the site's keys and issue their own memberships."""
 ID_BYTES: Final = 16
 SERIAL_BYTES: Final = 16
 PUBLIC_BYTES: Final = 32

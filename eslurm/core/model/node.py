@@ -41,7 +41,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     aside_until_us: int = 0
     aside_times: int = 0
     orphans_dead_s: float = 0.0
-    """After so much silence what was launched here under earlier configurations is dead; 0: as configured now."""
+    """Seconds of silence after which attempts launched under earlier configurations are dead; 0: as configured now."""
 
 
 def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:

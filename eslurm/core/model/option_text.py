@@ -18,10 +18,10 @@ from eslurm.core.model.request import Chunk, Request
 GPU: Final = "gpu"
 _NO_WORD: Final = frozenset("|!(), &")
 _AMOUNTS: Final = frozenset(("ncpus", "cores", "cpus", "mem", "memory", "gpus", "ngpus", "gpu", "place"))
-"""What `--rset` does not take for a feature."""
+"""Words that `--rset` does not read as features."""
 _BESIDE_CHUNKS: Final = ("constraint", "licenses", "nodelist", "exclude")
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
-"""What shells leave as it is."""
+"""Characters that need no quoting in shells."""
 
 
 def type_in(constraint: str, resource: str) -> str:

@@ -27,11 +27,7 @@ class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Everything that nodes need to run a job's batch script. `node_names` is the folded, ordered host list.
-
-    `spec` is the job's, less what only the controller acts on (`core.control.effects`). `core.model.earlier_launch`
-    reads launches of releases that copied its fields. `orphan_timeout_s` is 0 for a job that is not requeued.
-    """
+    """Everything that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
 
     job_id: int
     attempt: int
@@ -46,7 +42,7 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     array_min: int = 0
     array_max: int = 0
     devices: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
-    """(node number, resource, device numbers) of what is told apart."""
+    """(node number, resource, device numbers) of numbered resources."""
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
@@ -180,7 +176,7 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Payload of an ok answer to a heartbeat from an unhealthy node: short words, sorted. Healthy nodes send none. Healthy
-    nodes send none.
+    nodes send none. Healthy nodes send none.
 
     `clock_us`: the node's time, when the heartbeat had expired by it (see `core.relay.dating`); else 0.
     """
@@ -241,10 +237,10 @@ class Registration(
     held: tuple[HeldAttempt, ...] = ()
     starts: int = 0
     resources: tuple[tuple[str, int], ...] = ()
-    """What the node has counted itself of configured resources, by name: of the others it knows nothing."""
+    """Configured resources that the node has counted itself, by name; the others are unknown to it."""
     device_model: str = ""
     login: bool = False
-    """Whether it is offered as a login host, where no job may run."""
+    """True for a login host, where no job may run."""
 
 
 ReportBody: TypeAlias = Registration | StepEnded | NodeGone
@@ -270,7 +266,7 @@ class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defau
     owner: str = ""
     refused: str = ""
     login: bool = False
-    """Whether it was accepted as a login host."""
+    """True when it was accepted as a login host."""
 
 
 class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -15,7 +15,7 @@ TOKEN: Final = "token"
 ID_BYTES: Final = 16
 
 SCOPES: Final = ("read", "own-jobs", "submit", "admin", "estimator")
-"""What a token may be limited to (`api.scopes` says which calls that are). The first four contain each other."""
+"""Possible scopes of a token (`api.scopes` lists their calls). The first four contain each other."""
 
 
 class TokenRules(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):

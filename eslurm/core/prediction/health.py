@@ -17,7 +17,7 @@ from eslurm.core.relay.results import Results, Status
 
 PROBLEMS_MAX = 8
 PROBLEM_CHARS_MAX = 32
-"""What a node says comes from outside: more words, or longer ones, are cut."""
+"""A node's words come from outside: excess or longer ones are cut."""
 
 _decoder = msgspec.msgpack.Decoder(Unhealthy)
 

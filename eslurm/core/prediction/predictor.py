@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 ENTRY_POINT_GROUP: Final = "eslurm.failure_predictors"
-"""Where a site's package names its `PredictorFactory`."""
+"""Entry point group in which a site's package names its `PredictorFactory`."""
 
 
 class BroadcastSeen(msgspec.Struct, frozen=True):

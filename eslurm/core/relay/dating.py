@@ -21,7 +21,7 @@ from eslurm.core.model.protocol import Command, Unhealthy
 from eslurm.core.relay.results import Results, Status
 
 EXPIRY_TOLERANCE_US = 60_000_000
-"""How far the clocks of controllers and nodes may differ: a command is refused so long after it has expired."""
+"""Tolerated difference of controllers' and nodes' clocks: a command is refused this long after its expiry."""
 STEP_US = 10_000_000
 AHEAD_MAX_US = 86_400_000_000
 """A clock that is off by more than a day is beyond what a time zone explains: it has to be set."""

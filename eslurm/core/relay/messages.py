@@ -152,15 +152,15 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     progress_timeout_us: int = 3_000_000
     keepalive_us: int = 1_000_000
     flush_us: int = 200_000
-    """How long partial results are gathered before they go up."""
+    """Time for which partial results are gathered before they go up."""
     gather_us: int = 3_000
-    """How long a finished list waits for others of the same requester to share a reply."""
+    """Time for which a finished list waits for others of the same requester to share a reply."""
     margin_max_us: int = 1_000_000
     """The most that a relay keeps of the remaining time for its own answer; never above a tenth."""
     recheck_delay_us: int = 50_000
-    """How long a node that was refused, and may be starting again, gets before the second look at it."""
+    """Delay of the recheck of a node that was refused, and may be starting again."""
     linger_us: int = 500_000
-    """How long a relay that serves nodes keeps an answered broadcast at hand, for the next list of it."""
+    """Time for which a relay that serves nodes keeps an answered broadcast, for the next list of it."""
     max_unacknowledged: int = 1024
     max_live: int = 4096
     max_hops: int = 64

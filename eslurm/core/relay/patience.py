@@ -11,7 +11,7 @@ from collections import deque
 SAMPLES_MAX = 512
 RECALCULATE_EVERY = 16
 WINDOW_US = 10_000_000
-"""How long a delay counts: one overload must not make a relay patient for good."""
+"""Window of delays: one overload must not make a relay patient for good."""
 FIRST_ESTIMATE_AT = 16
 
 

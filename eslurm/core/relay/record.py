@@ -342,7 +342,7 @@ def _shape(width: int, root_width: int, grouping: str) -> TreeShape:
 
 
 def _meant(chain: list[Send], peer: Peer) -> list[Send]:
-    """Those of the sends of one head, newest first, that `peer` has been given.
+    """The sends of one head, newest first, that `peer` has been given.
 
     Processes of nodes all work for the same head. But of a leg that was handed on several satellites have a list with this
     head, and each speaks for its own: one that is known by its earlier messages, else one that is still to acknowledge,

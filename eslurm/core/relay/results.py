@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, order=True, omit_def
 
 OK: Final = Outcome(Status.OK)
 FAILED: Final = 1
-"""The code of a failure that is told by its text alone."""
+"""The code of a failure that has only a text."""
 USER_REFUSED: Final = 2
 """The code of a launch that the node refuses because of whose it is: a setting says so, and another try changes nothing."""
 

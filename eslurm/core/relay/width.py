@@ -24,7 +24,7 @@ SAMPLES_MIN: Final = 4
 BETTER: Final = 0.9
 """A width replaces the chosen one when it takes less than this share of its time."""
 USUAL: Final = 3
-"""So many of the chosen width's latest times say what a broadcast takes at the moment."""
+"""Number of the chosen width's latest times that give the present duration of a broadcast."""
 HORIZON: Final = 4 * WINDOW * TRIAL_EVERY * len(CANDIDATES)
 """Samples are forgotten after so many broadcasts of the class: the cluster is another one by then."""
 

@@ -18,7 +18,9 @@ from eslurm.core.resources import bits
 from eslurm.core.resources.vector import RESOURCES, WIDTH, Vector, padded
 
 CLASSES_MAX: Final = 64
-"""Kinds of nodes that are told apart when a request is compiled; beyond, the largest of each resource stands for all."""
+"""Number of kinds of nodes that a request's compilation distinguishes; beyond, the largest of each resource stands for
+all.
+"""
 
 
 class NodeView(msgspec.Struct, frozen=True):

@@ -20,10 +20,10 @@ Fetch: TypeAlias = Callable[[int, int], list[Window]]
 
 DAY_US: Final = 86_400 * SECOND_US
 HORIZON_US: Final = 400 * DAY_US
-"""How far ahead windows that recur are looked at: what is planned further ahead is planned again before it comes."""
+"""Horizon of recurring windows: plans beyond it are made again before they come."""
 STRETCH_US: Final = 28 * DAY_US
 LENGTH_MAX_S: Final = 366 * 86_400
-"""Of the intervals that a cron string begins: whoever looks for those in force looks back so far."""
+"""Greatest length of the intervals that a cron string begins: a search for those in force looks back this far."""
 WINDOWS_MAX: Final = 20_000
 """Bound of the windows kept of one validity; beyond, the horizon is nearer."""
 

@@ -15,7 +15,7 @@ from eslurm.core.state.cluster import State
 
 SESSIONS_KEPT = 8
 NOTHING = (0,) * WIDTH
-"""What a login host has for jobs."""
+"""A login host's resources for jobs."""
 
 
 def moved(node: Node, state: NodeState) -> NodeState:

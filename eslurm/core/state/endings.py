@@ -7,7 +7,7 @@ from eslurm.core.model.job_states import JobState, StopCause
 from eslurm.core.state.cluster import State
 
 MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
-"""Causes for which somebody else waits for the nodes."""
+"""Causes for which another job waits for the nodes."""
 
 
 def requeue_or_fail(job: Job) -> JobState:

@@ -1,4 +1,4 @@
-"""What attempts hold, on the nodes as they are configured: the ledger, the devices, and which jobs are on a node.
+"""Indexes of the attempts' holdings on the configured nodes: the ledger, the devices, and the jobs of each node.
 
 Only `State` calls what is here, as part of putting a job or a configuration. Invariant: afterwards each of the three is
 what the records of all attempts say.

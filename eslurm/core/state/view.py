@@ -57,7 +57,7 @@ class View:
 
     @property
     def usage(self) -> dict[tuple[str, str], Usage]:
-        """What was charged, by account and user."""
+        """Charged usage, by account and user."""
         return {(one.account, one.user): one for one in self.all_of(Usage)}
 
     def node_names(self, numbers: Iterable[int]) -> list[str]:

@@ -29,7 +29,7 @@ LIMIT: Final = "time limit"
 NAMES: Final = 2
 """The first columns are names."""
 DRAWN: Final = 1.0
-"""So many runs of the mean length are added to those that a name has had."""
+"""Number of runs of mean length that are added to a name's own."""
 
 _LOG_LONGEST: Final = math.log(LONGEST_S)
 _HOUR_S: Final = 3_600

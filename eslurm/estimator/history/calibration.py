@@ -25,7 +25,7 @@ GAIN: Final = 0.03
 MARGIN: Final = 0.0025
 """The share aimed at stays so far below the one wanted."""
 WINDOW: Final = 1_000
-"""So many of the last answers say how wide intervals must be."""
+"""Number of last answers that set the width of intervals."""
 LEAST: Final = 150
 LOW_SHARES: Final = (0.02, 0.2)
 HIGH_SHARES: Final = (0.8, 0.995)

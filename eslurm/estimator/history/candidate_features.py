@@ -17,7 +17,7 @@ from eslurm.estimator.history.table import Floats, Singles
 
 CANDIDATES: Final = 63
 GRID: Final = 36
-"""So many of them are looked at: those farthest from the next one."""
+"""Number of examined candidates: those farthest from the next one."""
 DEPTH: Final = 24
 RECENCY: Final = 0.93
 MOST_BEYOND: Final = 0.1

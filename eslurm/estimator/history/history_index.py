@@ -25,9 +25,9 @@ LEVELS: Final = (
 """`twin`: same user, program, size and limit; `group`: of the same group and account."""
 USER: Final = LEVELS.index("user")
 DEPTHS: Final = (44, *(24,) * (len(LEVELS) - 1))
-"""So many last runs are looked at on each level."""
+"""Number of last runs examined on each level."""
 OPEN_MAX: Final = 16
-"""So many of a user's running jobs, and of the waiting ones, are looked at."""
+"""Number of a user's running jobs, and of the waiting ones, that are examined."""
 
 
 def keys(job: Submitted) -> tuple[Hashable, ...]:

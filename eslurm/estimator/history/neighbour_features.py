@@ -21,12 +21,12 @@ SCALED: Final = 20
 """Some of them in proportion to the limit."""
 LIMITS: Final = np.log(np.array([1.0, 1.004, 0.5, 0.1]))
 OTHERS: Final = 10
-"""The last runs of anybody with the same size and limit."""
+"""The last runs of all users with the same size and limit."""
 NEIGHBOURS: Final = OWN + SCALED + len(LIMITS) + OTHERS + QUANTILES_KEPT
 ALWAYS: Final = QUANTILES_KEPT
 """The last neighbours, the cluster's quantiles, are always there."""
 LOOKED_AT: Final = 20
-"""So many of the user's last runs are compared with a neighbour."""
+"""Number of the user's last runs that are compared with a neighbour."""
 LATEST: Final = 5
 NEAR: Final = 0.06
 """Two run times are alike within this difference of logarithms."""
@@ -55,7 +55,7 @@ class _Job(NamedTuple):
     recent: Singles
     """The user's last runs."""
     twins: Flags
-    """Which of the user's last runs had the same size and limit."""
+    """Flags of the user's last runs with the same size and limit."""
     running_for: Singles
     running: Flags
     running_twins: Flags

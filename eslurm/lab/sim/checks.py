@@ -1,7 +1,7 @@
-"""What must hold in a simulated cluster, seen from outside: the records, the disk, and the processes themselves.
+"""Invariants of a simulated cluster from outside: the records, the disk, and the processes themselves.
 
-The processes of the hosts are the truth here: what the controller believes is measured against them. Each
-breach raises `Breach` with what was seen; the run adds its seed.
+The processes of the hosts are the truth here: the controller's state is checked against them. Each violation raises
+`Breach` with the observed values; the run adds its seed.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Checks:
             self._until_full = (len(state.nodes) + len(state.jobs)) // FULL_CHECK_WORK
             invariants.check(state)
 
-    # ---- who writes and who shows ----
+    # ---- writers and views ----
 
     def on_lead(self, epoch: int, name: str, state: State) -> None:
         """A controller begins to lead with this state."""
@@ -109,7 +109,7 @@ class Checks:
 
     @property
     def leaders(self) -> tuple[str, ...]:
-        """Who has led, one after the other."""
+        """The leaders in sequence."""
         return tuple(self._leaders.values())
 
     def on_durable(self, epoch: int, batch: store.Batch) -> None:
@@ -190,7 +190,7 @@ class Checks:
 
     @property
     def _newest_epoch(self) -> int:
-        """That of the last controller that began to lead."""
+        """Epoch of the last controller that began to lead."""
         return next(reversed(self._leaders), 0)
 
     def on_obeyed(self, epoch: int, numbers: Sequence[int], actions: Sequence[act.Action]) -> None:
@@ -209,7 +209,7 @@ class Checks:
     # ---- what is heard of ----
 
     def on_acknowledged(self, job_ids: Sequence[int]) -> None:
-        """Somebody was told that these jobs are accepted: they are in the store, now and for ever."""
+        """These jobs were acknowledged to a client: they are in the store, now and for ever."""
         again = [job_id for job_id in job_ids if job_id in self.acknowledged]
         require(not again, f"job ids {again[:5]} are given a second time")
         self.acknowledged.update(dict.fromkeys(job_ids))
@@ -294,7 +294,7 @@ class Checks:
             self._world.note(f"limit {key} {limit_us}")
 
     def on_reboot(self, host: Host) -> None:
-        """All processes of the host are gone, and nobody may ever say how they ended."""
+        """All processes of the host are gone, and their ends may stay unknown."""
         for live in self._live.values():
             for key in [key for key, other in live.items() if other is host]:
                 del live[key]
@@ -330,7 +330,7 @@ class Checks:
             self._occupancy.give_back(run, number)
 
     def samples_agent(self) -> bool:
-        """Whether an agent's own invariants are looked at after this call."""
+        """Check whether an agent's own invariants are looked at after this call."""
         self._agent_calls += 1
         return self._agent_calls % AGENT_CHECK_EVERY == 0
 
@@ -405,12 +405,12 @@ class Checks:
                 pass
 
     def _in_order(self, key: tuple[int, int], *times_us: int) -> None:
-        """Whatever the clocks of the nodes say, accounting makes sense."""
+        """Check that accounting is consistent whatever the clocks of the nodes say."""
         order = (self._placed[key], *times_us)
         require(list(order) == sorted(order), f"placed, started, ended, known of attempt {key}: {order}")
 
     def _judge(self, key: tuple[int, int], fact: facts.AttemptEnded) -> None:
-        """What was accounted is what happened."""
+        """Check the accounting against the actual run."""
         run = self._runs.get(key)
         if run is None:
             never_ran = fact.end is None or fact.end.cause in ("spawn_failed", "lost")
@@ -479,7 +479,7 @@ class Checks:
     # ---- the end ----
 
     def unsettled(self, state: State) -> str:
-        """What still has to happen before the run is over; empty when all is quiet."""
+        """The events that are still missing at the end of the run; empty when all is quiet."""
         for job in state.jobs.values():
             if job.state not in FINAL or job.residues:
                 return f"job {job.job_id} is {job.state.value} ({job.reason_text or job.hold or job.attempt or job.open})"

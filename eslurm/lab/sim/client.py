@@ -80,7 +80,7 @@ class Client(Process):
 
     @property
     def waits(self) -> bool:
-        """Whether some request has no answer yet."""
+        """Check whether some request has no answer yet."""
         return bool(self._pending)
 
     def start(self) -> None:
@@ -114,7 +114,7 @@ class Client(Process):
         self.later(RETRY_US, self._try, request_id)
 
     def _send(self, message: wire.Call | wire.Takeover) -> bool:
-        """To any controller: whoever does not lead passes it on."""
+        """Send to any controller: one that does not lead passes it on."""
         controller = self.world.network.find(self._random.choice(self.world.controller_addresses))
         if controller:
             self.send(controller, message)
@@ -250,7 +250,7 @@ class Client(Process):
             self.call(UpdateNodes(self.operator, (name,), "resume"))
 
     def _begin(self) -> None:
-        """The operator says who there is."""
+        """Set up the users, as the operator."""
         self.call(ChangePolicies(self.operator, tuple(map(setting, BASE))))
 
     def _change_policies(self) -> None:
@@ -301,7 +301,7 @@ class Client(Process):
 
 
 def _has_missed(job: Job, now_us: int) -> bool:
-    """Whether a waiting job cannot start any more, by what its own user asked for."""
+    """Check whether a waiting job cannot start any more, by what its own user asked for."""
     spec = job.spec
     is_late = (
         0 < spec.start_at_us < now_us - LATE_US

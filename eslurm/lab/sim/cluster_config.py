@@ -23,7 +23,7 @@ CORES = 4
 MEMORY_MIB = 4_096
 NODE_TOTAL = (CORES, MEMORY_MIB)
 NODE_OFFER = (2 * CORES, 2 * MEMORY_MIB)
-"""What the hosts really have, configured or not."""
+"""The hosts' actual resources, configured or not."""
 GPU = Resource("gpu", devices=True)
 LICENCE = Resource("lic", wide_total=3)
 POLICIES = ("fcfs", "easy", "conservative", "planned")
@@ -38,7 +38,7 @@ WEIGHTS = PriorityWeights(
 
 
 def node_name(number: int) -> str:
-    """How the node of that number is called."""
+    """Name of the node of that number."""
     return f"cn{number:04}"
 
 

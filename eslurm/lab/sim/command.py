@@ -71,7 +71,7 @@ class _Progress:
 
     @property
     def seeds_per_s(self) -> float:
-        """How fast it goes."""
+        """Rate of seeds."""
         return self.done / max(time.monotonic() - self.began_s, 1e-6)
 
     def tick(self) -> None:
@@ -207,7 +207,7 @@ def _shrink(scenarios: list[Scenario], options: argparse.Namespace) -> int:
 
 
 def told(shrunk: Shrunk) -> list[str]:
-    """What a shrinking came to, before and after."""
+    """Results of a shrinking, before and after."""
     return [
         f"{when}: {_counts(failure)}; {failure.what[:200]}"
         for when, failure in (("before", shrunk.before), (f"after {shrunk.trials} runs", shrunk.after))

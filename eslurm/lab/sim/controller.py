@@ -75,7 +75,7 @@ class Controller(Process):
 
     def __init__(self, world: Surroundings, seat: Place, state: State, epoch: int) -> None:
         clock = Timekeeper(state.now_us, leap_bound_us(world.config))
-        # What the nodes are told counts from the first `now`: it never jumps, and is not before what was committed.
+        # Times in commands count from the first `now`: they never jump, and are not before the last commit.
         began_us = clock.read(seat.wall_us, world.scheduler.at_us)
         super().__init__(world, seat.address, began_us - world.scheduler.at_us)
         self.epoch = epoch
@@ -117,12 +117,12 @@ class Controller(Process):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be decided, committed, planned or sent."""
+        """Check whether nothing waits to be decided, committed, planned or sent."""
         return not self.busy_with
 
     @property
     def busy_with(self) -> str:
-        """What is under way; empty when idle."""
+        """The work under way; empty when idle."""
         if not self._pipeline.is_idle:
             return "messages wait to be committed"
         if self._parts is not None:
@@ -176,7 +176,7 @@ class Controller(Process):
         self.arm()
 
     def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
-        """Nobody listens at a child's address."""
+        """No process listens at a child's address."""
         self.perform(self.broadcaster.on_refused(broadcast_id, heads, "connection refused", self.now_us))
         self.arm()
 
@@ -231,7 +231,9 @@ class Controller(Process):
     # ---- requests of clients ----
 
     def _on_call(self, source: str, call: wire.Call) -> None:
-        """As the daemon's service does: what has left memory is read from the store first, which takes time."""
+        """Handle a call as the daemon's service does: jobs that have left memory are read from the store first, which
+        takes time.
+        """
         message = call.message
         if not isinstance(message, SubmitJobs):
             self._look_up(source, call, message)
@@ -265,7 +267,7 @@ class Controller(Process):
     def _read(
         self, source: str, call: wire.Call, look: Callable[[], Any], then: Callable[[Any], None]
     ) -> None:
-        """What is committed now; it is known here a while later."""
+        """Read committed data, available here a while later."""
         if self.seat.reaches_store:
             self.later(self.world.commit_delay_us(), then, look())
         else:
@@ -369,7 +371,7 @@ class Controller(Process):
         self.seat.end()
 
     def hand_over(self, to: str = "") -> None:
-        """Take on nothing more, finish what is under way, and let this standby lead; "": stop, whoever leads then."""
+        """Accept nothing more, finish the work under way, and let this standby lead; "": stop, with any successor."""
         if self._successor is None:
             self._successor = to
             self._pipeline.stop()

@@ -28,12 +28,12 @@ class Seat:
 
     @property
     def wall_us(self) -> int:
-        """What the wall clock there says."""
+        """The wall clock of the host."""
         return self.world.scheduler.at_us + self.skew_us
 
     @property
     def reaches_store(self) -> bool:
-        """Whether the store answers from there."""
+        """Check whether the store answers from there."""
         return not self.is_cut_off and not self.world.store_is_out
 
     @property
@@ -64,7 +64,7 @@ class Seat:
         process.start()
 
     def leave(self) -> None:
-        """Nobody sits there any more."""
+        """Remove the process from the host."""
         process, self.process = self.process, None
         if process is not None:
             process.alive = False
@@ -86,7 +86,7 @@ class Seat:
         self.world.scheduler.call_in(self.world.restart_delay_us(), self.start)
 
     def pause(self, when: str) -> None:
-        """The process is stopped for a while, whatever it was about, and goes on with what it knew."""
+        """Stop the process for a while; it then continues with its old state."""
         if self.process is not None and not self.process.is_paused:
             for_s = self.world.random.choice((1.5, 4.0, PAUSE_MAX_S)) * self.world.random.uniform(0.5, 1.0)
             self.world.note_fault("pause", f"{self.process.name} {when} for {for_s:.1f} s")

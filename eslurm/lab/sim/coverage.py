@@ -1,6 +1,6 @@
-"""Which rare paths a run has taken, counted from outside: a simulator that never gets there proves nothing about them.
+"""Rare paths that a run has taken, counted from outside: a simulator that never gets there proves nothing about them.
 
-Invariant: watching changes nothing, so a run is the same whatever is counted.
+Invariant: counting changes nothing, so a run is the same whatever is counted.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Coverage:
             self.count("takeover while a node with jobs was unreachable")
 
     def on_reports(self, reports: Iterable[Report]) -> None:
-        """What agents tell the leader."""
+        """Count reports of agents to the leader."""
         for report in reports:
             body = report.body
             if isinstance(body, StepEnded):

@@ -73,7 +73,7 @@ class DiskStore(StoreImage):
         return self._tickets
 
     def is_under_way(self, ticket: int) -> bool:
-        """Whether nobody has settled it yet."""
+        """Check whether the write is not settled yet."""
         return ticket in self._under_way
 
     def finish(self, ticket: int) -> Any:
@@ -84,14 +84,14 @@ class DiskStore(StoreImage):
         return self._under_way.pop(ticket).work()
 
     def tear(self, ticket: int) -> None:
-        """The write's outcome never reaches its writer, who sees StoreUnavailable: the seed decides it."""
+        """The write's outcome never reaches its writer, which gets StoreUnavailable: the seed decides the outcome."""
         write = self._under_way.pop(ticket)
         if self._random.random() < 0.5:
             return
         try:
             write.work()
         except (FenceLost, LeadershipTaken):
-            # An earlier commit of the same writer was lost, or a successor took over: nobody is left to tell.
+            # An earlier commit of the same writer was lost, or a successor took over: the writer is gone.
             return
 
     def crash(self, owner: str, writer: str = "") -> None:
@@ -104,7 +104,7 @@ class DiskStore(StoreImage):
         return self._of(owner).tables
 
     def under_way(self, owner: str) -> int:
-        """How many of the owner's writes have begun and not ended."""
+        """Number of the owner's writes that have begun and not ended."""
         return sum(write.owner == owner for write in self._under_way.values())
 
 

@@ -1,6 +1,6 @@
-"""An estimator of running times in a simulated cluster: it says things that are right, wrong, stale, nonsense, or nothing.
+"""An estimator in a simulated cluster: its forecasts are right, wrong, stale, nonsense, or missing.
 
-Invariant: whatever it says, it is only heard; that nothing is ended, lost or started twice by it is for the run's checks.
+Invariant: forecasts are advice only; the run's checks find out whether they end, lose or restart anything.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.lab.sim.workload_generator import USERS
 
 FIRST_REQUEST: Final = 1 << 64
-"""Its requests are told apart from those of people."""
+"""First number of its requests, apart from users'."""
 JOBS_MAX: Final = 8
 LONG_S: Final = 90
-"""Beyond any time limit that people give."""
+"""Above any user's time limit."""
 UNKNOWN_JOB: Final = 2**31 - 1
 
 

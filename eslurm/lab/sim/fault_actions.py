@@ -1,7 +1,7 @@
-"""Every single thing that can go wrong, by the name under which a plan asks for it.
+"""Single fault actions, by their names in a plan.
 
-Each stroke picks its victim by its own generator and counts as a fault only if something really happened. Invariant:
-whatever a stroke breaks for a while is mended by itself, or by `Faults` when the calm begins.
+Each action picks its victim by its own generator and counts as a fault only if something really happened. Invariant: a
+temporary fault is mended by itself, or by `Faults` when the calm begins.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Strokes:
     # ---- controllers ----
 
     def crash_controller(self) -> None:
-        """Whoever leads dies."""
+        """The leader dies."""
         if self._world.controller is not None:
             self._world.controller.seat.crash("at any time")
 
     def crash_standby(self) -> None:
-        """One that does not lead dies."""
+        """A standby dies."""
         standbys = [seat for seat in self._world.seats if seat.process is not None and seat.leader is None]
         if standbys:
             self._random.choice(standbys).crash("at any time")
@@ -93,7 +93,7 @@ class Strokes:
     # ---- the store ----
 
     def store_outage(self) -> None:
-        """Nobody reaches the store."""
+        """The store is unreachable for all."""
         world = self._world
         world.note_fault("store_outage", "")
         world.store_is_out = True
@@ -234,7 +234,7 @@ class Strokes:
         self._later(1.0, lambda: world.client.call(message, lambda answer: self._later(1.0, host.power_on)))
 
     def late_registrations(self) -> None:
-        """What agents, dead ones too, said when they offered themselves comes once more."""
+        """Registrations of agents, dead ones too, arrive once more."""
         world = self._world
         leader = world.controller
         agents = [host.agent for host in world.hosts if host.agent is not None]
@@ -262,7 +262,7 @@ class Strokes:
         self._isolate(self._random.choice((Cut.OUT, Cut.IN)))
 
     def isolate_controller(self) -> None:
-        """The leader reaches the store and nobody else."""
+        """The leader reaches the store and nothing else."""
         world = self._world
         if world.controller is not None:
             self._cut_off([world.controller.address], self._random.choice(tuple(Cut)))

@@ -1,8 +1,8 @@
-"""What goes wrong in a run, drawn from its seed, and when.
+"""The faults of a run and their times, drawn from its seed.
 
-Each run enables some kinds of faults and not others, so that pairs of them meet often. Invariants: after
-`calm_us` nothing goes wrong any more, and everything that was broken is mended; what an event does depends on itself
-and the state of the world, not on how many events came before it.
+Each run enables some kinds of faults and not others, so that pairs of them meet often. Invariants: after `calm_us` no
+fault occurs any more, and everything that was broken is mended; an event's effect depends on itself and the state of the
+world, not on the number of events before it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ COMMIT_FAULTS_MAX = 8
 OVERHEARD_MAX = 200
 SKEW_MAX_S = 30.0
 HOST_SKEW_US = 15 * SECOND_US
-"""How far the wall clocks of hosts may be from the true time when nothing is wrong with them."""
+"""Normal error of hosts' wall clocks."""
 KINDS = tuple(STROKES)
 FATES = ("before", "torn", "after", "pause")
 RISKS = {"commit": 1.0, "answers": 4.0, "claim": 8.0, "renew": 0.5, "release": 12.0, "prune": 2.0}
-"""How much more often than at a plain commit it goes wrong at other writes."""
+"""Rate of faults at other writes relative to a plain commit."""
 
 
 class FaultPlan(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class Faults:
         STROKES[kind](Strokes(self._world, rng))
 
     def fate_of(self, kind: str) -> str:
-        """What becomes of the write that is about to begin: "" (well), or one of `FATES`."""
+        """The fate of the next write: "" (success), or one of `FATES`."""
         share = self.plan.commit_crashes * RISKS[kind]
         if self.is_calm or self._commit_faults >= COMMIT_FAULTS_MAX or self._random.random() >= share:
             return ""

@@ -42,7 +42,7 @@ class Host:
 
     @property
     def wall_us(self) -> int:
-        """What the wall clock there says."""
+        """The wall clock of the host."""
         return self.world.scheduler.at_us + self.skew_us
 
     def start_agent(self) -> None:

@@ -23,7 +23,7 @@ EVERY = "*"
 
 
 def broken(state: State, job: Job, attempt: Attempt) -> Iterator[str]:
-    """All that a placement breaks."""
+    """All rules that a placement breaks."""
     running = state.live[job.job_id, attempt.number]
     assert running.job is not None
     yield from _capacity_broken(state, attempt)
@@ -269,7 +269,7 @@ def _pools_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]
             if not names.isdisjoint(own) and state.calendar.windows(pool.validity, state.now_us, stop_us):
                 yield f"is on nodes of pool {pool.name}"
         elif _is_in_force(state, pool.validity):
-            # What those use that it lets in it keeps for them: whoever has been promised a start has it beside them.
+            # The use of admitted jobs is kept for them: a promised start lies beside it.
             used = sum(
                 _held(state, one, column)
                 for one in state.live.values()
@@ -281,7 +281,7 @@ def _pools_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]
 
 
 def _is_beside(state: State, pool: FreePool, who: Pending, one: Running, column: str) -> bool:
-    """Whether the pool does not bind what runs."""
+    """Check whether the pool does not bind what runs."""
     stay_us = who.time_limit_us or INFINITY_US
     return bool(who.reservation) or _is_let_in(pool, who, _held(state, one, column), stay_us)
 

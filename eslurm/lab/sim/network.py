@@ -23,7 +23,7 @@ LATENCY_SPREAD_US = 1_500
 KEEPALIVE_MIN_US = 4 * SECOND_US
 KEEPALIVE_SPREAD_US = 4 * SECOND_US
 AT_THE_DOOR = frozenset({"client", "estimator"})
-"""Who makes calls, and no more."""
+"""Processes that only make calls."""
 
 
 class Peer(Protocol):
@@ -34,12 +34,12 @@ class Peer(Protocol):
 
     @property
     def takes_links(self) -> bool:
-        """Whether it may be dialled."""
+        """Check whether it may be dialled."""
         ...
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still: then it answers no keepalive."""
+        """Check whether it stands still: then it answers no keepalive."""
         ...
 
     def hear(self, source: str, message: Any) -> None:
@@ -52,7 +52,7 @@ class Peer(Protocol):
 
 
 class Weather(msgspec.Struct, frozen=True):
-    """How bad the network is; shares are per message."""
+    """Quality of the network; shares are per message."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -64,7 +64,7 @@ CALM = Weather()
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """What the links of one address suffer: cut one way or both, each message `delay_us` later, some lost.
+    """Faults of the links of one address: cut one way or both, each message `delay_us` later, some lost.
 
     With a period the cuts are open for the first `open_us` of each.
     """
@@ -77,12 +77,12 @@ class Trouble(msgspec.Struct, frozen=True):
     open_us: int = 0
 
     def is_open(self, now_us: int) -> bool:
-        """Whether the cuts let everything pass just now."""
+        """Check whether the cuts let everything pass just now."""
         return bool(self.period_us) and now_us % self.period_us < self.open_us
 
 
 class Cut(enum.Enum):
-    """Which way an island is cut off: what it says does not get out, what others say does not get in, or both."""
+    """Direction of an island's cut: out, in, or both."""
 
     BOTH = "both"
     OUT = "out"
@@ -90,7 +90,7 @@ class Cut(enum.Enum):
 
 
 class Network:
-    """Who listens where, which links are open, and what is on the way."""
+    """Listeners, open links, and messages on the way."""
 
     def __init__(self, scheduler: Scheduler, seed: str, observe: Callable[..., None]) -> None:
         self.weather = CALM
@@ -146,7 +146,7 @@ class Network:
     # ---- messages ----
 
     def send_to(self, source: Peer, address: str, message: object) -> bool:
-        """Send to whoever listens at `address`; False when the connection is refused."""
+        """Send to the listener at `address`; False when the connection is refused."""
         target = self._listening.get(address)
         if target is not None:
             self.send(source, target.name, message)
@@ -224,7 +224,7 @@ class Network:
                 )
 
     def heal(self) -> None:
-        """Everybody can reach everybody again, but for those in trouble."""
+        """End all islands; single addresses in trouble stay so."""
         self._islands = {}
 
     def trouble(self, address: str, trouble: Trouble) -> None:
@@ -245,7 +245,7 @@ class Network:
             self._troubles.clear()
 
     def on_paused(self, process: Peer) -> None:
-        """Whoever is linked to it hears nothing, not even keepalives, until it goes on."""
+        """Peers of the process get nothing, not even keepalives, until it resumes."""
         for peer, opened in self._links.get(process.name, {}).items():
             # A process that stands still does not wait for its own keepalives.
             if peer == process.name:
@@ -254,7 +254,7 @@ class Network:
             self._scheduler.call_in(self._keepalive_us(), expire)
 
     def _is_cut(self, source: str, target: str) -> bool:
-        """Whether what one address says does not reach another."""
+        """Check whether what one address says does not reach another."""
         if self._troubles and source != target:
             out, into = self._troubles.get(source), self._troubles.get(target)
             if out is not None and out.cuts_out and not out.is_open(self._scheduler.at_us):
@@ -266,7 +266,7 @@ class Network:
         return self._cut is Cut.BOTH or (self._cut is Cut.OUT) == (source in self._islands)
 
     def _is_split(self, a: str, b: str) -> bool:
-        """Whether one of these processes does not hear the other, so that keepalives between them fail."""
+        """Check whether one of these processes does not hear the other, so that keepalives between them fail."""
         one, other = self._processes[a].address, self._processes[b].address
         return self._is_cut(one, other) or self._is_cut(other, one)
 

@@ -52,7 +52,7 @@ def draw_ordeals(seed: int, calm_us: int) -> tuple[tuple[Ordeal, ...], int]:
 
 
 def draw_trouble(rng: random.Random, kind: str) -> Trouble:
-    """What the links of the host suffer."""
+    """The faults of the host's links."""
     match kind:
         case "out":
             return Trouble(cuts_out=True)
@@ -82,7 +82,7 @@ class Ordeals:
 
     @property
     def long_jobs(self) -> int:
-        """How many long jobs are submitted because of them."""
+        """Number of long jobs submitted for them."""
         return min(LONG_JOBS_MAX, 2 * len(self._ordeals))
 
     def schedule(self) -> None:

@@ -1,7 +1,7 @@
-"""What must hold of plans and of what becomes of them: rules, promises, reasons, preemption, suspended time.
+"""Invariants of plans and of their consequences: rules, promises, reasons, preemption, suspended time.
 
-Told of every fact of a leader, of every fact in the log, and of every plan. Invariant: what is checked here follows from
-the facts and the records alone, whatever the planner keeps for itself.
+Gets every fact of a leader, every fact in the log, and every plan. Invariant: the checks follow from the facts and the
+records alone, whatever the planner keeps for itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TAKES_NOTHING = frozenset(
         "StepFinished",
     }
 )
-"""Facts that can take nothing from a planned job: who comes later comes behind it (C-59), who ends makes room."""
+"""Facts that can take nothing from a planned job: a later job comes behind it (C-59), an ended one releases resources."""
 FOR_JOB = re.compile(r"to make room for job (\d+)$")
 PREEMPTING = frozenset({StopCause.PREEMPT, StopCause.EVICT})
 
@@ -85,7 +85,7 @@ class PlanChecks:
         self._still_us: dict[Attempted, int] = {}
         self._kept = PromiseChecks()
         self.seen: dict[str, int] = {}
-        """How often each of these was looked at: a check that never looks finds nothing."""
+        """Number of checks of each kind: a check that never runs finds nothing."""
 
     # ---- facts ----
 
@@ -164,7 +164,7 @@ class PlanChecks:
         require(attempt.until_us == ends_us, f"attempt {key} goes on until {attempt.until_us}, not {ends_us}")
 
     def at_end(self) -> None:
-        """Whoever was pushed out has ended, and in the way that was said."""
+        """Check that every preempted attempt has ended, in the recorded way."""
         for key, cause in self._preempted.items():
             outcome = self._ended.get(key)
             require(outcome is not None, f"attempt {key} was pushed out and never ended")
@@ -187,7 +187,7 @@ class PlanChecks:
             self._check_reasons(state, schedule, plan, ranking)
 
     def _check_promises(self, state: State, schedule: Schedule, plan: Plan) -> None:
-        """Who has a planned start keeps it, or gets an earlier one, when nothing but new jobs has come."""
+        """Check that a planned start is kept, or gets earlier, when only new jobs have come."""
         promises = self._promises.setdefault(state.epoch, _Promises())
         before, now_us = promises.starts, plan.made_us
         starts = {job_id: _starts(plan, job_id) for job_id in plan.bookings}
@@ -214,7 +214,7 @@ class PlanChecks:
             for job_id, was in before.items():
                 self._count("promises")
                 job = state.find_job(job_id)
-                # Who waits for others follows them; for whom room is made, that room counts.
+                # A dependent job follows its dependencies; for a preempting job its cleared resources count.
                 is_free = job_id in state.queue and job_id not in schedule.claimants
                 if job is None or not is_free or job_id in placed or _may_be_pushed_out(state, job):
                     continue
@@ -286,7 +286,7 @@ def _may_push_out(state: State, claimant: Job, victim: Job) -> bool:
 
 
 def _may_be_pushed_out(state: State, job: Job) -> bool:
-    """Whether some waiting job might push it out if it ran: then its planned start gives way, too."""
+    """Check whether some waiting job might push it out if it ran: then its planned start gives way, too."""
     return any(
         other.state is JobState.PENDING and other is not job and _may_push_out(state, other, job)
         for other in state.jobs.values()

@@ -35,7 +35,7 @@ class WorkerLost(RuntimeError):
 
 
 def cores() -> int:
-    """How many processes can work at once here."""
+    """Number of processes that can work at once here."""
     return len(os.sched_getaffinity(0))
 
 

@@ -1,7 +1,8 @@
-"""What every simulated daemon has: a name, an address, a clock, one timer, and a relay whose actions become messages.
+"""Common parts of every simulated daemon: a name, an address, a clock, one timer, and a relay whose actions become
+messages.
 
-Invariants: a dead process does nothing; a paused one does nothing either, and when it goes on it does what it missed,
-in order; a timer fires only for the process that set it.
+Invariants: a dead process does nothing; a paused one does nothing either, and when it resumes it catches up in order; a
+timer fires only for the process that set it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Process:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Check whether it stands still."""
         return self._missed is not None
 
     def send(self, target: str, message: object) -> None:
@@ -117,7 +118,7 @@ class Process:
             self.arm()
 
     def next_timer_us(self) -> int | None:
-        """When `on_timer` wants to be called."""
+        """Time of the next `on_timer`."""
         return None
 
     def on_timer(self) -> None:
@@ -145,7 +146,7 @@ class Process:
         raise TypeError(f"{self.name} has no use for {type(action).__name__}")
 
     def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
-        """A broadcast could not be delivered: nobody listens there."""
+        """A broadcast could not be delivered: no process listens there."""
 
     def _send_broadcast(self, action: tree.SendBroadcast) -> None:
         address = self.world.address_of(action.to_node)

@@ -1,8 +1,8 @@
-"""What a new leader's first plan owes to the promises in the log: nobody is planned later than the one before had said.
+"""Check of a new leader's first plan against the promises in the log: no job is planned later than promised.
 
-Told of every fact in the log and of every plan. Where what is kept does not fit beside what runs any more (a node is out,
-work stays longer than it may, somebody asks for something else, rules), nothing is looked at. Invariant: that is found out
-from records alone, node by node and instant by instant.
+Gets every fact in the log and every plan. Where promises do not fit beside the running jobs any more (a node is out, an
+attempt overruns, a request or a rule changes), nothing is checked. Invariant: that is decided from records alone, node by
+node and instant by instant.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PromiseChecks:
         return looked
 
     def _is_to_be_had(self, state: State, now_us: int) -> bool:
-        """Whether all that is promised fits beside what runs."""
+        """Check whether all promises fit beside the running jobs."""
         if state.policies["pool"] and state.ledger.usable != state.ledger.topology.everything:
             # A pool counts what is in service.
             return False
@@ -113,7 +113,7 @@ def _rules_of(state: State) -> _Rules:
 
 def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:
     for one in state.live.values():
-        # For longer than has passed nobody was told to wait, where only an expectation says so.
+        # A wait that only an expectation implies is not longer than the elapsed time.
         until_us = now_us if one.expected_us else one.until_us
         for node, amounts in one.spans:
             yield node, (now_us, until_us, amounts)

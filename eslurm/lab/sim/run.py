@@ -24,8 +24,9 @@ _NUMBERS = re.compile(r"\d+(\.-?\d+)*")
 
 
 class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that decides a run. `plan` None and `actions` -1: what the seed draws; `actions` is how many requests
-    the people of the cluster make."""
+    """The parameters of a run. `plan` None and `actions` -1: drawn from the seed; `actions` is the number of requests from
+    users.
+    """
 
     seed: int
     nodes: int
@@ -34,7 +35,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):
-    """What a run saw. `events_hash` is equal for equal runs; `virtual_s` is how long it took in its own time."""
+    """Results of a run. `events_hash` is equal for equal runs; `virtual_s` is its duration in virtual time."""
 
     seed: int
     nodes: int
@@ -46,11 +47,11 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     virtual_s: float
     events_hash: int
     paths: dict[str, int] = {}
-    """How often each rare path was taken, see `coverage`."""
+    """Counts of rare paths, see `coverage`."""
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
-    """How a run broke. Failures of one `kind` have one cause, as far as can be told from what was seen."""
+    """A failed run. Failures of one `kind` have one cause, as far as can be told."""
 
     scenario: Scenario
     kind: str
@@ -61,7 +62,7 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
 
     @property
     def text(self) -> str:
-        """What failed, and below it how to make it smaller and how to see it again."""
+        """The failure, with the commands that shrink and replay it."""
         seed, nodes = self.scenario.seed, self.scenario.nodes
         told = f"seed {seed} ({nodes} nodes) failed at {self.at_s:.6f} s: {self.what}"
         if self.scenario.plan is None and self.scenario.actions < 0:
@@ -91,7 +92,7 @@ def replay_of(scenario: Scenario) -> str:
 
 
 def new_seed() -> int:
-    """A seed that most likely nobody has run; the one number here that differs from call to call."""
+    """A random seed, most likely a new one; the only nondeterministic number here."""
     return random.SystemRandom().randrange(10**9, 10**12)
 
 
@@ -155,9 +156,9 @@ def explicit(scenario: Scenario) -> Scenario:
 
 
 def kind_of(cause: BaseException) -> str:
-    """What a failure has in common with others of its cause: no numbers, no objects, only the words.
+    """The common part of failures with the same cause: no numbers, no objects, only the words.
 
-    For what is no broken invariant but an error of the code itself, the place counts as well.
+    For an error of the code itself, not a violated invariant, the place counts as well.
     """
     words = str(cause)
     while (shorter := _BRACKETED.sub("", words)) != words:

@@ -27,7 +27,7 @@ class Satellite(Process):
         self.relay = Relay(root=True, tuning=world.tuning)
         self.router: ReportRouter[Report] = ReportRouter()
         self._number = satellite_number(index)
-        # Who leads or thinks so: the latest epoch counts.
+        # The leader, or a process that believes it leads: the latest epoch counts.
         self._leaders: dict[str, wire.Welcome] = {}
 
     @property
@@ -80,7 +80,7 @@ class Satellite(Process):
         self.arm()
 
     def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
-        """Nobody listens at a node's address."""
+        """No process listens at a node's address."""
         self.perform(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
         self.arm()
 

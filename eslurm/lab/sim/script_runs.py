@@ -1,6 +1,6 @@
-"""The scripts of a simulated cluster as its hosts see them: who ran where, with what, for how long.
+"""The scripts of a simulated cluster as its hosts see them: place, resources, duration.
 
-Kept apart from what agents and runners believe, which is measured against it.
+Independent of agents and runners, whose state is checked against it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eslurm.ports.step_runner import StepOutcome
 
 
 class Clock:
-    """How long a script may run and has run, by what it was told: kept apart from the runner's own account."""
+    """Time limit and run time of a script by its orders, independent of the runner's own account."""
 
     def __init__(self, begun_us: int, limit_us: int) -> None:
         self.limit_us = limit_us
@@ -37,7 +37,7 @@ class Clock:
             self._still_since_us = None
 
     def used_us(self, now_us: int) -> int:
-        """How long it has run."""
+        """Run time in microseconds."""
         until_us = now_us if self._still_since_us is None else self._still_since_us
         return until_us - self._begun_us - self._still_us
 
@@ -67,7 +67,7 @@ class Run:
 
 
 class Occupancy:
-    """What the scripts use on each node, all together: never more than it has, and no device twice."""
+    """Resources used by the scripts on each node together: never more than its total, and no device twice."""
 
     def __init__(self) -> None:
         self._used: dict[int, list[int]] = {}

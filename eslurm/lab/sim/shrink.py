@@ -26,7 +26,7 @@ Judge = Callable[[Scenario], object]
 
 
 class Shrunk(msgspec.Struct, frozen=True):
-    """What came of it: the smallest failure found, the first one in full, and how many runs that took."""
+    """Result: the smallest failure found, the first one in full, and the number of runs."""
 
     before: Failure
     after: Failure
@@ -51,7 +51,7 @@ class Trials:
         return plan
 
     def fails(self, **changes: Any) -> bool:
-        """Whether the smallest scenario still fails in the same way with these changes; if so it is now that."""
+        """Check whether the smallest scenario still fails in the same way with these changes; if so it is now that."""
         scenario = msgspec.structs.replace(self.best.scenario, **changes)
         key = msgspec.msgpack.encode(scenario)
         if key in self._tried or self.count >= self._trials_max:
@@ -88,7 +88,7 @@ def shrink(first: Failure, judge: Judge = judge, trials_max: int = TRIALS_MAX) -
 
 
 def _drop_late_events(trials: Trials) -> None:
-    """What was to happen after the failure did not happen: the cheapest step down."""
+    """Drop events after the failure: the cheapest step down."""
     failed_us = int(trials.best.at_s * SECOND_US)
     early = tuple(event for event in trials.plan.events if event[0] <= failed_us)
     if len(early) < len(trials.plan.events):

@@ -29,7 +29,7 @@ class Spool:
 
     @property
     def wants_compaction(self) -> bool:
-        """Whether it has grown to several times what it has to hold."""
+        """Check whether it has grown to several times what it has to hold."""
         return len(self.records) > self._compact_above
 
     def append(self, records: Iterable[Record], durable: bool, /) -> None:

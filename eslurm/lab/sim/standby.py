@@ -50,12 +50,12 @@ class Standby(Process):
 
     @property
     def state(self) -> State | None:
-        """What it knows of the cluster; None while it is cold."""
+        """Its state of the cluster; None while it is cold."""
         return self._replica.state
 
     @property
     def is_warm(self) -> bool:
-        """Whether its state is where the log stands."""
+        """Check whether its state is where the log stands."""
         return (
             self.state is not None and self.state.revision == self.world.disk.head(self.world.owner).revision
         )

@@ -41,10 +41,10 @@ class VirtualClock(Protocol):
 
 
 class StepScript(msgspec.Struct, frozen=True):
-    """How a virtual step behaves. `duration_us` None runs until it is ended from outside.
+    """Behaviour of a virtual step. `duration_us` None runs until it is ended from outside.
 
-    `spawn_error`, when set, keeps it from starting (then `exit_code` is the code reported). With `ignores_term`
-    only SIGKILL ends it.
+    `spawn_error`, when set, keeps it from starting (then `exit_code` is the code reported). With `ignores_term` only
+    SIGKILL ends it.
     """
 
     duration_us: int | None = 0
@@ -68,7 +68,7 @@ class _Running(msgspec.Struct, eq=False):
     is_warned: bool = False
 
     def used_us(self, now_us: int) -> int:
-        """How long it has run, without the time that it stood still."""
+        """Run time without suspensions."""
         until_us = now_us if self.stopped_us is None else self.stopped_us
         return until_us - self.launched_us - self.paused_us
 
@@ -98,9 +98,9 @@ class MemoryStepRunner:
         self._contact_us: int | None = None
         self._node_contact_us: dict[int, int] = {}
         self.spawned = 0
-        """How many steps ever began to run: the measure of "once per key"."""
+        """Number of steps that ever began to run: the measure of "once per key"."""
         self.warned: list[tuple[StepKey, int]] = []
-        """Which steps were warned of their time limit, and how many microseconds before."""
+        """Steps warned of their time limit, with the microseconds before it."""
 
     async def launch(self, order: StepSpec) -> StepState:
         """See `StepRunner.launch`."""
@@ -257,7 +257,7 @@ class MemoryStepRunner:
             self.do_terminate(step.spec.key, StepEndCause.TIME_LIMIT, step.spec.kill_grace_us, text)
 
     def do_list(self) -> list[StepState]:
-        """Everything known, ordered by key."""
+        """All known steps, ordered by key."""
         known: dict[StepKey, StepState] = dict(self._outcomes)
         for key, step in self._running.items():
             known[key] = StepStarted(key, step.started_us, step.pid)
@@ -296,9 +296,9 @@ class MemoryStepRunner:
         self.reconnect(self._on_ended)
 
     def power_off(self, is_remembered: Callable[[StepKey], bool]) -> None:
-        """The host dies: what ran is over, and known to have been lost only if its start had reached the disk.
+        """The host dies: running steps are over, and known as lost only if their starts had reached the disk.
 
-        Outcomes stay, for they were durable; nobody is told until the next `reconnect`.
+        Outcomes stay, because they were durable; they are reported at the next `reconnect`.
         """
         for step in tuple(self._running.values()):
             step.cause, step.text = StepEndCause.LOST, "its host was rebooted while it ran"

@@ -1,7 +1,7 @@
-"""One controller process' way to the store: writes that take time, and may be torn, cut off, or outlive who asked.
+"""A controller process's access to the store: writes that take time, and may be torn, cut off, or outlive the process.
 
-Invariants: a process' writes begin one after another, in the order asked; each is answered once, with its result or
-with the store's error, if the process lives to hear it; one that has heard that another controller leads writes no more.
+Invariants: a process's writes begin one after another, in the order asked; each is answered once, with its result or with
+the store's error, if the process lives to get it; a process that has learnt of another leader writes no more.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StoreLane:
         world.scheduler.call_in(world.commit_delay_us(), partial(self._land, ticket, wish, fate))
 
     def _land(self, ticket: int, wish: _Wish, fate: str) -> None:
-        """The disk has done its part, whether or not anybody is left to hear of it."""
+        """The disk has finished the write, whether or not its process still lives."""
         if not self._process.world.disk.is_under_way(ticket):
             return
         result = self._settle(ticket)

@@ -125,7 +125,7 @@ def things_in(line: str) -> set[Thing]:
 
 
 def parse_only(text: str) -> frozenset[Thing]:
-    """What `--only` names: `job=7,node=cn0003`. Raises OptionError."""
+    """The things in `--only`: `job=7,node=cn0003`. Raises OptionError."""
     things: set[Thing] = set()
     for part in re.split(r",(?![^\[]*\])", text):
         kind, _, name = part.partition("=")

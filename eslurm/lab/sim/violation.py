@@ -1,6 +1,6 @@
-"""What every check of the simulator raises.
+"""The exception of every check of the simulator.
 
-Invariant: a breach is never caught on the way; the run adds its seed.
+Invariant: it is never caught on the way; the run adds its seed.
 """
 
 from __future__ import annotations

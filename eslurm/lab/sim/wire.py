@@ -1,4 +1,4 @@
-"""What simulated processes say to each other besides the relay's messages and the door's vocabulary."""
+"""Messages between simulated processes besides the relay's and the API's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """The answer to `Hello`: who leads, as far as the process that answers knows."""
+    """The answer to `Hello`: the leader, as far as the answering process knows."""
 
     owner: str = ""
     epoch: int = 0

@@ -1,7 +1,7 @@
-"""What the people of a simulated cluster ask for: jobs of every kind, and what operators say about who may use what.
+"""The workload of a simulated cluster: jobs of every kind, and operators' changes of policies.
 
-Everything is drawn from the generator that is given; nothing here remembers anything. Invariant: whatever operators
-forbid they can allow again (`lifted`), so that every job can end.
+Everything is drawn from the given generator; nothing here has a memory. Invariant: operators can lift every restriction
+(`lifted`), so that every job can end.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def draw_spec(
     script_hash: bytes,
     environment_hash: bytes,
 ) -> JobSpec:
-    """A job that somebody submits; `jobs` are those it may wait for."""
+    """A submitted job; `jobs` are its possible dependencies."""
     user = rng.choice(USERS)
     array = None
     if rng.random() < 0.15:
@@ -157,7 +157,7 @@ def setting(policy: Policy) -> PolicyChange:
 
 
 def draw_changes(rng: random.Random, now_us: int, config: ClusterConfig) -> tuple[PolicyChange, ...]:
-    """What an operator changes at once: mostly something is set, sometimes deleted."""
+    """An operator's changes in one message: mostly something is set, sometimes deleted."""
     draw = rng.choice((_draw_limit, _draw_limit, _draw_pool, _draw_reservation, _draw_other))
     change = draw(rng, now_us, config)
     if rng.random() < 0.25:
@@ -168,7 +168,7 @@ def draw_changes(rng: random.Random, now_us: int, config: ClusterConfig) -> tupl
 def lifted(
     policies: Mapping[str, Mapping[str, Policy]], kinds: Iterable[str] = LIFTED
 ) -> tuple[PolicyChange, ...]:
-    """Takes back whatever forbids anything."""
+    """The changes that lift every restriction."""
     return tuple(PolicyChange("delete", kind, name) for kind in kinds for name in policies[kind])
 
 

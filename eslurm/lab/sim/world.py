@@ -1,4 +1,4 @@
-"""A whole simulated cluster: what there is, who crashes and restarts, and the seed that decides it all.
+"""A whole simulated cluster: its parts, crashes and restarts, and the seed that decides it all.
 
 Invariant: two worlds of the same seed and size go through the same events in the same order.
 """
@@ -59,7 +59,7 @@ def _calendar(zone: str) -> SiteCalendar:
 
 
 class World:
-    """The cluster of one seed. `trace`, if given, is told of every event; `plan` replaces the seed's own faults."""
+    """The cluster of one seed. `trace`, if given, gets every event; `plan` replaces the seed's own faults."""
 
     cluster = "sim"
     owner = "ctl"
@@ -106,17 +106,17 @@ class World:
 
     @property
     def controller_addresses(self) -> tuple[str, ...]:
-        """Where controllers are, leading or not."""
+        """Addresses of the controllers, leading or not."""
         return tuple(seat.address for seat in self.seats)
 
     @property
     def ways_up(self) -> tuple[str, ...]:
-        """Where an agent may ask for a way to the controller."""
+        """Addresses at which an agent may find an uplink."""
         return (*self.satellite_names, *self.controller_addresses)
 
     @property
     def controller(self) -> Controller | None:
-        """Who leads; of several that think so the last one."""
+        """The leader; of several that believe so the last one."""
         leaders = [leader for seat in self.seats if (leader := seat.leader) is not None]
         return max(leaders, key=lambda leader: leader.epoch, default=None)
 
@@ -134,7 +134,7 @@ class World:
         return host
 
     def start(self) -> None:
-        """Everything is switched on, in no particular order."""
+        """Switch everything on, in no particular order."""
         self.network.attach(self.client)
         self.network.attach(self.estimator)
         skew_us = int(self.faults.plan.skew_s * SECOND_US / 2)
@@ -174,7 +174,7 @@ class World:
         return f"{address}#{self._starts[address]}"
 
     def address_of(self, number: int) -> str:
-        """Where a node, or a satellite (negative), listens."""
+        """Address of a node, or a satellite (negative)."""
         return self._node_hosts[number] if number >= 0 else f"satellite{-1 - number}"
 
     def node_name(self, number: int) -> str:
@@ -197,7 +197,7 @@ class World:
         satellite.start()
 
     def restart_delay_us(self) -> int:
-        """How long a crashed process is away: mostly a moment, sometimes longer."""
+        """Time for which a crashed process is away: mostly a moment, sometimes longer."""
         return int(self.random.choice((0.2, 1.0, 1.0, 4.0, 10.0)) * self.random.random() * SECOND_US)
 
     def note_fault(self, kind: str, what: str) -> None:
@@ -209,13 +209,13 @@ class World:
     # ---- the disk ----
 
     def load_state(self) -> State:
-        """What a restarted controller finds, checked."""
+        """A restarted controller's state, checked."""
         state = run_now(load(MemoryStore(self.disk), self.owner))
         self.checks.on_restart(state)
         return state
 
     def commit_delay_us(self) -> int:
-        """How long the disk takes for one commit."""
+        """Duration of one commit."""
         return 500 + int(self.random.random() * (SLOW_COMMIT_US if self.disk_is_slow else 8_000))
 
     # ---- commands, scripts, blobs ----
@@ -234,11 +234,11 @@ class World:
         return command
 
     def fetch_fails(self) -> bool:
-        """Whether a script cannot be fetched this time."""
+        """Check whether a script cannot be fetched this time."""
         return not self.faults.is_calm and self.random.random() < self.faults.plan.fetch_loss
 
     def script_of(self, spec: StepSpec) -> StepScript:
-        """How a step behaves: a function of its identity, whatever happens around it."""
+        """Behaviour of a step: a function of its identity, whatever happens around it."""
         key = spec.key
         rng = random.Random(f"{self._script_seed}/{key.job_id}/{key.attempt}/{key.step}")
         if rng.random() < 0.03 and not self.faults.is_calm:
@@ -272,11 +272,11 @@ class World:
             self.trace(self.now_us, f"{kind} {source} -> {target} {describe(message)}")
 
     def is_settled(self) -> bool:
-        """Whether everything has come to rest, well."""
+        """Check whether everything has come to rest, well."""
         return not self.why_unsettled()
 
     def why_unsettled(self) -> str:
-        """What keeps the cluster from coming to rest; empty when nothing does."""
+        """The reason why the cluster is not quiet; empty when it is."""
         controller = self.controller
         if controller is None:
             return "there is no controller"

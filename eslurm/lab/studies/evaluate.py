@@ -1,8 +1,8 @@
-"""How well an estimator would have done on a log: a replay in the order of time, without a look ahead.
+"""Evaluation of an estimator on a log: a replay in the order of time, without a look ahead.
 
-A job is asked about when it is submitted and again when it starts. At one instant submissions come first, then starts, then
-ends: a question sees only jobs that ended strictly before. Invariant: a prediction depends only on what came before it in
-this order; no later job of the log, and no way of batching, changes a bit of it.
+A job is asked about when it is submitted and again when it starts. At one instant submissions come first, then starts,
+then ends: a question sees only jobs that ended strictly before. Invariant: a prediction depends only on what came before
+it in this order; no later job of the log, and no way of batching, changes a bit of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROGRESS_EVERY: Final = 256
 
 
 class _Kind(IntEnum):
-    """In the order in which they are told at one instant."""
+    """Kinds of events, in their order at one instant."""
 
     SUBMITTED = 0
     STARTED = 1

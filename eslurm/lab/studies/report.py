@@ -25,7 +25,7 @@ COLUMNS: Final = ("job", "issued_at", "p10", "p50", "p90", "estimate")
 
 
 class At(Enum):
-    """When a job is asked about."""
+    """Instant of a question about a job."""
 
     SUBMIT = "submit"
     START = "start"

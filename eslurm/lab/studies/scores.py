@@ -1,8 +1,8 @@
-"""How good predictions were, in numbers: accuracy, underestimates, error, coverage; and at another rate of underestimates.
+"""Scores of predictions: accuracy, underestimates, error, coverage; and at another rate of underestimates.
 
-An estimator can always underestimate less by saying more. `scaled` makes them comparable: every estimate times the one
-constant, found in hindsight, with which the wanted share is underestimated. Invariant: every figure is a plain mean over the
-jobs given, so that a table of predictions is enough to find it again.
+An estimator can always underestimate less with larger estimates. `scaled` makes them comparable: every estimate times the
+one constant, found in hindsight, with which the wanted share is underestimated. Invariant: every figure is a plain mean
+over the jobs given, so that it can be recomputed from a table of predictions.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ def score(jobs: Sequence[LoggedJob], forecasts: Sequence[Forecast], target_under
 
 
 def runtimes_of(jobs: Sequence[LoggedJob]) -> Floats:
-    """How long they ran, in seconds."""
+    """Run times in seconds, (jobs,)."""
     return np.array([job.runtime_s for job in jobs], dtype=np.float64)
 
 
 def estimates_of(forecasts: Sequence[Forecast]) -> Floats:
-    """How long they were thought to run, in seconds."""
+    """Estimates in seconds, (jobs,)."""
     return np.array([one.estimate_s for one in forecasts], dtype=np.float64)
 
 

@@ -69,9 +69,9 @@ def overestimates(jobs: Sequence[LoggedJob]) -> Study:
 
 
 class Pairs:
-    """Which pairs of jobs are correlated (E-52): alike in name, size and runtime.
+    """The pairs of correlated jobs (E-52): alike in name, size and runtime.
 
-    Jobs without a name are taken by their users: logs without names have no others.
+    Jobs without a name are compared by their users: logs without names have nothing else.
     """
 
     def __init__(self, jobs: Sequence[LoggedJob]) -> None:
@@ -89,7 +89,7 @@ class Pairs:
 
     @property
     def by(self) -> str:
-        """What stands for the name."""
+        """The attribute that takes the place of the name."""
         return "name" if self._named else "user"
 
     def by_gap(self) -> Study:

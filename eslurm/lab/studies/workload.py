@@ -133,7 +133,7 @@ class _Builder:
         return LoggedJob(submitted, record.submit_s + max(record.wait_s, 0), record.run_s)
 
     def _find_reason(self, record: Record, cores: int) -> str | None:
-        """Why a job cannot be used."""
+        """The reason why a job is unusable."""
         if record.job_id < 0:
             return "without a job number"
         if record.job_id in self._seen:

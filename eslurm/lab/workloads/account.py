@@ -1,4 +1,4 @@
-"""What the loop keeps apart from the planner's own books: what every node has left, promises, and idle processors."""
+"""The loop's own account beside the planner's: free amounts of every node, promises, and idle processors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Broken(Exception):
 
 
 class Account:
-    """What every node has left."""
+    """The free amounts of every node."""
 
     def __init__(self, machine: Machine) -> None:
         self._topology = machine.topology
@@ -108,7 +108,7 @@ class Idle:
         self.lost_us = 0
 
     def advance(self, now_us: int) -> None:
-        """What was true since the last event ends now."""
+        """Close the interval since the last event."""
         if self._waiting and self._waiting[0] <= self._free:
             self.lost_us += self._free * (now_us - self._at_us)
         self._at_us = now_us

@@ -1,4 +1,4 @@
-"""What a seat tells the loop about jobs that run, besides placements; job numbers are those of the workload."""
+"""Events of running jobs from a driver to the loop, besides placements; job numbers are the workload's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The controller's own core in the place of the planner alone: jobs are submitted to it, and every rule it knows holds.
+"""The controller's own core in place of the planner alone: jobs are submitted to it, and all its rules apply.
 
-Its messages are those of a cluster whose nodes answer at once: a placed job runs in the same instant, and what is told to
-end uses the grace it is given. Invariant: between two calls the core owes nothing to any node but the ends of jobs that
-make room.
+Its messages are those of a cluster whose nodes answer at once: a placed job runs in the same instant, and a stopped one
+uses its whole grace. Invariant: between two calls the core owes nothing to any node but the ends of preempted jobs.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class RuledSeat:
         self._ages = weighs(self._state.config.priority)
 
     def _set_up(self, rules: Rules) -> None:
-        # Whoever gives forecasts wants to see what they do, whatever the cluster does with its own.
+        # Given forecasts are used, whatever the cluster does with its own.
         config = msgspec.structs.replace(
             rules.config,
             operators=(_OPERATOR.uid,),
@@ -135,12 +134,12 @@ class RuledSeat:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """Number of waiting jobs."""
         return self._state.pending_count
 
     @property
     def wants_cycle(self) -> bool:
-        """Whether a planning cycle could do anything, or there is news of jobs that run."""
+        """Check whether a planning cycle could do anything, or there is news of jobs that run."""
         return bool(self._state.pending_count or self._news)
 
     def promised_us(self, job_id: int) -> int | None:
@@ -149,12 +148,12 @@ class RuledSeat:
         return min((booking.start_us for booking in found), default=None)
 
     def who(self, job_id: int) -> Who:
-        """Whose a job is, with the account and the QOS that it was accepted with."""
+        """A job's owner, with its accepted account and QOS."""
         spec = self._state.get_job(self._ids[job_id]).spec
         return Who(spec.user.name, (str(spec.user.gid),), spec.account, spec.qos, spec.partition)
 
     def why(self, job_id: int) -> str:
-        """Why a job waits, as the last plan says."""
+        """The last plan's reason of a waiting job."""
         if self._plan is None:
             return "no plan was made"
         return self._plan.waiting.get(self._ids[job_id], self._plan.rest).text
@@ -232,7 +231,7 @@ class RuledSeat:
                     if placement.job_id in placed:
                         yield msgspec.structs.replace(placement, job_id=self._numbers[placement.job_id])
                 yield from self._told()
-            # Who stands still has made its room at once.
+            # A suspended job has released its cores at once.
             has_room = message is not None and bool(message.preemptions) and self._state.plan_wanted
             if not plan.is_unfinished and not has_room:
                 break
@@ -272,13 +271,13 @@ class RuledSeat:
         return self._process(message).answers[0]
 
     def _process(self, message: Message) -> Batch:
-        """What becomes of a message, with all that nodes have to do for it done."""
+        """Process a message, with all its effects on nodes carried out."""
         batch = self._reactor.process((message,), self._now_us)
         self._answer(batch.effects)
         return batch
 
     def _answer(self, effects: list[Effect]) -> None:
-        """What nodes say to what they are told, until nothing more follows."""
+        """Answer effects as nodes would, until nothing more follows."""
         left = deque(effects)
         while left:
             effect = left.popleft()
@@ -313,7 +312,7 @@ class RuledSeat:
 
 
 def user_of(job: Job) -> Principal:
-    """Who a job of a log is of: user 12 of group 3 is u12, and the group's number 3."""
+    """The owner of a log's job: user 12 of group 3 is u12, with the group's number 3."""
     record = job.record
     if record.user < 0:
         return Principal(NOBODY, UNKNOWN_ID, _group(record))

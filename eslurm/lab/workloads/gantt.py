@@ -33,14 +33,14 @@ _BLANK: Final = -1
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What is shown, in microseconds of virtual time."""
+    """The shown interval, in microseconds of virtual time."""
 
     from_us: int
     until_us: int
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Check whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 

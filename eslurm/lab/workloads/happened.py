@@ -1,4 +1,4 @@
-"""What the rules did in a run, beside starts and waits: who was refused, who had to make room, who never began."""
+"""Effects of the rules in a run, beside starts and waits: refused, preempted and never started jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """What the rules did. `lost_s` are processor seconds of runs that were ended before their time."""
+    """Effects of the rules. `lost_s` are processor seconds of runs that were ended before their time."""
 
     refused: tuple[Left, ...]
     stuck: tuple[Left, ...]
@@ -97,7 +97,7 @@ def _count(found: dict[str, tuple[int, str, str]], reason: str, name: str, text:
 
 
 def _reason(text: str) -> str:
-    """What is the same for all who are refused for one reason: the limit or option that a text begins with."""
+    """The common part of refusals with one cause: the limit or option at the beginning of the text."""
     head = text.partition(":")[0]
     if head.startswith("pool "):
         return " ".join(head.split()[:2])

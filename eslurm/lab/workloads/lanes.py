@@ -1,7 +1,7 @@
-"""Which cores a job had, for pictures: the planner counts cores, a picture needs a place for each.
+"""Cores of each job, for pictures: the planner counts cores, a picture needs a place for each.
 
-Every core of the machine is a lane, numbered through in the order of the nodes. A job gets the lowest free lanes of each
-of its nodes. Invariant: at no instant do two bars share a lane.
+Every core of the machine is a lane, numbered in the order of the nodes. A job gets the lowest free lanes of each of its
+nodes. Invariant: at no instant do two bars share a lane.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The event loop: jobs arrive and end in virtual time, and one planning cycle runs at each such instant.
 
-The loop believes the planner nothing: what it places is booked on a second account of every node's amounts, and held
-against the records of limits and reservations. Invariant (`Broken` otherwise): no node ever gives more than it has, every
-job starts not before it came and once, or once more each time it had to make room, which has an end; nobody uses more than
-a limit allows or a node that is reserved; under `conservative`, without rules and when no job outlives its estimate, nobody
-starts later than it was first promised.
+The loop does not trust the planner: each placement is booked on a second account of every node's amounts, and checked
+against the records of limits and reservations. Invariant (`Broken` otherwise): no node ever gives more than its total,
+every job starts not before its arrival and once, or once more each time it was preempted, which is bounded; no consumer
+exceeds a limit and no job uses a reserved node; under `conservative`, without rules and when no job outlives its estimate,
+no job starts later than its first promise.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ ROOM_MAX: Final = 100
 
 
 class Ran(msgspec.Struct, frozen=True, gc=False):
-    """How one job went, in its last run. `spans` are (position, cores) in the order of the nodes.
+    """One job's last run. `spans` are (position, cores) in the order of the nodes.
 
-    It stood still for `paused_us` of its time. `account` and `qos` are those that it was accepted with.
+    It was suspended for `paused_us` of its time. `account` and `qos` are the accepted ones.
     """
 
     job: Job
@@ -58,7 +58,7 @@ class Ran(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def wait_us(self) -> int:
-        """How long it was there and did not run, lost runs included."""
+        """Time in the system without running, lost runs included."""
         return self.start_us - self.job.submit_us + self.paused_us
 
 
@@ -80,7 +80,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Where a run is, for people who watch it."""
+    """Progress of a run, for output."""
 
     done: int
     jobs: int
@@ -151,7 +151,7 @@ class _Loop:
         self._cycles = 0
         self._waiting_max = 0
         self._moved_us = 0
-        # How often somebody has made room since a job last came or ended for good.
+        # Number of preemptions since a job last came or ended for good.
         self._made_room = 0
 
     def run(self) -> Result:
@@ -180,12 +180,12 @@ class _Loop:
         )
 
     def _is_over(self, now_us: int) -> bool:
-        """Whether only those are left that wait for ever."""
+        """Check whether only those are left that wait for ever."""
         is_quiet = not self._live and self._arrived == len(self._jobs)
         return is_quiet and now_us - self._moved_us >= PATIENCE_US
 
     def _settle(self) -> None:
-        """Whoever has not run by now never will."""
+        """Count the jobs that have not run by now and never will."""
         for job in self._jobs:
             number = job.pending.job_id
             if number in self._started or number in self._tally.refused:

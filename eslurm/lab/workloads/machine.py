@@ -46,7 +46,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def from_header(header: Header) -> Machine:
-    """As many nodes of one core as the log's machine has processors. Raises `MachineError` when it does not say."""
+    """One node of one core for each processor of the log's machine. Raises `MachineError` when it is not given."""
     count = header.find_number("MaxProcs") or header.find_number("MaxNodes") or 0
     if not 0 < count <= PROCESSORS_MAX:
         raise MachineError(

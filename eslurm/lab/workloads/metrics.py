@@ -1,4 +1,4 @@
-"""What is said of a run in one line: utilisation, waits, slowdown, loss of capacity."""
+"""Metrics of a run in one line: utilisation, waits, slowdown, loss of capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the rules can change nothing in a replay, and why: nothing that was written is ignored in silence."""
+"""Rules without any effect in a replay, with the reason: no written rule is ignored in silence."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _strangers(policies: Sequence[Policy], workload: Workload) -> Iterator[str]:
 
 
 def _there(policies: Sequence[Policy], workload: Workload) -> Mapping[str, set[str]]:
-    """Whose jobs may be, by kind; users' own accounts and QOS count, and what stands above an account."""
+    """Possible consumers, by kind; users' own accounts and QOS count, and an account's ancestors."""
     found: dict[str, set[str]] = {kind: set() for kind in _PLURAL}
     for job in workload.jobs:
         user = user_of(job)

@@ -1,6 +1,6 @@
-"""When the planner has to look again though nothing comes and nothing ends: the next planned start that counts.
+"""Next planning instant without an arrival or an end: the next planned start that counts.
 
-A start that was planned for when overdue work is expected back is none: that work's end is an event of its own.
+A start that was planned for the expected end of overdue work does not count: that end is an event of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from eslurm.core.resources.timeline import INFINITY_US
 
 
 class Overdue:
-    """When what runs is expected back. Invariant: it knows exactly what has started and has not left."""
+    """Expected ends of running jobs. Invariant: it knows exactly the jobs that have started and not left."""
 
     def __init__(self) -> None:
         self._until_us: dict[RunningKey, int] = {}
         self._expected_us: dict[RunningKey, int] = {}
 
     def start(self, key: RunningKey, expected_us: int, until_us: int) -> None:
-        """It runs until then at the latest, and is expected at `expected_us` (0: nobody said)."""
+        """The job runs until `until_us` at the latest, and is expected to end at `expected_us` (0: no estimate)."""
         self._until_us[key] = until_us
         self._expected_us[key] = expected_us or until_us
 

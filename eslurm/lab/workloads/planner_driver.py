@@ -45,12 +45,12 @@ class Seat:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """Number of waiting jobs."""
         return len(self._queue)
 
     @property
     def wants_cycle(self) -> bool:
-        """Whether a planning cycle could do anything."""
+        """Check whether a planning cycle could do anything."""
         return bool(self._queue)
 
     def advance(self, now_us: int) -> None:

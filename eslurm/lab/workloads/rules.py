@@ -41,17 +41,17 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def bind(self) -> bool:
-        """Whether it matters whose jobs are: by records, or by the weights of priorities."""
+        """Check whether jobs' owners matter: for records, or for weights of priorities."""
         return bool(self.records) or weighs(self.config.priority)
 
     @property
     def route(self) -> bool:
-        """Whether records say where jobs go: then nobody else can say whether they fit there."""
+        """Check whether records choose jobs' partitions: then only they decide whether jobs fit there."""
         keys = [key for kind, _, settings in self.records if kind == "defaults" for key, _ in settings]
         return any(key.lower().endswith("partition") for key in keys)
 
     def changes(self, now_us: int) -> tuple[PolicyChange, ...]:
-        """The records as the controller is told of them, read at that time. Raises `RulesError`."""
+        """The records as messages to the controller, read at that time. Raises `RulesError`."""
         site = Site(now_us, calendar_of(self.zone).offset_s, _gid_of, "g{}".format)
         try:
             return tuple(

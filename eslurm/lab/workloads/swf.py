@@ -72,7 +72,7 @@ _NAMES = Record.__struct_fields__
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a log says of itself: the comment lines in front, without their semicolons."""
+    """A log's description of itself: the comment lines in front, without their semicolons."""
 
     lines: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ class Header(msgspec.Struct, frozen=True):
         return int(match.group()) if match is not None else None
 
     def names_of(self, field: str) -> dict[int, str]:
-        """What the numbers of `Queue` or `Partition` stand for: the first word after each."""
+        """Names of the numbers of `Queue` or `Partition`: the first word after each."""
         found: dict[int, str] = {}
         for value in self._values(field):
             words = value.split(maxsplit=2)
@@ -104,7 +104,7 @@ class Header(msgspec.Struct, frozen=True):
 class SwfFile:
     """An open log: its header is read, its records come one by one. Raises `SwfError`, `OSError` where it cannot be read.
 
-    With `on_bad`, a line that is no job is told there instead, and the next one is read.
+    With `on_bad`, an invalid line goes there instead, and the next one is read.
     """
 
     def __init__(self, path: Path, on_bad: Callable[[SwfError], None] | None = None) -> None:

@@ -23,7 +23,7 @@ LOOKOUT_US = 400 * 86_400 * 1_000_000
 
 
 class Who(msgspec.Struct, frozen=True, gc=False):
-    """Whose a job is; the primary group first."""
+    """A job's owner; the primary group first."""
 
     user: str
     groups: tuple[str, ...]
@@ -33,12 +33,12 @@ class Who(msgspec.Struct, frozen=True, gc=False):
 
 
 class Held(msgspec.Struct, gc=False):
-    """What one job has. Whoever was paused may be over a limit when it goes on: others took its place."""
+    """One job's holdings. A suspended job may exceed a limit when it resumes: others took its place."""
 
     who: Who
     placement: Placement
     safe_us: int
-    """Until when plans count on it to be there."""
+    """Time until which plans rely on it."""
     is_paused: bool = False
     was_paused: bool = False
 
@@ -84,7 +84,7 @@ class Watch:
         held.is_paused, held.was_paused = not resumed, True
 
     def at(self, now_us: int) -> str:
-        """A limit may have come into force: those that run are within it, but for who is there unexpectedly."""
+        """Check limits that may have come into force: running jobs are within them, but for unexpected ones."""
         before, self._open = self._open, [self._is_open(one, now_us) for one in self._recurring]
         if self._open == before:
             return ""
@@ -161,7 +161,7 @@ class Watch:
         return (name for name in self._there if self._items(placement, name))
 
     def _used(self, one: Held, resource: str) -> int:
-        """Who stands still lends his cores."""
+        """The job's use of a resource; a suspended one lends its cores."""
         lends = one.is_paused and resource == self._own[CORES]
         return 0 if lends else self._items(one.placement, resource)
 

@@ -26,9 +26,9 @@ from eslurm.lab.workloads.swf import Header, Record
 
 KIB_PER_MIB: Final = 1024
 MONDAY_S: Final = 4 * 86_400
-"""Where rules ask for dates and a log has none: 1970-01-05, a Monday."""
+"""Date of a log without one: 1970-01-05, a Monday."""
 FIELD_LETTERS: Final = {"user": "u", "group": "g", "queue": "q", "partition": "p"}
-"""What stands before the log's numbers in the names made of them: user 12 is u12."""
+"""Prefixes of names made of the log's numbers: user 12 is u12."""
 
 
 class WorkloadError(Exception):
@@ -44,25 +44,25 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     run_us: int
     processors: int
     expected_us: int = 0
-    """How long it is expected to take once it runs; 0: its limit."""
+    """Expected runtime; 0: its limit."""
     forecast: Forecast | None = None
     account: str = ""
     qos: str = ""
     asked_partition: str = ""
-    """The partition it names; empty: it leaves that to whoever has a default."""
+    """The partition it names; empty: the default."""
 
     @property
     def name(self) -> str:
-        """As the log calls it."""
+        """The job's number in the log."""
         return str(self.record.job_id)
 
 
 class Names(msgspec.Struct, frozen=True):
-    """How jobs that are replayed under rules get their names.
+    """Consumers of jobs that are replayed under rules.
 
-    `account_from` and `qos_from` are the log's fields (user, group, queue, partition) that name them, empty: nothing does;
-    `accounts` and `qos` those that there are. `routed`: where jobs go, and whether they fit there, is said elsewhere.
-    `tell`: it matters whose jobs are, and when.
+    `account_from` and `qos_from` are the log's fields (user, group, queue, partition) that name them, empty: none;
+    `accounts` and `qos` the existing ones. `routed`: records choose the partition, and whether jobs fit there. `tell`:
+    owners and times of jobs matter.
     """
 
     account_from: str = ""
@@ -74,7 +74,7 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """How a log is read. `estimates`: user, perfect, or forecasts by the log's job number."""
+    """Options of reading a log. `estimates`: user, perfect, or forecasts by the log's job number."""
 
     estimates: str | Mapping[int, Forecast] = "user"
     kill_at_limit: bool = False
@@ -95,7 +95,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def keeps_estimates(self) -> bool:
-        """Whether no job runs longer than it was thought to."""
+        """Check whether no job runs longer than its estimate."""
         return all(job.run_us <= job.pending.stay_us for job in self.jobs)
 
 
@@ -187,7 +187,7 @@ class _Builder:
         )
 
     def draft(self, record: Record) -> _Draft | None:
-        """What the record asks for; None when it cannot be replayed."""
+        """The record's request; None when it cannot be replayed."""
         if record.run_s <= 0:
             self.count("without a run time (never started, or not known): left out")
             return None
@@ -255,7 +255,7 @@ class _Builder:
         )
 
     def _account(self, record: Record, names: Names) -> str:
-        """Its account: one that the records have, or the log's own, which every user may use who has no record."""
+        """Its account: one of the records', or the log's own, which every user without a record may use."""
         if not names.account_from:
             return ""
         spellings = self._spellings(record, names.account_from)
@@ -277,7 +277,7 @@ class _Builder:
         return found
 
     def _spellings(self, record: Record, field: str) -> tuple[str, ...]:
-        """How a field of the log may be written as a name; nothing when the log does not know it."""
+        """Possible names of a field's value; empty when the log does not have it."""
         number: int = getattr(record, field)
         if number < 0:
             return ()
@@ -288,7 +288,7 @@ class _Builder:
         )
 
     def _forecast(self, record: Record) -> Forecast | None:
-        """How long it is expected to run; None: nobody said."""
+        """The job's estimate; None: there is none."""
         estimates = self._choices.estimates
         if isinstance(estimates, str):
             return None
@@ -344,7 +344,7 @@ def _job_number(text: str | None) -> int:
 
 
 def _forecast(row: Mapping[str, str | None]) -> Forecast:
-    """What a line says. Raises `ValueError`."""
+    """The forecast of a line. Raises `ValueError`."""
     estimate_s = _seconds(row["estimate"])
     p10_s, p50_s, p90_s = [
         _seconds(row[name]) if row.get(name) else estimate_s for name in ("p10", "p50", "p90")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eslurm.core.state.cluster import State
 
 LATEST_US = days_from_civil(10_000, 1, 1) * DAY_S * SECOND_US
-"""Beyond, there is no date to show, and no end of a job that could still be counted."""
+"""Last date that can be shown, and last end of a job that can be represented."""
 
 
 def associated(state: State, spec: JobSpec, now_us: int, *, operator: bool) -> JobSpec:

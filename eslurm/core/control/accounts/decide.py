@@ -42,7 +42,7 @@ CHANGES_MAX = 10_000
 DEPTH_MAX = 64
 """Accounts above each other."""
 NAMED_MAX = 5
-"""Of those who still use what is to be deleted."""
+"""Bound of named users of a policy that is to be deleted."""
 NODE_RESOURCES = ("cores", "memory_mib", "nodes")
 COUNTED = ("jobs", "arrayjobs")
 

@@ -1,7 +1,7 @@
 """Policies at submission: the number of jobs, and whether a job could ever run under them.
 
-`SubmissionRules` is the policies in the form for these checks; it is rebuilt when they change. Rules that only move a job
-in time are the planner's matter (C-14).
+`Gate` is the policies in the form for these checks; it is rebuilt when they change. Rules that only move a job in time are
+the planner's matter (C-14).
 """
 
 from __future__ import annotations

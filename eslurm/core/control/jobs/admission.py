@@ -36,7 +36,7 @@ FEASIBLE_MAX = 1024
 FEASIBLE_NAMES_MAX = 64
 """Requests that name more nodes are not remembered: each is large, and hardly asked for twice."""
 RESERVED_PART = 20
-"""One part in so many of the queue is for operators' jobs, whoever fills the rest."""
+"""One part in this many of the queue is reserved for operators' jobs."""
 
 
 def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[facts.Fact], Submitted]:

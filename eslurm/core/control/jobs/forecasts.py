@@ -17,7 +17,7 @@ from eslurm.core.model.messages import Changed, RefusalCode, Refused, SetForecas
 from eslurm.core.state.cluster import State
 
 FORECASTS_MAX: Final = 500
-"""In one message: each changes a record and a row, and nobody else is served meanwhile."""
+"""Forecasts in one message: each changes a record and a row, and holds the loop meanwhile."""
 MODEL_NAME_MAX: Final = 64
 
 

@@ -30,7 +30,7 @@ from eslurm.core.state.allocation_amounts import lends
 from eslurm.core.state.cluster import State
 
 PROBLEMS_MAX = 1_000
-"""Problems of one call that are told one by one: answers are stored."""
+"""Individually reported problems of one call: answers are stored."""
 Decision = tuple[list[facts.Fact], Changed]
 HOLDS = ("", "system", "user", "account", "admin")
 """Kinds of holds: a caller lifts those up to what the caller could set."""
@@ -86,8 +86,8 @@ def _with_tasks(state: State, job: Job) -> list[Job]:
 
 
 def _once(records: Iterable[Job], seen: set[int]) -> list[Job]:
-    """Those not seen before: one job may be named twice, by its own id and as a task of its array, and all decisions for a
-    message use the state before it.
+    """The records not seen before: one job may be named twice, by its own id and as a task of its array, and all decisions
+    for a message use the state before it.
     """
     fresh = [record for record in records if record.job_id not in seen]
     seen.update(record.job_id for record in fresh)

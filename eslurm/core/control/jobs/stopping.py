@@ -15,7 +15,7 @@ from eslurm.core.state.endings import MAKING_ROOM, requeue_or_fail
 BACKOFF_MAX_S = 60.0
 AVOID_FIRST_S = 15
 AVOID_MAX_S = 600
-"""How long another attempt avoids the nodes where a launch failed: at first, doubled with each failure, at most."""
+"""Time for which another attempt avoids the nodes of a failed launch: initial, doubled with each failure, at most this."""
 AGAIN_OR_LOST = frozenset({JobState.PENDING, JobState.NODE_FAIL})
 WEIGHT = {
     StopCause.NODE_LOST: 0,
@@ -25,7 +25,7 @@ WEIGHT = {
     StopCause.REQUEUE: 1,
     StopCause.CANCEL: 2,
 }
-"""Which cause decides the outcome when an attempt is told to end twice: people over machines, an end over a requeue."""
+"""Precedence of causes when an attempt is stopped twice: users over machines, an end over a requeue."""
 
 
 def stopped_outcome(job: Job, cause: StopCause) -> JobState:

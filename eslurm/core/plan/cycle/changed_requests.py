@@ -1,7 +1,7 @@
 """Requests that change while the job waits (C-59): a job that still fits its place keeps its starts.
 
-It is then examined before all others for an earlier place (`ForwardPlanner.improve`). Invariant: no other job's plan
-changes, and the profile holds either the new plan or none of the job's.
+It is then examined before all others for an earlier place (`Ahead.improve`). Invariant: no other job's plan changes, and
+the profile holds either the new plan or none of the job's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eslurm.core.plan.profile.search import NoStart, PlacementQuery, narrowed, s
 from eslurm.core.resources.vector import fits
 
 _STANDING: Final = ("partition", "user", "groups", "account", "qos", "reservation")
-"""What rules know a job by."""
+"""The fields by which rules identify a job's consumers."""
 
 
 def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) -> Generator[None, None, None]:

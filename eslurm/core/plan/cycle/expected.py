@@ -18,11 +18,12 @@ from eslurm.core.plan.slices import sorting
 from eslurm.core.resources.timeline import INFINITY_US
 
 GRAINS: Final = 16
-"""Estimates are planned with in steps of a sixteenth of their size at most: who asks for the same and is expected to take
-about as long is looked for once, and a forecast that changes by less moves nothing."""
+"""Estimates are rounded to steps of at most a sixteenth of their size: equal requests with similar estimates share one
+search, and a forecast that changes by less moves nothing.
+"""
 
 AGED_US: Final = 24 * 3600 * SECOND_US
-"""Who has waited for so long is not overtaken by shorter jobs any more."""
+"""A job that has waited this long is not overtaken by shorter jobs any more."""
 
 HALVED_US: Final = 3 * 3600 * SECOND_US
 """For each such time that a job has waited it counts as half as long, where it is promised nothing meanwhile."""

@@ -22,7 +22,7 @@ Association: TypeAlias = tuple[str, str]
 """(account, user)."""
 
 UNUSED_LEVEL = math.inf
-"""The level of those who have shares and have used nothing."""
+"""The level of an association with shares and without usage."""
 NODES_PER_SLICE: Final = 2_000
 FEW: Final = 64
 """So few siblings are no reason to pause."""

@@ -1,8 +1,8 @@
 """Placement queries: a job's request under the rules that bind it.
 
-The one place where a job, its compiled request and its rules become a `PlacementQuery`, and where a job's present place is
-checked against one. Invariant: `allows` gives the answer that the rules would have given to a search for that booking, if
-pools had let in no other job.
+The one place where a job, its compiled request and its rules become a `Quest`, and where a job's present place is checked
+against one. Invariant: `allows` gives the answer that the rules would have given to a search for that booking, if pools
+had let in no other job.
 """
 
 from __future__ import annotations

@@ -41,15 +41,14 @@ from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.timeline import INFINITY_US
 
 Work: TypeAlias = Callable[[], Sequence[Preemptable]]
-"""What runs, as preemption looks at it; asked only when somebody might be pushed out."""
+"""The running attempts in preemption's form; called only when preemption is possible."""
 
 CLAIMS_MAX: Final = 8
 """Shapes of waiting jobs that victims are looked for in one cycle."""
 GRACE_US: Final = 60_000_000
-"""How much later than now a job whose room is being made may have to start."""
+"""Greatest delay of a preempting job's start."""
 AGAIN_US: Final = 60_000_000
-"""Who was pushed out for the second time for a job that still waits was so in vain, it seems: for so long nobody else is
-for that job, and for twice as long each time after that."""
+"""Pause before further victims for a job whose first victims did not suffice; doubled each time after that."""
 NAMED_MAX: Final = 5
 
 

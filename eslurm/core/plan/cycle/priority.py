@@ -27,7 +27,7 @@ PRIORITY_DEFAULT: Final = 1000
 """The number of a job without a given one: it is computed if the site weighs anything."""
 COMPUTED_PER_SLICE: Final = 1_500
 FEW: Final = 256
-"""Up to so many changes are sorted in one by one; beyond, all at once."""
+"""Up to this number of changes are sorted in one by one; beyond, all at once."""
 
 
 class PriorityInputs(msgspec.Struct, frozen=True):

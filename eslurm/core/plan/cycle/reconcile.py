@@ -134,7 +134,7 @@ class _Following:
     def _book_again(
         self, entry: QueueEntry, bookings: tuple[Booking, ...], moves: tuple[Move, ...]
     ) -> Generator[None, None, None]:
-        """Book the plan of another profile. Raises `ProfileError` when it does not fit any more."""
+        """Book the plan of another profile. Raises `BookError` when it does not fit any more."""
         schedule, snapshot = self.schedule, self.snapshot
         topology = snapshot.ledger.topology
         partition = snapshot.partitions.get(entry.job.partition)

@@ -18,7 +18,7 @@ from eslurm.core.plan.cycle.schedule import Schedule
 
 Rank: TypeAlias = tuple[bool, tuple[int, ...]]
 Order: TypeAlias = Callable[[QueueEntry, int], tuple[int, ...]]
-"""Where a job stands, by its entry and the start it has or had; the least comes first."""
+"""Sort key of a job, from its entry and the start it has or had; the least comes first."""
 
 
 def by_start(entry: QueueEntry, start_us: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from eslurm.core.plan.cycle.snapshot import Snapshot
 from eslurm.core.resources.vector import Vector, scale
 
 STARTS_MAX: Final = 8
-"""So many starts are kept of an array, the next ones: each task that starts changes what is kept of it."""
+"""Number of an array's next starts in the log: each task that starts changes the record."""
 PROMISES_PER_SLICE: Final = 128
 
 

@@ -291,7 +291,7 @@ class Schedule:
     def add(
         self, entry: QueueEntry, booking: Booking, moves: tuple[Move, ...] = (), *, must: bool = False
     ) -> None:
-        """Book a planned start. Raises `ProfileError` when it is not free; with `must` other plans give way."""
+        """Book a planned start. Raises `BookError` when it is not free; with `must` other plans give way."""
         if must:
             exhaust(self.claiming(entry.job, booking))
             self.note(entry, (booking,), moves)
@@ -301,9 +301,7 @@ class Schedule:
     def adding(
         self, entry: QueueEntry, bookings: Sequence[Booking], moves: tuple[Move, ...] = ()
     ) -> Generator[None, None, None]:
-        """Book planned starts of one job in slices. Raises `ProfileError`, with none of them booked, when one is not
-        free.
-        """
+        """Book planned starts of one job in slices. Raises `BookError`, with none of them booked, when one is not free."""
         job = entry.job
         taken = 0
         # An end that is rounded up never reaches into what comes behind it.
@@ -423,10 +421,7 @@ class Schedule:
     def claiming(
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
-        """Book resources that are in use for certain. Plans in the way are displaced.
-
-        Raises `ProfileError` when more than plans is in the way: then they keep their places.
-        """
+        """Book resources that are in use for certain. Plans in the way are displaced."""
         try:
             yield from self.taking(job, booking)
         except ProfileError:
@@ -442,7 +437,7 @@ class Schedule:
     def taking(
         self, job: Pending | None, booking: Booking, *, is_held: bool = False
     ) -> Generator[None, None, None]:
-        """Book in the profile and the rules. Raises `ProfileError` when it is not free."""
+        """Book in the profile and the rules. Raises `BookError` when it is not free."""
         charge = charge_of(booking)
         stay = booking.start_us, booking.stop_us
         yield from self.book.booking(charge.spans, *stay, booking.wide, is_held=is_held)
@@ -469,9 +464,7 @@ class Schedule:
     # Inside
 
     def _clear_way(self, wanted: Booking) -> Generator[None, None, list[_Gone]]:
-        """Displace plans that leave too little for a present attempt; lent cores may come back later. Returns what was
-        taken out of the profile.
-        """
+        """Displace plans that leave too little for a present attempt; lent cores may come back later."""
         gone: list[_Gone] = []
         start_us, stop_us = wanted.start_us, wanted.stop_us
         short = {

@@ -17,7 +17,7 @@ from eslurm.core.plan.profile.search import RESOURCES, Move, PlacementQuery
 from eslurm.core.resources.ledger import Ledger
 
 NAMED_MAX: Final = 64
-"""Among how many planned jobs the one in somebody's way is looked for."""
+"""Number of planned jobs that are searched for the blocking one."""
 
 
 class Reasons:
@@ -38,7 +38,7 @@ class Reasons:
         return text if late_id is None else f"{text}; job {late_id} runs longer than expected"
 
     def why_waiting(self, query: PlacementQuery, moves: tuple[Move, ...], start_us: int | None) -> Why:
-        """Why a job with a plan does not start now: the rule that moved it last, or missing resources."""
+        """Reason of a job with a plan: the rule that moved it last, or missing resources."""
         last = moves[-1] if moves else None
         if last is not None and last.kind != RESOURCES:
             return Why(reasons.kind_of(last.kind), last.text, start_us)
@@ -49,7 +49,7 @@ class Reasons:
         return Why(known.kind, known.text, start_us)
 
     def why_not_now(self, query: PlacementQuery, moves: tuple[Move, ...]) -> Why:
-        """Why no start was found at this instant: the first rule that moved it, or missing resources."""
+        """Reason against a start at this instant: the first rule that moved it, or missing resources."""
         for move in moves:
             if move.kind != RESOURCES:
                 return Why(reasons.kind_of(move.kind), move.text)

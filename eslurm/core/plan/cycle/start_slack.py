@@ -12,12 +12,12 @@ from typing import Final
 from eslurm.core.plan.cycle.queue import QueueEntry
 
 SLIP_HEAD_US: Final = 600_000_000
-"""By how much the one promise of a policy that makes no others may slip: all that is let in front is let in front of it."""
+"""Allowed slip of the one promise of a policy that makes no others: every backfilled job overtakes it."""
 PATIENCE_US: Final = 12 * 3_600_000_000
-"""Who has waited for so long when such a policy promises him a start is not to slip at all."""
+"""Jobs that have waited longer than this when they are first promised a start keep it exactly."""
 SLIP_MIN_US: Final = 3_600_000_000
 SLIP_MAX_US: Final = 4 * SLIP_MIN_US
-"""Where every job has a planned start, the start may slip by as much as it was foretold ahead, within these bounds."""
+"""Where every job has a planned start, it may slip by its distance at the forecast, within these bounds."""
 
 
 def slack_us(ahead_us: int) -> int:

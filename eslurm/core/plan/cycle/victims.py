@@ -162,7 +162,7 @@ def _fits_without(
 
 
 class Freed:
-    """A view of a `Availability` without some running attempts.
+    """A view of a `Room` without some running attempts.
 
     A suspended attempt releases its cores only: its processes still have their memory and devices.
     """

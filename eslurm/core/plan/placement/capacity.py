@@ -1,7 +1,7 @@
 """Number of tasks of one part that fit on each node.
 
-All answers come from `Availability.fitting`, which is exact; what fits shrinks as amounts rise. Invariant: cores that are
-kept for jobs with devices never count for a part without devices (C-44).
+All answers come from `Room.fitting`, which is exact; what fits shrinks as amounts rise. Invariant: cores that are kept for
+jobs with devices never count for a part without devices (C-44).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A request compiled against one cluster: unit amounts and sets of nodes instead of words.
 
-Mapping and the resource profile work on a `CompiledRequest`. It is compiled once per shape of job:
-`compile_request(request, partition, topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16)
-has one for each kind of chunk, the most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never
-sufficient: every result of `mapping.choose` satisfies them.
+Mapping and the resource profile work on a `Need`. It is compiled once per shape of job: `compile_need(request, partition,
+topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16) has one for each kind of chunk, the
+most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never sufficient: every result of
+`mapping.choose` satisfies them.
 """
 
 from __future__ import annotations

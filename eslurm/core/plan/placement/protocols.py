@@ -15,7 +15,7 @@ from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import Vector
 
 Assignment: TypeAlias = list[tuple[int, Vector, int]]
-"""What a job gets: (position, amounts, tasks) in ascending order of position."""
+"""Nodes of a job: (position, amounts, tasks) in ascending order of position."""
 
 
 class Availability(Protocol):

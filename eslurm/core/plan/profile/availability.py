@@ -1,7 +1,7 @@
 """The profile as mapping sees it: amounts free on each node throughout one interval.
 
-A `ProfileAvailability` is a view: it holds until the profile changes. Answers are exact; they contain only open positions
-(usable, not closed, allowed).
+A `BookRoom` is a view: it holds until the profile changes. Answers are exact; they contain only open positions (usable,
+not closed, allowed).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from eslurm.core.resources.nodes import Topology
 
 
 def check_views(topology: Topology, profiles: Sequence[Profile], slots: Slots) -> None:
-    """Raise `ProfileError` unless the views agree and every node keeps within its total. Time proportional to everything."""
+    """Raise `BookError` unless the views agree and every node keeps within its total. Time proportional to everything."""
     _check_instants(slots)
     falls: set[int] = set()
     rises = [[0] * len(slots.at) for _ in slots.rises]

@@ -39,7 +39,7 @@ def shifted(
 ) -> tuple[Profile, list[Change]]:
     """The profile with `delta` (not all zero) added to the free amounts over the interval, and the changes.
 
-    Steps before `now_us` are dropped. Raises `ProfileError` when an entry would leave [0, total].
+    Steps before `now_us` are dropped. Raises `BookError` when an entry would leave [0, total].
     """
     when, free, total = profile
     first = bisect_right(when, start_us) - 1
@@ -87,7 +87,7 @@ def shifted_all(
 ) -> tuple[list[Part], list[tuple[list[int], Profile]], Vector]:
     """Effects of a booking (-1) or its end (1): parts for the rows, new profiles by positions, the sum of amounts.
 
-    Raises `ProfileError` naming the node on which it is not possible.
+    Raises `BookError` naming the node on which it is not possible.
     """
     width = len(topology.totals[0]) if topology.totals else 0
     parts: list[Part] = []

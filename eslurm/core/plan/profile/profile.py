@@ -1,11 +1,11 @@
 """The resource profile: amounts free on every node from now to infinity (sRS and nRS, C-26), and the search in it.
 
-Running and planned jobs are booked alike; all policies plan on one `ResourceProfile`. Views of the same bookings are kept
-in step: a profile per node (`node_profile`), sets of nodes per slot and exact sums per resource (`slots`). A search
-(`slot_search`) costs slots, not jobs (C-32). Invariants: used + free = total on every node at every instant and neither is
-below zero; a change that would break this raises `ProfileError` and leaves the book as it was; `book` and then `revoke`
-changes nothing (C-36). Beyond `slots_max` slots ends are rounded up, and starts down, to existing instants or to a grid of
-a thirty-second of their distance: a later search may find less, bookings stay true.
+Running and planned jobs are booked alike; all policies plan on one `Book`. Views of the same bookings are kept in step: a
+profile per node (`node_profile`), sets of nodes per slot and exact sums per resource (`slots`). A search (`slot_search`)
+costs slots, not jobs (C-32). Invariants: used + free = total on every node at every instant and neither is below zero; a
+change that would break this raises `BookError` and leaves the book as it was; `book` and then `revoke` changes nothing
+(C-36). Beyond `slots_max` slots ends are rounded up, and starts down, to existing instants or to a grid of a thirty-second
+of their distance: a later search may find less, bookings stay true.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Necessary conditions of one request on the profile's slots, tested before mapping, cheapest first (C-31).
 
-Per slot so many nodes must have so much free (`CompiledRequest.filters`), and all nodes together at least the job's sum
-(`CompiledRequest.floor`). Invariant: a refused interval has no mapping; one that passes may still have none.
+Per slot so many nodes must have so much free (`Need.filters`), and all nodes together at least the job's sum
+(`Need.floor`). Invariant: a refused interval has no mapping; one that passes may still have none.
 """
 
 from __future__ import annotations

@@ -408,7 +408,7 @@ class Rules:
 
     @staticmethod
     def _counted(levels: Sequence[Level]) -> list[bool]:
-        """How these limits count use: for the expected time (items), up to the limit (areas)."""
+        """Kinds of use that these limits count: expected (items), up to the limit (areas)."""
         limits = [limit for level in levels for limit in level]
         as_expected = any(limit.amount.items >= 0 or limit.amount.percent for limit in limits)
         return [False] * as_expected + [True] * any(limit.area_s for limit in limits)
