@@ -16,7 +16,7 @@ from benchmarks import jobs
 from benchmarks.processes import module
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import DoorUnreachable
+from eslurm.ports.door import ApiUnreachable
 from eslurm.v1 import controller_pb2 as pb
 
 CLIENTS = 4
@@ -50,7 +50,7 @@ def _submit_until(
             request = pb.SubmitRequest(jobs=[job])
             try:
                 reply = client.call(SUBMIT, request, CALL_S)
-            except DoorUnreachable as error:
+            except ApiUnreachable as error:
                 sys.stderr.write(f"{job.name}: {error}\n")
                 raise
             acknowledged[job.name] = reply.job_ids[0]

@@ -24,9 +24,9 @@ from benchmarks.recovery.wires import Wires
 from escli.errors import ClusterError
 from escli.local.chaos_client import ask_in
 from eslurm.api.methods import TAKEOVER
-from eslurm.faults.chaos_door import ChaosRequest
+from eslurm.faults.chaos_socket import ChaosRequest
 from eslurm.faults.switches import Mode
-from eslurm.ports.door import DoorRefused, DoorUnreachable
+from eslurm.ports.door import ApiRefused, ApiUnreachable
 from eslurm.v1 import controller_pb2 as pb
 
 GAP_S = (0.3, 1.5)
@@ -190,5 +190,5 @@ def _ask(state_dir: Path, request: ChaosRequest) -> None:
 
 
 def _take_over(cluster: Cluster) -> None:
-    with cluster.client() as client, contextlib.suppress(DoorRefused, DoorUnreachable):
+    with cluster.client() as client, contextlib.suppress(ApiRefused, ApiUnreachable):
         client.call(TAKEOVER, pb.TakeoverRequest(), CALL_S)

@@ -22,7 +22,7 @@ from benchmarks.relay.control import Collect, Collected, Done, Order, Pull, Swit
 from benchmarks.relay.plan import home
 from benchmarks.relay.pull import Poller
 from benchmarks.relay.ring import RING, Station
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.relay.messages import Ack, RunLocal
 from eslurm.core.relay.relay import Relay
@@ -165,7 +165,7 @@ class Host:
 
     async def run(self, ready_fd: int | None) -> None:
         """Serve until stopped."""
-        rpc = RpcServer([self._server.handler()], Guard())
+        rpc = RpcServer([self._server.handler()], Interceptor())
         await rpc.listen(self._endpoint)
         await rpc.start()
         control = await asyncio.start_unix_server(self._obey, self._plan.socket)

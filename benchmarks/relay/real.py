@@ -20,7 +20,7 @@ from benchmarks.figures import Figures, median
 from benchmarks.plot import Plot, Series, write
 from benchmarks.processes import Daemon, rss_mb
 from eslurm.api.methods import BROADCASTS, SUBMIT
-from eslurm.ports.door import DoorError
+from eslurm.ports.door import ApiError
 from eslurm.telemetry.vitals import sockets
 from eslurm.v1 import controller_pb2 as pb
 
@@ -147,7 +147,7 @@ def _own_broadcasts(figures: Figures, cluster: Cluster) -> None:
     try:
         with cluster.client() as client:
             reply = client.call(BROADCASTS, pb.BroadcastsRequest(limit=1000), 30)
-    except DoorError as error:
+    except ApiError as error:
         sys.stderr.write(f"bench: broadcast_{NODES}_esctld_s is not known: {error}\n")
         return
     whole = [one for one in reply.broadcasts if one.nodes == NODES and one.ok == NODES]

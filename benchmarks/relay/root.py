@@ -18,7 +18,7 @@ from benchmarks.relay.plan import home
 from benchmarks.relay.pull import ASK, Board
 from benchmarks.relay.ring import RingRoot
 from benchmarks.relay.star import Star
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.dispatch.satellite_pool import legs_wanted, satellite_number
 from eslurm.core.relay.construct import share_out
@@ -158,7 +158,7 @@ class Root:
         )
         self.counters = self._table.counters
         self._server = LinkServer(local, credentials, self._table, counters=self.counters)
-        self._rpc = RpcServer([self._server.handler()], Guard())
+        self._rpc = RpcServer([self._server.handler()], Interceptor())
         self._satellites: dict[str, Link] = {}
         self._numbers: dict[str, int] = {}
         self._caller = Caller(Relay(root=True, keeper=Turns(self._linked)), self._on_done)

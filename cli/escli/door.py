@@ -10,7 +10,7 @@ import os
 import time
 
 from escli import exits
-from escli.endpoint import Way
+from escli.endpoint import Endpoint
 from escli.failures import CommandFailed
 from escli.parts import in_parts, join
 from escli.program import warn
@@ -107,7 +107,7 @@ def open_door(given: Words, command: str) -> Door:
     return Door(find_way(given, os.environ), command)
 
 
-def find_way(given: Words, environ: Mapping[str, str]) -> Way:
+def find_way(given: Words, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint from the options, else the environment, else this host's sockets, else a client file.
 
     Within a job ESLURM_SOCKET is set, so it comes before ESLURM_REMOTE. Raises OptionError, or CommandFailed when there is
@@ -139,7 +139,7 @@ def find_way(given: Words, environ: Mapping[str, str]) -> Way:
     return Sockets(paths, "" if named else os.path.dirname(paths[0]))
 
 
-class Sockets(Way):
+class Sockets(Endpoint):
     """The API sockets on this host. `directory`: searched for more when none of `paths` answers; empty: none."""
 
     advice = " (`eslurm status` tells more, `eslurm up` starts a cluster)"
@@ -203,7 +203,7 @@ SUBMIT = RawMethod("Submit", 2, True)
 class Door:
     """Calls of one command. Each raises CommandFailed with the text and exit code to end with."""
 
-    def __init__(self, way: Way, command: str) -> None:
+    def __init__(self, way: Endpoint, command: str) -> None:
         self._way = way
         self._command = command
         self._client: DoorClient | None = None
@@ -257,13 +257,13 @@ class Door:
         return reply
 
     def _call(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
-        from eslurm.ports.door import DoorRefused, DoorUnreachable
+        from eslurm.ports.door import ApiRefused, ApiUnreachable
 
         if request_id is None and method.mutating:
             request_id = os.urandom(16)
         try:
             return self._patiently(method, request, timeout_s, request_id)
-        except DoorRefused as refusal:
+        except ApiRefused as refusal:
             if refusal.status == _DEADLINE_EXCEEDED:
                 raise _unknown_outcome(method, f"no answer within {timeout_s:g} s") from None
             if refusal.status == _UNAVAILABLE:
@@ -281,20 +281,20 @@ class Door:
             if method.mutating and refusal.maybe_done and refusal.status in _SENT_AWAY:
                 raise _unknown_outcome(method, text) from None
             raise CommandFailed(exits.FAILED, text) from None
-        except DoorUnreachable as silence:
+        except ApiUnreachable as silence:
             if silence.maybe_done and method.mutating:
                 raise _unknown_outcome(method, str(silence)) from None
             raise CommandFailed(exits.UNREACHABLE, f"{silence}{self._way.advice}") from None
 
     def _patiently(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
         """Call; while no controller answers, say so once and retry: a controller starts in seconds."""
-        from eslurm.ports.door import DoorUnreachable
+        from eslurm.ports.door import ApiUnreachable
 
         self._began_s = time.monotonic()
         self._client = self._client or self._way.client(_PATIENCE_FIRST_S, self._hear)
         try:
             return self._client.call(method, request, timeout_s, request_id)
-        except DoorUnreachable as silence:
+        except ApiUnreachable as silence:
             if silence.maybe_done or silence.is_final:
                 raise
         if not self._told:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from eslurm.api.client import DoorClient
 
 
-class Way:
+class Endpoint:
     """The API endpoints and the way to call them: `Sockets`, or `escli.remote.Remote`."""
 
     is_remote = False

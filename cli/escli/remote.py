@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from escli import clock, exits
-from escli.endpoint import Way
+from escli.endpoint import Endpoint
 from escli.failures import CommandFailed
 from eslurm.compat.errors import OptionError
 from eslurm.compat.moments import format_moment
@@ -51,7 +51,7 @@ class ClientFile(msgspec.Struct, forbid_unknown_fields=True):
     tls: TlsPart = msgspec.field(default_factory=TlsPart)
 
 
-class Remote(Way):
+class Remote(Endpoint):
     """Controllers over the network."""
 
     is_remote = True

@@ -47,9 +47,9 @@ from esctld.serve.views import Queries
 from esctld.status import CountedCalls, EventCounts, LeaderStatus
 from eslurm import __version__
 from eslurm.api.audit import CallAudit
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.grpc_server import door_handler
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.limits import LimitSettings, RequestLimits
 from eslurm.api.principals import Principals
 from eslurm.api.server import RpcServer
@@ -73,7 +73,7 @@ from eslurm.links.links import LinkTable
 from eslurm.ports.door import Status
 from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
-from eslurm.security.book_seal import seal_book
+from eslurm.security.directory_seal import seal_book
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.transport.options import socket_budget
@@ -187,7 +187,7 @@ class Controller:
         self.metrics = metrics
         self._stopped = stopped
 
-    async def run(self, serving: Callable[[Gate], None]) -> None:
+    async def run(self, serving: Callable[[Authoriser], None]) -> None:
         """Serve until stopped or told to hand over; `serving` is called once calls are answered."""
         async with contextlib.AsyncExitStack() as stack:
             options = self._options
@@ -367,11 +367,13 @@ class Controller:
         self.status = LeaderStatus(
             self._dispatcher, broadcaster, self._state_metrics, self._table, self._driver.counters
         )
-        self._gate = Gate(CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit)
+        self._gate = Authoriser(
+            CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit
+        )
         self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate, self._audit)
         self._rpc = RpcServer(
             [self._link_server.handler(), JoinServer(joining).handler(), door_handler(self._gate)],
-            Guard(
+            Interceptor(
                 TokenAuthenticator(
                     lambda: options.site.ring, tokens.ledger, wall_us, self._site_issuer(options)
                 ),
@@ -451,7 +453,9 @@ class Controller:
         spare_collector()
         log.info("cluster %s: %s leads at %s", self._local.cluster, self._lead.name, endpoint)
 
-    async def _serve(self, serving: Callable[[Gate], None], essential: Sequence[asyncio.Task[None]]) -> None:
+    async def _serve(
+        self, serving: Callable[[Authoriser], None], essential: Sequence[asyncio.Task[None]]
+    ) -> None:
         """Serve until stopped or a handover. Raises what ends one of the loops."""
         works = [
             ("planner", self._planner.run()),

@@ -17,10 +17,10 @@ from esctld.port import HeldPort
 from esctld.standby.leader_link import NOBODY, LeaderLink
 from esctld.standby.standby import Standby
 from esctld.status import LEADER, STANDBY, STARTING, ControllerStatus
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import Method
 from eslurm.api.principals import Principals
-from eslurm.api.unix_server import UnixDoor
+from eslurm.api.unix_server import UnixServer
 from eslurm.core.dispatch.standby import Lead
 from eslurm.ports.door import Answered, Answerer, Caller, Status
 from eslurm.ports.store import FenceLost, Store
@@ -32,7 +32,7 @@ from eslurm.transport.options import reachable
 log = logging.getLogger("esctld")
 
 
-class DoorSwitch:
+class AnswererSwitch:
     """The `Answerer` of the process's API socket: it passes calls to that of the present role."""
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class ControllerProcess:
         self._principals = Principals()
         self._metrics = ControllerMetrics()
         self._status = ControllerStatus(self._metrics, options.tls)
-        self._switch = DoorSwitch()
+        self._switch = AnswererSwitch()
         privileged = frozenset(
             (*options.config.cluster.operators, *(options.config.cluster.administrators or ()))
         )
-        self._door = UnixDoor(
+        self._door = UnixServer(
             options.socket, self._switch, self._principals, is_privileged=privileged.__contains__
         )
 
@@ -139,7 +139,7 @@ class ControllerProcess:
         self._status.becomes(LEADER, lambda: Health(False, "takes over the lead, and does not serve yet"))
         logs.set_always(epoch=lead.epoch)
 
-        def serving(gate: Gate) -> None:
+        def serving(gate: Authoriser) -> None:
             self._status.becomes(LEADER, controller.status.health, controller.status.families)
             self._switch.lead_to(gate)
             log.info("serving %s", self._options.socket)

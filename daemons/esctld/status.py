@@ -24,12 +24,12 @@ from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.state.cluster import State
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_counters import RelayCounters
-from eslurm.ports.door import Caller, DoorError
+from eslurm.ports.door import ApiError, Caller
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.collected import Collected, page_of
-from eslurm.telemetry.exposition import Described, Family
+from eslurm.telemetry.exposition import Described, MetricFamily
 from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
-from eslurm.telemetry.status import Health, StatusDoor
+from eslurm.telemetry.status import Health, StatusServer
 from eslurm.telemetry.vitals import LoopLag
 
 STARTING = "starting"
@@ -57,7 +57,7 @@ PEERS = Described("eslurm_controller_peers", "gauge", "Linked processes, by role
 CONTROLLER = (ROLE, WELL)
 LEADING = (EPOCH, REVISION, AVAILABLE, INBOX, SATELLITES, BROADCASTS_WAITING, BROADCASTS, PEERS)
 
-Collect = Callable[[], Iterable[Family]]
+Collect = Callable[[], Iterable[MetricFamily]]
 
 log = logging.getLogger("esctld.jobs")
 
@@ -68,7 +68,7 @@ def described() -> list[Described]:
     return [*own, *parts.RELAY, *parts.LINKS, *parts.OWN]
 
 
-def _nothing() -> Iterable[Family]:
+def _nothing() -> Iterable[MetricFamily]:
     return ()
 
 
@@ -84,7 +84,7 @@ class ControllerStatus:
         self._lag = LoopLag()
         self._lag.start()
         metrics.registry.register(Collected(self._families))
-        self._door = StatusDoor(lambda: page_of(metrics.registry), self.health)
+        self._door = StatusServer(lambda: page_of(metrics.registry), self.health)
         self._opening: asyncio.Task[None] | None = None
 
     def becomes(self, role: str, health: Callable[[], Health], collect: Collect = _nothing) -> None:
@@ -108,7 +108,7 @@ class ControllerStatus:
             await asyncio.gather(self._opening, return_exceptions=True)
         await self._door.stop()
 
-    def _families(self) -> Iterator[Family]:
+    def _families(self) -> Iterator[MetricFamily]:
         yield ROLE.by({role: role == self._role for role in ROLES})
         yield WELL.is_(self.health().is_well)
         yield from self._collect()
@@ -140,7 +140,7 @@ class LeaderStatus:
             True, f"leads, epoch {self._dispatcher.view.epoch}, revision {self._dispatcher.view.revision}"
         )
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """The metrics of a leader."""
         dispatcher, broadcaster = self._dispatcher, self._broadcaster
         yield EPOCH.is_(dispatcher.view.epoch)
@@ -164,7 +164,7 @@ class LeaderStatus:
 
 
 class CountedCalls:
-    """Calls of the service, counted by door, and refused submissions. A `DoorService`."""
+    """Calls of the service, counted by door, and refused submissions. A `ApiService`."""
 
     def __init__(self, service: Any, metrics: ControllerMetrics) -> None:
         self._service = service
@@ -176,7 +176,7 @@ class CountedCalls:
             metrics.refused_limits.labels(limit)
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
-        """See `ports.door.DoorService`."""
+        """See `ports.door.ApiService`."""
         self._calls[caller.via].inc()
         try:
             return await self._service.call(method, request, caller)
@@ -184,7 +184,7 @@ class CountedCalls:
             if method.name == "Submit":
                 self._refused.labels(refusal.code.value).inc()
             raise
-        except DoorError as error:
+        except ApiError as error:
             if method.name == "Submit":
                 self._refused.labels(error.status.name.lower()).inc()
             raise

@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
         from eslurm.config.file import ConfigError, estimator_settings, read_config
         from eslurm.estimator.files import ModelError, other_settings, read_kept
         from eslurm.estimator.registry import UnknownEstimator, make
-        from eslurm.ports.door import DoorUnreachable
+        from eslurm.ports.door import ApiUnreachable
 
     try:
         config = read_config(arguments.config, is_obeyed=True)
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         if not sockets:
             TokenFile(token_file).read()
-    except DoorUnreachable as error:
+    except ApiUnreachable as error:
         give_up("esestd", str(error))
     controllers = arguments.controllers or config.controller.listen
     options = EstimatorOptions(

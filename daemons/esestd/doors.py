@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eslurm.api.methods import Method, ReplyT, RequestT
-from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
 from eslurm.security.files import UnsafeFile, read_private
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class TokenFile:
         self._token = ""  # nosec B105 # none yet
 
     def read(self) -> str:
-        """The token. Raises `DoorUnreachable` when there is no usable one."""
+        """The token. Raises `ApiUnreachable` when there is no usable one."""
         try:
             status = os.stat(self._path)
             seen = status.st_ino, status.st_mtime_ns
@@ -38,7 +38,7 @@ class TokenFile:
                 self._seen = seen
         except (UnsafeFile, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise DoorUnreachable(
+            raise ApiUnreachable(
                 f"no token to call the controllers with (--token-file {self._path}: {why}): have one made with "
                 "esctl token create USER --scope estimator --output FILE"
             ) from None
@@ -56,7 +56,7 @@ class Away(Exception):
 
 
 class LeaderDoor:
-    """Calls to the leading controller, one at a time. Raises `Away`, or `DoorRefused` when a controller answered."""
+    """Calls to the leading controller, one at a time. Raises `Away`, or `ApiRefused` when a controller answered."""
 
     def __init__(self, client: DoorClient) -> None:
         self._client = client
@@ -68,9 +68,9 @@ class LeaderDoor:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, self._client.call, method, request, timeout_s)
-        except DoorUnreachable as error:
+        except ApiUnreachable as error:
             raise Away(error.why) from None
-        except DoorRefused as error:
+        except ApiRefused as error:
             if error.status is not Status.CANCELLED:
                 raise
             raise Away(error.text) from None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from esestd.doors import Away, LeaderDoor
 from eslurm.api.methods import JOB_FEED
-from eslurm.ports.door import DoorRefused, Status
+from eslurm.ports.door import ApiRefused, Status
 from eslurm.v1 import controller_pb2 as pb
 
 log = logging.getLogger("esestd")
@@ -82,7 +82,7 @@ class Follower:
             except Away as error:
                 self._tell("the controller does not answer: %s", str(error))
                 await asyncio.sleep(AGAIN_S)
-            except DoorRefused as error:
+            except ApiRefused as error:
                 way_out = (
                     "; cluster.operators must name this user, or its token be of scope estimator"
                     if error.status in _NO_RIGHT

@@ -14,7 +14,7 @@ from esestd.doors import Away, LeaderDoor
 from eslurm.api.methods import SET_FORECASTS
 from eslurm.core.control.jobs.forecasts import FORECASTS_MAX
 from eslurm.core.model.forecast import Forecast
-from eslurm.ports.door import DoorRefused, Status
+from eslurm.ports.door import ApiRefused, Status
 from eslurm.telemetry.estimator import EstimatorMetrics
 from eslurm.v1 import controller_pb2 as pb
 
@@ -73,7 +73,7 @@ class Sender:
         except Away:
             # The follower tells of it: both use one door.
             return False
-        except DoorRefused as error:
+        except ApiRefused as error:
             if error.status in _LATER:
                 return False
             log.warning("the controller refuses %d forecasts, they are dropped: %s", len(batch), error)

@@ -11,8 +11,8 @@ from esestd.follower import Follower
 from eslurm.telemetry import parts
 from eslurm.telemetry.collected import Collected, page_of
 from eslurm.telemetry.estimator import EstimatorMetrics
-from eslurm.telemetry.exposition import Described, Family
-from eslurm.telemetry.status import Health, StatusDoor
+from eslurm.telemetry.exposition import Described, MetricFamily
+from eslurm.telemetry.status import Health, StatusServer
 from eslurm.telemetry.vitals import LoopLag
 
 LINKED = Described(
@@ -42,7 +42,7 @@ class EstimatorStatus:
         self._is_answering = is_answering
         self._lag = LoopLag()
         metrics.registry.register(Collected(self._families))
-        self._door = StatusDoor(lambda: page_of(metrics.registry), self.health)
+        self._door = StatusServer(lambda: page_of(metrics.registry), self.health)
 
     async def open(self, listen: str) -> None:
         """Serve there. Raises OSError."""
@@ -62,6 +62,6 @@ class EstimatorStatus:
             return Health(False, f"estimator {self._name} gives no forecasts yet, or has failed: see the log")
         return Health(True, f"follows the controller, estimator {self._name} answers")
 
-    def _families(self) -> Iterator[Family]:
+    def _families(self) -> Iterator[MetricFamily]:
         yield LINKED.is_(self._follower.linked)
         yield from parts.own_families(self._tls, self._lag.take_us() / 1e6)

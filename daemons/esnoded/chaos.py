@@ -13,7 +13,7 @@ from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.core.agent.registration import NodeRegistry
 from eslurm.core.model.protocol import Registration, Report
-from eslurm.faults.chaos_door import ChaosReply, ChaosRequest, TooEarly, fold_struck
+from eslurm.faults.chaos_socket import ChaosReply, ChaosRequest, TooEarly, fold_struck
 from eslurm.faults.switches import Mode, Switch
 from eslurm.links.relay_driver import RelayServer
 

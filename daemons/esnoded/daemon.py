@@ -22,10 +22,10 @@ import msgspec
 
 from eslurm import __version__
 from eslurm.api.forward import Forwarder
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.principals import Principals
 from eslurm.api.server import RpcServer
-from eslurm.api.unix_server import UnixDoor
+from eslurm.api.unix_server import UnixServer
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted
@@ -35,8 +35,8 @@ from eslurm.core.model.protocol import Command, Report
 from eslurm.core.relay.messages import RunLocal
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import Outcome, failed
-from eslurm.faults.chaos_door import NAME as CHAOS
-from eslurm.faults.chaos_door import ChaosDoor
+from eslurm.faults.chaos_socket import NAME as CHAOS
+from eslurm.faults.chaos_socket import ChaosSocket
 from eslurm.links.blobs import BlobExchange, LinkLoader
 from eslurm.links.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
 from eslurm.links.endpoint_directory import BadDirectory, EndpointDirectory
@@ -50,18 +50,18 @@ from eslurm.ports.door import Answerer
 from eslurm.ports.link import Link
 from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import StepOutcome, StepOutcomeSink, StepStarted
-from eslurm.security.book_seal import open_book
 from eslurm.security.credentials import Credentials
+from eslurm.security.directory_seal import open_book
 from eslurm.security.sealing import BadSeal, Purpose
-from eslurm.telemetry.status import StatusDoor
-from eslurm.transport.counters import DoorCounters
+from eslurm.telemetry.status import StatusServer
+from eslurm.transport.counters import ApiCounters
 from eslurm.transport.options import TableSettings, reachable
 from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
 from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
-from esnoded.door import AgentDoor, LoginDoor
+from esnoded.door import AgentSocket, LoginSocket
 from esnoded.health import watch
 from esnoded.kept_identity import IdentifiedSpool
 from esnoded.predecessor import PairedRunner
@@ -170,7 +170,7 @@ class NodeDaemon:
             in_parts=is_straight,
             is_login=options.is_login,
         )
-        self._door_counters = DoorCounters()
+        self._door_counters = ApiCounters()
         self._commands: OrderedDict[int, tuple[bytes, Command | str]] = OrderedDict()
         self._shell: Shell | None = None
         self._health = watch(options.state_dir)
@@ -197,17 +197,17 @@ class NodeDaemon:
         learnt = options.credentials.on_learnt
         options.credentials.on_learnt = lambda: (learnt(), runner.tell_ring())[0]
         principals = Principals()
-        door = UnixDoor(
+        door = UnixServer(
             options.door or options.state_dir / "door.sock",
             self._answerer(),
             principals,
             counters=self._door_counters,
         )
-        rpc = RpcServer([self._server.handler()], Guard())
-        chaos: ChaosDoor | None = None
+        rpc = RpcServer([self._server.handler()], Interceptor())
+        chaos: ChaosSocket | None = None
         runner.start()
         uplink: asyncio.Task[None] | None = None
-        status: StatusDoor | None = None
+        status: StatusServer | None = None
         try:
             self._local.endpoint = reachable(await rpc.listen(options.listen, options.tls))
             shell = await self._restore(spool, runner, options.controller_socket or door.path)
@@ -216,7 +216,9 @@ class NodeDaemon:
             await rpc.start()
             await door.start()
             if options.allow_chaos:
-                chaos = ChaosDoor(options.state_dir / CHAOS, Chaos(self._driver, shell.agent.registry).answer)
+                chaos = ChaosSocket(
+                    options.state_dir / CHAOS, Chaos(self._driver, shell.agent.registry).answer
+                )
                 await chaos.start()
             status = await self._open_status(shell, spool)
             uplink = asyncio.create_task(self._uplink.run(), name="uplink")
@@ -251,14 +253,14 @@ class NodeDaemon:
     def _answerer(self) -> Answerer:
         """The answerer of the API socket's calls."""
         onward = OnDemand(self._uplink, self._forwarder)
-        door = AgentDoor(onward, lambda: self._get_shell().agent.registry.by_name.values())
-        return LoginDoor(door, self._options.controllers) if self._options.is_login else door
+        door = AgentSocket(onward, lambda: self._get_shell().agent.registry.by_name.values())
+        return LoginSocket(door, self._options.controllers) if self._options.is_login else door
 
     def _get_shell(self) -> Shell:
         assert self._shell is not None
         return self._shell
 
-    async def _open_status(self, shell: Shell, spool: Spool) -> StatusDoor | None:
+    async def _open_status(self, shell: Shell, spool: Spool) -> StatusServer | None:
         """Open the HTTP endpoint of metrics and health, if configured. Raises OSError, ValueError."""
         if not self._options.metrics_listen:
             return None
@@ -274,7 +276,7 @@ class NodeDaemon:
             tls=self._options.tls,
         )
         told.lag.start()
-        door = StatusDoor(told.page, told.health)
+        door = StatusServer(told.page, told.health)
         await door.start(self._options.metrics_listen)
         return door
 
@@ -282,7 +284,7 @@ class NodeDaemon:
         """End `run` in good order. Steps go on under their supervisor."""
         self._stopped.set()
 
-    async def _close(self, rpc: RpcServer, door: UnixDoor, runner: Runner) -> None:
+    async def _close(self, rpc: RpcServer, door: UnixServer, runner: Runner) -> None:
         self._server.stop_admitting("the agent stops")
         await door.stop()
         await self._driver.close()

@@ -17,7 +17,7 @@ from eslurm.transport.options import split_endpoint
 log = logging.getLogger("esnoded.door")
 
 
-class AgentDoor:
+class AgentSocket:
     """Passes calls on once a node of this process has a number to vouch by. Implements `ports.door.Answerer`."""
 
     def __init__(self, answerer: Answerer, nodes: Callable[[], Collection[LocalNode]]) -> None:
@@ -37,7 +37,7 @@ class AgentDoor:
         return await self._answerer.answer(method, payload, caller)
 
 
-class LoginDoor:
+class LoginSocket:
     """A login host's door: for users. Implements `ports.door.Answerer`.
 
     `controllers` are the endpoints that root is sent to.

@@ -13,10 +13,10 @@ from eslurm.core.relay.relay import Relay
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_counters import RelayCounters
 from eslurm.telemetry import parts
-from eslurm.telemetry.exposition import Described, Family, text_of
+from eslurm.telemetry.exposition import Described, MetricFamily, text_of
 from eslurm.telemetry.status import Health
 from eslurm.telemetry.vitals import LoopLag
-from eslurm.transport.counters import DoorCounters
+from eslurm.transport.counters import ApiCounters
 from esnoded.spool import Spool
 from esnoded.uplink import Uplink
 
@@ -66,7 +66,7 @@ class AgentStatus:
         table: LinkTable,
         relay: Relay,
         counters: RelayCounters,
-        door: DoorCounters,
+        door: ApiCounters,
         tls: parts.Certificates | None = None,
     ) -> None:
         self._agent = agent
@@ -83,7 +83,7 @@ class AgentStatus:
         """All of its metrics."""
         return text_of(self.families())
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """All of its metrics as families."""
         nodes = self._agent.registry.by_name.values()
         registered = sum(node.registered for node in nodes)

@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"--sockets-max: {arguments.sockets_max} is too few: at least {SOCKETS_MIN}")
     logging_to_stderr(arguments.log_level, arguments.log_format)
     with importing():
-        from eslurm.faults.chaos_door import NAME as CHAOS
+        from eslurm.faults.chaos_socket import NAME as CHAOS
         from eslurm.security.credentials import CannotJoin
         from eslurm.security.membership import IDENTITY, MEMBERSHIP
         from eslurm.telemetry.clocks import wall_us

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from eslurm.faults.chaos_door import ChaosReply, ChaosRequest, Struck, left_us
+from eslurm.faults.chaos_socket import ChaosReply, ChaosRequest, Struck, left_us
 from eslurm.faults.switches import Mode, Switch
 from eslurm.links.relay_driver import RelayServer
 from eslurm.ports.link import Link
@@ -19,7 +19,7 @@ from eslurm.v1 import link_pb2
 Take = Callable[[Link, Sequence[link_pb2.Item]], None]
 
 
-class Gate:
+class FaultGate:
     """`take` gets the items that pass; `on_healed` is called at the end of a partition, to ask for lost items again."""
 
     def __init__(self, driver: RelayServer, take: Take, on_healed: Callable[[], None]) -> None:

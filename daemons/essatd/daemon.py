@@ -18,12 +18,12 @@ from pathlib import Path
 import msgspec
 
 from eslurm import __version__
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.dispatch.report_router import ReportRouter
 from eslurm.core.relay.messages import Tuning
 from eslurm.core.relay.relay import Relay
-from eslurm.faults.chaos_door import ChaosDoor
+from eslurm.faults.chaos_socket import ChaosSocket
 from eslurm.links.blobs import BlobExchange, LinkLoader
 from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import LocalPeer
@@ -36,13 +36,13 @@ from eslurm.ports.link import Link, LinkError, Wanted
 from eslurm.security.credentials import Credentials
 from eslurm.telemetry import logs
 from eslurm.telemetry.exposition import text_of
-from eslurm.telemetry.status import StatusDoor
+from eslurm.telemetry.status import StatusServer
 from eslurm.telemetry.vitals import LoopLag, rss_bytes, sockets
 from eslurm.transport.options import reachable, socket_budget
 from eslurm.transport.peers import STRANGERS_MAX
 from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
-from essatd.chaos import Gate
+from essatd.chaos import FaultGate
 from essatd.status import SatelliteStatus
 
 log = logging.getLogger("essatd")
@@ -114,7 +114,7 @@ class Satellite:
             is_behind=lambda: self._pulled > self._book.revision,
             wanted=self._book.wanted,
         )
-        self._gate = Gate(self._driver, self._take_all, self._on_healed)
+        self._gate = FaultGate(self._driver, self._take_all, self._on_healed)
         self._pulled = 0
         self._loader = LinkLoader(self._controller)
         self._blobs = BlobExchange(CACHE_BYTES_MAX, self._load_blob)
@@ -126,13 +126,13 @@ class Satellite:
         """Serve until stopped; `ready` gets the endpoint. Raises OSError when it cannot listen."""
         # Strangers beyond the budget are soon closed; peers are bounded by the link server.
         connections_max = self._budget.connections_max + STRANGERS_MAX
-        rpc = RpcServer([self._server.handler()], Guard(), connections_max=connections_max)
+        rpc = RpcServer([self._server.handler()], Interceptor(), connections_max=connections_max)
         endpoint = reachable(await rpc.listen(self._options.listen, self._options.tls))
         self._local.endpoint = endpoint
         await rpc.start()
         chaos = None
         if self._options.chaos_path is not None:
-            chaos = ChaosDoor(self._options.chaos_path, self._gate.answer)
+            chaos = ChaosSocket(self._options.chaos_path, self._gate.answer)
             await chaos.start()
         self._lag.start()
         status = await self._open_status()
@@ -163,7 +163,7 @@ class Satellite:
         """End `run` in good order."""
         self._stopped.set()
 
-    async def _open_status(self) -> StatusDoor | None:
+    async def _open_status(self) -> StatusServer | None:
         """Open the HTTP endpoint of metrics and health, if configured. Raises OSError."""
         if not self._options.metrics_listen:
             return None
@@ -173,7 +173,7 @@ class Satellite:
             *(self._controller, lambda: self._book.revision, self._options.tls),
         )
         told.lag.start()
-        door = StatusDoor(lambda: text_of(told.families()), told.health)
+        door = StatusServer(lambda: text_of(told.families()), told.health)
         await door.start(self._options.metrics_listen)
         return door
 

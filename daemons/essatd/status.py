@@ -13,7 +13,7 @@ from eslurm.links.links import LinkTable
 from eslurm.links.relay_counters import RelayCounters
 from eslurm.ports.link import Link
 from eslurm.telemetry import parts
-from eslurm.telemetry.exposition import Described, Family
+from eslurm.telemetry.exposition import Described, MetricFamily
 from eslurm.telemetry.status import Health
 from eslurm.telemetry.vitals import LoopLag
 
@@ -52,7 +52,7 @@ class SatelliteStatus:
         # Its own: the controller's pings take the worst lag of another one.
         self.lag = LoopLag()
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """All of its metrics."""
         leader = self._leader()
         yield LINKED.is_(leader is not None)

@@ -23,7 +23,7 @@ from eslurm.api.shapes import Submission, check_lists, check_shape
 from eslurm.api.status import refusal_of
 from eslurm.core.control.rights import Level
 from eslurm.core.model.job import ATTESTED, Principal
-from eslurm.ports.door import Answered, Caller, DoorError, DoorService, Status
+from eslurm.ports.door import Answered, ApiError, ApiService, Caller, Status
 from eslurm.transport.framing import REQUEST_ID_BYTES
 
 PLACES = {"agent": "nodes", "login": "login hosts"}
@@ -44,33 +44,33 @@ NEEDED = {
 
 
 def check_caller(method: Method[Any, Any], caller: Caller, level: Level) -> None:
-    """Raise `DoorError` unless a caller of this level may make this call now."""
+    """Raise `ApiError` unless a caller of this level may make this call now."""
     if caller.deadline_us is None:
-        raise DoorError(Status.INVALID_ARGUMENT, f"{method.name} needs a deadline; send one with the call")
+        raise ApiError(Status.INVALID_ARGUMENT, f"{method.name} needs a deadline; send one with the call")
     if caller.deadline_us <= 0:
-        raise DoorError(Status.DEADLINE_EXCEEDED, f"the deadline of {method.name} passed before it began")
+        raise ApiError(Status.DEADLINE_EXCEEDED, f"the deadline of {method.name} passed before it began")
     if method.mutating and (len(caller.request_id) != REQUEST_ID_BYTES or not any(caller.request_id)):
-        raise DoorError(
+        raise ApiError(
             Status.INVALID_ARGUMENT,
             f"{method.name} changes things and needs a request id of {REQUEST_ID_BYTES} bytes, "
             f"not {len(caller.request_id)}",
         )
     if caller.via in ATTESTED and caller.principal.uid == 0:
-        raise DoorError(Status.PERMISSION_DENIED, root_text(caller.via))
+        raise ApiError(Status.PERMISSION_DENIED, root_text(caller.via))
     if not permits(caller.principal.scope, method):
         text = f"{method.name} is beyond a token of scope {caller.principal.scope}: have another one made"
-        raise DoorError(Status.PERMISSION_DENIED, f"{text} (esctl token create --scope)")
+        raise ApiError(Status.PERMISSION_DENIED, f"{text} (esctl token create --scope)")
     if not method.is_privileged or grants(caller.principal, method):
         return
     needed, people = NEEDED[method.right]
     if caller.via in ATTESTED:
-        raise DoorError(
+        raise ApiError(
             Status.PERMISSION_DENIED,
             f"{method.name} is for {people}, and their commands do not pass through {PLACES[caller.via]}: "
             "use a host of the controller",
         )
     if level < needed:
-        raise DoorError(
+        raise ApiError(
             Status.PERMISSION_DENIED, f"{method.name} is for {people}; {caller.principal.name} is none here"
         )
 
@@ -86,12 +86,12 @@ class _Seen:
         self.reply: Any = None
 
 
-class Gate:
+class Authoriser:
     """The `Answerer` of the controller. Without `limits` there are none."""
 
     def __init__(
         self,
-        service: DoorService,
+        service: ApiService,
         level_of: Callable[[Principal], Level],
         limits: RequestLimits | None = None,
         audit: CallAudit | None = None,
@@ -131,7 +131,7 @@ class Gate:
 
     async def _reply(self, method: Method[Any, Any], payload: bytes, caller: Caller, seen: _Seen) -> bytes:
         if self._stopping:
-            raise DoorError(Status.UNAVAILABLE, self._stopping)
+            raise ApiError(Status.UNAVAILABLE, self._stopping)
         level = seen.level = self._level_of(caller.principal)
         check_caller(method, caller, level)
         operator = caller.via not in ATTESTED and level >= Level.OPERATOR
@@ -164,9 +164,9 @@ class Gate:
 
 
 def _decoded(method: Method[Any, Any], payload: bytes, *, trusted: bool) -> Any:
-    """The request. Raises `DoorError` when it is invalid, or, for others than operators, over the limits."""
+    """The request. Raises `ApiError` when it is invalid, or, for others than operators, over the limits."""
     if len(payload) > method.request_bytes_max:
-        raise DoorError(Status.INVALID_ARGUMENT, too_large_text(method, len(payload)))
+        raise ApiError(Status.INVALID_ARGUMENT, too_large_text(method, len(payload)))
     try:
         if method.number == SUBMIT.number:
             return Submission.FromString(payload)
@@ -174,7 +174,7 @@ def _decoded(method: Method[Any, Any], payload: bytes, *, trusted: bool) -> Any:
             check_shape(method.name, payload, method.request.DESCRIPTOR)
         request = method.request.FromString(payload)
     except DecodeError:
-        raise DoorError(Status.INVALID_ARGUMENT, f"the request of {method.name} cannot be decoded") from None
+        raise ApiError(Status.INVALID_ARGUMENT, f"the request of {method.name} cannot be decoded") from None
     check_lists(method.name, request)
     return request
 

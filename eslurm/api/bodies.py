@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc.aio
 
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 
 READING_MAX = 16
 """Requests of one user that are read at a time: how large each is shows when it has come."""
@@ -35,7 +35,7 @@ class Bodies:
 
     @asynccontextmanager
     async def of(self, uid: int, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        """The request of a call, while it is answered. Raises `DoorError`."""
+        """The request of a call, while it is answered. Raises `ApiError`."""
         self._calls[uid] += 1
         size_bytes = 0
         try:
@@ -43,7 +43,7 @@ class Bodies:
             size_bytes = len(payload)
             self._bytes[uid] += size_bytes
             if size_bytes > SMALL_BYTES and self._bytes[uid] > USER_BYTES_MAX:
-                raise DoorError(
+                raise ApiError(
                     Status.RESOURCE_EXHAUSTED, "too many large calls at once; wait for answers", _AGAIN_S
                 )
             yield payload
@@ -60,9 +60,9 @@ class Bodies:
             async with asyncio.timeout(READ_S), reading:
                 payload: Any = await context.read()
         except TimeoutError:
-            raise DoorError(
+            raise ApiError(
                 Status.DEADLINE_EXCEEDED, f"a request that was not whole within {READ_S:g} s"
             ) from None
         if payload is grpc.aio.EOF:
-            raise DoorError(Status.INVALID_ARGUMENT, "the call carries no request")
+            raise ApiError(Status.INVALID_ARGUMENT, "the call carries no request")
         return bytes(payload)

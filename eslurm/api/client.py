@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import checked_request_id
 
 TYPE_CHECKING = False
@@ -87,7 +87,7 @@ class DoorClient:
         raise NotImplementedError
 
     def abort(self) -> None:
-        """End the call under way and refuse all others, with `DoorUnreachable`. From any thread."""
+        """End the call under way and refuse all others, with `ApiUnreachable`. From any thread."""
         self._is_aborted = True
         self._break_off()
 
@@ -122,8 +122,8 @@ class DoorClient:
         """Make one call and return its reply.
 
         Tries again with the same `request_id` (made up if none is given) when the connection is lost, the service is
-        not available or it says when to come again, until `timeout_s` is over. Raises `DoorRefused` with the service's
-        status, or `DoorUnreachable`; its `maybe_done` says whether the call may have taken effect all the same.
+        not available or it says when to come again, until `timeout_s` is over. Raises `ApiRefused` with the service's
+        status, or `ApiUnreachable`; its `maybe_done` says whether the call may have taken effect all the same.
         """
         request_id = checked_request_id(request_id, mutating=method.mutating)
         payload = request.SerializeToString()
@@ -137,8 +137,8 @@ class DoorClient:
         self._lost.clear()
         while True:
             if self._is_aborted:
-                raise DoorUnreachable("the call was given up", maybe_done=sent, is_final=True)
-            refused: DoorRefused | None = None
+                raise ApiUnreachable("the call was given up", maybe_done=sent, is_final=True)
+            refused: ApiRefused | None = None
             after_s = 0.0
             try:
                 self._check_silent(deadline_s)
@@ -156,7 +156,7 @@ class DoorClient:
                     raise self._unreachable(sent, began_s, "no answer in time")
                 # Not available, and not a word on when to come again: whatever it has done of the call may be done.
                 lost_one = lost_one or (status is Status.UNAVAILABLE and not after_s)
-                refused = DoorRefused(status, body.decode(errors="replace"), maybe_done=lost_one)
+                refused = ApiRefused(status, body.decode(errors="replace"), maybe_done=lost_one)
                 if status is not Status.UNAVAILABLE and not after_s:
                     raise refused
             now_s = time.monotonic()
@@ -231,14 +231,14 @@ class DoorClient:
             return {}
         return {door: str(lost) for door, lost in self._lost.items() if lost.is_final}
 
-    def _unreachable(self, sent: bool, began_s: float, text: str = "") -> DoorUnreachable:
+    def _unreachable(self, sent: bool, began_s: float, text: str = "") -> ApiUnreachable:
         final = self._final()
         if final:
-            return DoorUnreachable(_each(final), maybe_done=sent, is_final=True)
+            return ApiUnreachable(_each(final), maybe_done=sent, is_final=True)
         what = _each({door: text or str(self._lost.get(door, "no answer")) for door in self._doors})
         advice = "the call may have taken effect: look before you repeat it" if sent else self.advice
         waited_s = time.monotonic() - began_s
-        return DoorUnreachable(f"{what} (tried for {waited_s:.1f} s); {advice}", maybe_done=sent, why=what)
+        return ApiUnreachable(f"{what} (tried for {waited_s:.1f} s); {advice}", maybe_done=sent, why=what)
 
 
 def _each(said: Mapping[str, str]) -> str:

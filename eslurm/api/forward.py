@@ -17,7 +17,7 @@ import msgspec
 
 from eslurm.api.methods import BY_NAME, Method
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Answered, Answerer, Caller, DoorError, Status, status_of
+from eslurm.ports.door import Answered, Answerer, ApiError, Caller, Status, status_of
 from eslurm.ports.link import Link, LinkClosed
 from eslurm.transport.framing import REQUEST_BYTES_MAX
 from eslurm.transport.options import BULK_CHUNK_BYTES_MAX
@@ -176,7 +176,7 @@ class CallParts:
         self._moved_s: dict[int, float] = {}
 
     def join(self, call: link_pb2.DoorCall, now_s: float) -> link_pb2.DoorCall | None:
-        """The whole call with its last part, None before. Raises `DoorError` when it is too large."""
+        """The whole call with its last part, None before. Raises `ApiError` when it is too large."""
         if not call.part and not call.more:
             return call
         for number in [one for one, at_s in self._moved_s.items() if at_s < now_s - self._patience_s]:
@@ -185,11 +185,11 @@ class CallParts:
         self._moved_s[call.call] = now_s
         if call.part != len(parts):
             self._forget(call.call)
-            raise DoorError(Status.UNAVAILABLE, "a part of the request was lost: try again")
+            raise ApiError(Status.UNAVAILABLE, "a part of the request was lost: try again")
         parts.append(call.request)
         if sum(len(part) for begun in self._begun.values() for part in begun) > self._bytes_max:
             self._forget(call.call)
-            raise DoorError(
+            raise ApiError(
                 Status.RESOURCE_EXHAUSTED, "too many large requests at once: try again in a moment"
             )
         if call.more:

@@ -15,7 +15,7 @@ import grpc.aio
 from eslurm.api.bodies import Bodies
 from eslurm.api.interceptor import abort, current_caller
 from eslurm.api.methods import METHODS, SERVICE, Method
-from eslurm.ports.door import Answerer, DoorError, Status
+from eslurm.ports.door import Answerer, ApiError, Status
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -45,7 +45,7 @@ def _unary(
             answered = await answerer.answer(method, payload, caller)
         if answered.status is not Status.OK:
             left_s = await _hold(context, answered.retry_after_s) if answered.retry_after_s else 0.0
-            await abort(context, DoorError(answered.status, answered.text, left_s))
+            await abort(context, ApiError(answered.status, answered.text, left_s))
         return answered.reply
 
     handler: Any = answer

@@ -20,7 +20,7 @@ import grpc.aio
 from eslurm.api.methods import BY_PATH
 from eslurm.api.status import refusal_of
 from eslurm.api.tokens import Authenticator
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.transport.peers import Peers
 from eslurm.transport.streams import being_cancelled
 
@@ -55,7 +55,7 @@ def current_caller() -> Caller:
     return _caller.get()
 
 
-async def abort(context: _Context, refusal: DoorError) -> NoReturn:
+async def abort(context: _Context, refusal: ApiError) -> NoReturn:
     """End the call with the refusal's status and text, and the time of a retry."""
     after_ms = math.ceil(refusal.retry_after_s * 1000)
     trailing = ((RETRY_AFTER_KEY, str(after_ms)),) if after_ms else ()
@@ -70,7 +70,7 @@ class _CallerGone(asyncio.CancelledError):
     """A call ends as if it had been cancelled, which gRPC takes from a handler without a word."""
 
 
-class Guard(grpc.aio.ServerInterceptor):
+class Interceptor(grpc.aio.ServerInterceptor):
     """Without an `authenticator` no unary call is admitted: the server carries links only."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Guard(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: _Context) -> Any:
             try:
                 caller = await self._caller_of(context)
-            except DoorError as refusal:
+            except ApiError as refusal:
                 self._on_refused(name, context.peer(), refusal.status, refusal.text)
                 await abort(context, refusal)
             token = _caller.set(caller)
@@ -151,9 +151,9 @@ class Guard(grpc.aio.ServerInterceptor):
     async def _caller_of(self, context: _Context) -> Caller:
         remaining_s: float | None = context.time_remaining()
         if remaining_s is None:
-            raise DoorError(Status.INVALID_ARGUMENT, "the call has no deadline; send one")
+            raise ApiError(Status.INVALID_ARGUMENT, "the call has no deadline; send one")
         if self._authenticator is None:
-            raise DoorError(Status.UNAUTHENTICATED, LINKS_ONLY)
+            raise ApiError(Status.UNAUTHENTICATED, LINKS_ONLY)
         metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
         encrypted = context.auth_context().get("transport_security_type", [b""]) == [b"ssl"]
         who = await self._authenticator.identify(metadata, context.peer(), encrypted=encrypted)
@@ -172,11 +172,11 @@ class Guard(grpc.aio.ServerInterceptor):
 
 
 async def _send_away(_request: Any, context: _Context) -> Any:
-    await abort(context, DoorError(Status.UNAUTHENTICATED, LINKS_ONLY))
+    await abort(context, ApiError(Status.UNAUTHENTICATED, LINKS_ONLY))
 
 
 async def _refuse(_request: Any, context: _Context) -> Any:
-    await abort(context, DoorError(Status.PERMISSION_DENIED, "this method is not open"))
+    await abort(context, ApiError(Status.PERMISSION_DENIED, "this method is not open"))
 
 
 def _mapped(behaviour: Any) -> Any:
@@ -192,7 +192,7 @@ def _mapped(behaviour: Any) -> Any:
         except BaseException:
             if being_cancelled():
                 raise
-            refusal = DoorError(Status.UNAVAILABLE, "the call was interrupted inside; try again")
+            refusal = ApiError(Status.UNAVAILABLE, "the call was interrupted inside; try again")
         return await abort(context, refusal)
 
     return mapped

@@ -27,7 +27,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from eslurm.api.tokens import TOKENS_KEPT_MAX, Identified
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.security.files import UnsafeFile, read_trusted
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class JwtAuthenticator:
         self._look()
 
     async def identify(self, token: str, now_us: int) -> Identified:
-        """The bearer. Raises `DoorError` UNAUTHENTICATED."""
+        """The bearer. Raises `ApiError` UNAUTHENTICATED."""
         self._look()
         claims = self._verified(token)
         if now_us >= claims.expires_us:
@@ -138,7 +138,7 @@ class JwtAuthenticator:
 
 
 def verify(settings: JwtSettings, keys: tuple[_Key, ...], token: str) -> JwtClaims:
-    """A token's claims, all verified but the user. Raises `DoorError` UNAUTHENTICATED."""
+    """A token's claims, all verified but the user. Raises `ApiError` UNAUTHENTICATED."""
     try:
         header = jwt.get_unverified_header(token)
         key = _key_for(header, settings.algorithms, keys)
@@ -269,5 +269,5 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _refused(why: str) -> DoorError:
-    return DoorError(Status.UNAUTHENTICATED, f"the site's token is not taken: {why}")
+def _refused(why: str) -> ApiError:
+    return ApiError(Status.UNAUTHENTICATED, f"the site's token is not taken: {why}")

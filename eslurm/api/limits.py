@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from eslurm.api.methods import ACCOUNTING, WAIT_JOBS, WAIT_STEP, Method
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 
 BURST_S = 5.0
 """A budget saves up this many seconds' worth of use."""
@@ -191,7 +191,7 @@ class RequestLimits:
         self._counted_s = now_s
 
     def admit(self, method: Method[Any, Any], caller: Caller, *, operator: bool) -> Ticket:
-        """Admit the call, or raise `DoorError` (RESOURCE_EXHAUSTED) with a retry time."""
+        """Admit the call, or raise `ApiError` (RESOURCE_EXHAUSTED) with a retry time."""
         if method.right in ("operator", "administrator"):
             return _FREE
         if operator:
@@ -327,7 +327,7 @@ class RequestLimits:
 
     def _refuse(self, reason: str, text: str, retry_after_s: float) -> NoReturn:
         self._on_refused(reason)
-        raise DoorError(
+        raise ApiError(
             Status.RESOURCE_EXHAUSTED, f"{text}: come again in {retry_after_s:.1f} s", retry_after_s
         )
 

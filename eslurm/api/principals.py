@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec.structs import replace
 
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 
 Lookup = Callable[[int, int], Principal]
 
@@ -84,11 +84,11 @@ class Principals:
 
     async def resolve_relayed(self, uid: int, gid: int) -> Principal:
         """The principal for numbers that a relay gives: the gid counts only if the user is a member of that group, else
-        the primary group takes its place. Raises `DoorError` for a uid that this host does not know.
+        the primary group takes its place. Raises `ApiError` for a uid that this host does not know.
         """
         principal = await self.resolve(uid, PRIMARY)
         if principal.gid == PRIMARY:
-            raise DoorError(
+            raise ApiError(
                 Status.PERMISSION_DENIED,
                 f"uid {uid} is unknown on the controller's host, so its groups cannot be checked: "
                 "let the name service there know the user",

@@ -1,6 +1,6 @@
 """A process's gRPC server: links and, on the controller, the API.
 
-Invariant: every handler runs behind the `Guard`; `stop` waits for the handlers' own clean-up, which gRPC does not.
+Invariant: every handler runs behind the `Interceptor`; `stop` waits for the handlers' own clean-up, which gRPC does not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import grpc
 import grpc.aio
 
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.transport.options import CONTROL_FRAME_BYTES_MAX, grpc_target, server_options, split_endpoint
 from eslurm.transport.peers import StrangerWatch, connections_room
 from eslurm.transport.tls import Tls
@@ -28,7 +28,7 @@ class RpcServer:
     def __init__(
         self,
         handlers: Sequence[grpc.GenericRpcHandler],
-        guard: Guard,
+        guard: Interceptor,
         calls_max: int = 16_384,
         message_bytes_max: int = CONTROL_FRAME_BYTES_MAX,
         connections_max: int = 0,

@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
 from eslurm.core.model.request_limits import REFERENCES_MAX
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.v1 import controller_pb2 as pb
 
 SMALL_BYTES = 64 * 1024
@@ -38,17 +38,17 @@ class _Count:
 
 
 def check_shape(name: str, payload: bytes, descriptor: Descriptor) -> None:
-    """Raise `DoorError` when a large request consists of too many parts, `DecodeError` when it is no message."""
+    """Raise `ApiError` when a large request consists of too many parts, `DecodeError` when it is no message."""
     if len(payload) > SMALL_BYTES:
         _check(name, payload, 0, len(payload), descriptor, _Count())
 
 
 def check_lists(name: str, request: Message) -> None:
-    """Raise `DoorError` when one of the request's own lists is too long."""
+    """Raise `ApiError` when one of the request's own lists is too long."""
     for field in _lists(request.DESCRIPTOR):
         count = len(getattr(request, field))
         if count > REFERENCES_MAX:
-            raise DoorError(
+            raise ApiError(
                 Status.INVALID_ARGUMENT,
                 f"{name}: {field} has {count} entries, at most {REFERENCES_MAX} go in one call: make several",
             )
@@ -63,7 +63,7 @@ class Submission:
 
     @classmethod
     def FromString(cls, payload: bytes) -> Submission:
-        """Raises `DecodeError`, or `DoorError` for too many jobs."""
+        """Raises `DecodeError`, or `ApiError` for too many jobs."""
         entries: list[tuple[int, int]] = []
         rest: list[bytes] = []
         at, size = 0, len(payload)
@@ -76,7 +76,7 @@ class Submission:
                     raise DecodeError("too many unknown fields")
                 continue
             if len(entries) >= REFERENCES_MAX:
-                raise DoorError(
+                raise ApiError(
                     Status.INVALID_ARGUMENT,
                     f"Submit: more than {REFERENCES_MAX} jobs in one call: give 1 to {REFERENCES_MAX}",
                 )
@@ -86,7 +86,7 @@ class Submission:
 
 
 class Jobs:
-    """The jobs of a submission. Iterating may raise `DoorError`. `first` is the first job, once it has been decoded."""
+    """The jobs of a submission. Iterating may raise `ApiError`. `first` is the first job, once it has been decoded."""
 
     def __init__(self, payload: bytes, entries: list[tuple[int, int]]) -> None:
         self.first: pb.JobRequest | None = None
@@ -103,7 +103,7 @@ class Jobs:
                 check_shape("Submit", entry, _JOB)
                 job = pb.JobRequest.FromString(entry)
             except DecodeError:
-                raise DoorError(Status.INVALID_ARGUMENT, "Submit: a job cannot be decoded") from None
+                raise ApiError(Status.INVALID_ARGUMENT, "Submit: a job cannot be decoded") from None
             self.first = self.first or job
             yield job
 
@@ -126,7 +126,7 @@ def _check(name: str, data: bytes, at: int, end: int, descriptor: Descriptor, le
         inner = messages.get(number) if kind == _BYTES else None
         left.messages -= inner is not None
         if left.fields < 0 or left.messages < 0:
-            raise DoorError(
+            raise ApiError(
                 Status.INVALID_ARGUMENT,
                 f"{name}: the request has more than {MESSAGES_MAX} parts: ask for less, or make several calls",
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 
 log = logging.getLogger(__name__)
 
@@ -23,17 +23,17 @@ STATUS_OF_REFUSAL: dict[RefusalCode, Status] = {
 }
 
 
-def refusal_of(error: Exception) -> DoorError:
+def refusal_of(error: Exception) -> ApiError:
     """The refusal for an exception. Logs unmapped ones.
 
     It comes without its traceback, which holds the caller's frame: a caller that keeps it in a variable would make a cycle
     of both, and the request would stay in memory until the next collection.
     """
-    if isinstance(error, DoorError):
+    if isinstance(error, ApiError):
         return error.with_traceback(None)
     if isinstance(error, Refused):
-        return DoorError(STATUS_OF_REFUSAL[error.code], error.text)
+        return ApiError(STATUS_OF_REFUSAL[error.code], error.text)
     if isinstance(error, TimeoutError):
-        return DoorError(Status.DEADLINE_EXCEEDED, "the deadline passed before the answer was known")
+        return ApiError(Status.DEADLINE_EXCEEDED, "the deadline passed before the answer was known")
     log.error("a call failed", exc_info=error)
-    return DoorError(Status.INTERNAL, "internal error; the controller's log says more")
+    return ApiError(Status.INTERNAL, "internal error; the controller's log says more")

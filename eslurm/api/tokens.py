@@ -19,7 +19,7 @@ import msgspec
 
 from eslurm.core.model.job import Principal
 from eslurm.core.model.token import SCOPES, IssuedToken, TokenRules, life_max_s
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.security.sealing import BadSeal, Purpose, unverified_body
 from eslurm.security.site_keys import Ring
 
@@ -62,7 +62,7 @@ def seal_token(keys: Sealer, claims: Claims) -> str:
 
 
 def open_token(ring: Ring, token: str) -> Claims:
-    """A token's claims with its signature checked, and nothing else. Raises `DoorError` UNAUTHENTICATED."""
+    """A token's claims with its signature checked, and nothing else. Raises `ApiError` UNAUTHENTICATED."""
     if token.startswith(_OLD_PREFIX):
         raise _refused("the token is of an older version of eslurm; have a new one made (esctl token create)")
     if not token.startswith(PREFIX):
@@ -104,7 +104,7 @@ class Ledger(NamedTuple):
 
 
 def check_claims(claims: Claims, cluster: str, ledger: Ledger, now_us: int) -> None:
-    """Raise `DoorError` UNAUTHENTICATED unless the token is valid for this cluster and this moment."""
+    """Raise `ApiError` UNAUTHENTICATED unless the token is valid for this cluster and this moment."""
     if claims.cluster != cluster:
         raise _refused(f"the token is for cluster {claims.cluster}; this is {cluster}")
     if now_us >= claims.expires_us:
@@ -137,7 +137,7 @@ class IssuedElsewhere(Protocol):
     """Tokens of a site's own issuer (`jwt_tokens.JwtAuthenticator`)."""
 
     async def identify(self, token: str, now_us: int) -> Identified:
-        """The bearer. Raises `DoorError` UNAUTHENTICATED."""
+        """The bearer. Raises `ApiError` UNAUTHENTICATED."""
         ...
 
 
@@ -145,7 +145,7 @@ class Authenticator(Protocol):
     """Identifies the caller of a gRPC call."""
 
     async def identify(self, metadata: Mapping[str, str], peer: str, *, encrypted: bool) -> Identified:
-        """The caller. `peer` is gRPC's address of it. Raises `DoorError` UNAUTHENTICATED."""
+        """The caller. `peer` is gRPC's address of it. Raises `ApiError` UNAUTHENTICATED."""
         ...
 
 
@@ -197,5 +197,5 @@ def from_this_host(peer: str) -> bool:
         return False
 
 
-def _refused(text: str) -> DoorError:
-    return DoorError(Status.UNAUTHENTICATED, text)
+def _refused(text: str) -> ApiError:
+    return ApiError(Status.UNAUTHENTICATED, text)

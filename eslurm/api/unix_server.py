@@ -27,8 +27,8 @@ from eslurm.api.principals import Principals
 from eslurm.api.status import refusal_of
 from eslurm.core.model.job import Principal
 from eslurm.ports.door import Answered, Answerer, Caller, Status
-from eslurm.transport.counters import DoorCounters
-from eslurm.transport.fair_room import FairQuota
+from eslurm.transport.counters import ApiCounters
+from eslurm.transport.fair_quota import FairQuota
 from eslurm.transport.framing import (
     CONNECTION_STREAM,
     FLAG_RETRY,
@@ -48,7 +48,7 @@ _SMALL_BYTES = 64 * 1024
 """Requests up to this size are bounded by the number of calls and connections: no one's large ones keep them out."""
 
 
-class UnixDoorSettings(msgspec.Struct, frozen=True):
+class UnixServerSettings(msgspec.Struct, frozen=True):
     """Bounds of a Unix door."""
 
     connections_max: int = 1024
@@ -64,7 +64,7 @@ class UnixDoorSettings(msgspec.Struct, frozen=True):
     backlog: int = 1024
 
 
-class UnixDoor:
+class UnixServer:
     """Serves one socket. The socket is open to all users: rights are checked per call."""
 
     def __init__(
@@ -72,8 +72,8 @@ class UnixDoor:
         path: str | Path,
         answerer: Answerer,
         principals: Principals,
-        settings: UnixDoorSettings | None = None,
-        counters: DoorCounters | None = None,
+        settings: UnixServerSettings | None = None,
+        counters: ApiCounters | None = None,
         is_privileged: Callable[[int], bool] = lambda _uid: False,
     ) -> None:
         """`is_privileged` names the uids, besides root and this process's own, that may use the reserve."""
@@ -83,9 +83,9 @@ class UnixDoor:
         self.answerer = answerer
         self.principals = principals
         # A quarter of the descriptors at most: remote peers may take half of them.
-        connections_max = min(UnixDoorSettings().connections_max, connections_room() // 2)
-        self.settings = settings or UnixDoorSettings(connections_max=connections_max)
-        self.counters = counters or DoorCounters()
+        connections_max = min(UnixServerSettings().connections_max, connections_room() // 2)
+        self.settings = settings or UnixServerSettings(connections_max=connections_max)
+        self.counters = counters or ApiCounters()
         self.calls: FairQuota[int] = FairQuota(self.settings.calls_max, self.settings.calls_max)
         self.places: FairQuota[int] = FairQuota(
             self.settings.connections_max, self.settings.connections_per_uid_max
@@ -215,7 +215,7 @@ class _Call:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, door: UnixDoor, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, door: UnixServer, loop: asyncio.AbstractEventLoop) -> None:
         self._door = door
         self._loop = loop
         self._transport: asyncio.Transport | None = None

@@ -8,7 +8,7 @@ import msgspec
 
 
 class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One change or refusal. Empty fields are left out. Empty fields are left out. Empty fields are left out.
+    """One change or refusal. Empty fields are left out.
 
     `identified` is how the caller is known: socket, token, agent, login. `result` is ok, refused, partly (some of the
     things named), unknown (the caller went away) or repeated (lines left out, `count` of them); `what` is a short summary.

@@ -62,7 +62,7 @@ class Caller(NamedTuple):
     peer: str = ""
 
 
-class DoorError(Exception):
+class ApiError(Exception):
     """A call is refused with a status and a sentence that names the thing, the value and the way out.
 
     `retry_after_s` above 0: the call had no effect and may be repeated after so many seconds.
@@ -75,7 +75,7 @@ class DoorError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class DoorRefused(Exception):
+class ApiRefused(Exception):
     """A client's error when the API answered with a refusal.
 
     `maybe_done` is true when an earlier try of the call was lost and may have taken effect.
@@ -88,7 +88,7 @@ class DoorRefused(Exception):
         self.maybe_done = maybe_done
 
 
-class DoorUnreachable(Exception):
+class ApiUnreachable(Exception):
     """A client's error when no API endpoint answered. The text names the endpoint and the way out.
 
     `maybe_done` is true when a call may have arrived and taken effect although no answer came back; `is_final` when a
@@ -102,13 +102,13 @@ class DoorUnreachable(Exception):
         self.is_final = is_final
 
 
-class DoorService(Protocol):
+class ApiService(Protocol):
     """The one service behind all API endpoints."""
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
         """Answer one call. `method` is an entry of the method table, `request` its request message.
 
-        Returns the reply message, or its encoded bytes where the service keeps them encoded. Raises `DoorError`. May be
+        Returns the reply message, or its encoded bytes where the service keeps them encoded. Raises `ApiError`. May be
         cancelled at any `await` (deadline, lost client): parts that must not be lost half-way are shielded inside.
         """
         ...

@@ -47,7 +47,7 @@ class Purpose(Enum):
     JOIN = b"join"
     """An answer to a host that asks to become a member (`security.joining`)."""
     BOOK = b"book"
-    """The digest of the address book at a revision (`security.book_seal`)."""
+    """The digest of the address book at a revision (`security.directory_seal`)."""
 
 
 class BadSeal(Exception):

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from eslurm.telemetry.exposition import Family, heading, labels_text, number_text
+from eslurm.telemetry.exposition import MetricFamily, heading, labels_text, number_text
 
 # Creation times of counters are unused, and the page would be half as long again.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -17,7 +17,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 SERIES_MAX = 4_096
 """Series whose text is kept: more than a daemon has."""
 
-Collect = Callable[[], Iterable[Family]]
+Collect = Callable[[], Iterable[MetricFamily]]
 
 
 class Collected(Collector):

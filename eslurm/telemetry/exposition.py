@@ -29,20 +29,20 @@ class Described(NamedTuple):
     text: str
     labels: tuple[str, ...] = ()
 
-    def is_(self, value: float) -> Family:
+    def is_(self, value: float) -> MetricFamily:
         """It has this one value; for a metric without labels."""
-        return Family(self, [((), value)])
+        return MetricFamily(self, [((), value)])
 
-    def by(self, values: Mapping[str, float]) -> Family:
+    def by(self, values: Mapping[str, float]) -> MetricFamily:
         """It has these values, by that of its only label."""
-        return Family(self, [((label,), value) for label, value in values.items()])
+        return MetricFamily(self, [((label,), value) for label, value in values.items()])
 
-    def of(self, samples: Sequence[Sample]) -> Family:
+    def of(self, samples: Sequence[Sample]) -> MetricFamily:
         """It has these samples."""
-        return Family(self, samples)
+        return MetricFamily(self, samples)
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A metric with the values that it has now."""
 
     described: Described
@@ -77,7 +77,7 @@ class CappedLabel:
         return found
 
 
-def text_of(families: Iterable[Family]) -> bytes:
+def text_of(families: Iterable[MetricFamily]) -> bytes:
     """All of them in Prometheus' text format."""
     lines: list[str] = []
     for described, samples in families:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from eslurm import __version__
 from eslurm.telemetry import logs, status, vitals
-from eslurm.telemetry.exposition import Described, Family
+from eslurm.telemetry.exposition import Described, MetricFamily
 
 
 class LinkCounts(Protocol):
@@ -154,7 +154,7 @@ RELAY = (
 )
 
 
-def own_families(certificates: Certificates | None, lag_s: float) -> Iterator[Family]:
+def own_families(certificates: Certificates | None, lag_s: float) -> Iterator[MetricFamily]:
     """The process as it is now, its certificates and what it logged; `lag_s` is how late its loop ran."""
     yield CERTIFICATE_END.by(certificates.ends() if certificates is not None else {})
     yield BUILD.by({__version__: 1})
@@ -169,7 +169,7 @@ def own_families(certificates: Certificates | None, lag_s: float) -> Iterator[Fa
     yield LEFT_OUT.is_(logs.counts.left_out)
 
 
-def link_families(counts: LinkCounts) -> Iterator[Family]:
+def link_families(counts: LinkCounts) -> Iterator[MetricFamily]:
     """All links of the process."""
     yield LINKS_NOW.is_(counts.links_now)
     yield SOCKETS.is_(counts.sockets_now)
@@ -188,7 +188,7 @@ def link_families(counts: LinkCounts) -> Iterator[Family]:
     )
 
 
-def relay_families(counts: RelayCounts, relay: RelayState) -> Iterator[Family]:
+def relay_families(counts: RelayCounts, relay: RelayState) -> Iterator[MetricFamily]:
     """The process' part in broadcasts."""
     yield LISTS_SENT.is_(counts.lists_sent)
     yield LISTS_RECEIVED.is_(counts.lists_received)

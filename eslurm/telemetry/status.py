@@ -25,14 +25,14 @@ REQUEST_TIMEOUT_S = 10.0
 BIND_AGAIN_S = 2.0
 
 
-class DoorCounts:
+class StatusCounts:
     """Costs of this process's HTTP servers so far, for metrics."""
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
 
 
-counts = DoorCounts()
+counts = StatusCounts()
 
 
 class Health(NamedTuple):
@@ -42,7 +42,7 @@ class Health(NamedTuple):
     line: str
 
 
-class StatusDoor:
+class StatusServer:
     """Serves `page()` and `health()`. Make it inside the running loop; both are called on it and must be quick."""
 
     def __init__(self, page: Callable[[], bytes], health: Callable[[], Health]) -> None:

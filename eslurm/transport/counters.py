@@ -40,7 +40,7 @@ class LinkCounters:
 
 
 @dataclass(slots=True)
-class DoorCounters:
+class ApiCounters:
     """One set per API endpoint."""
 
     connections_now: int = 0

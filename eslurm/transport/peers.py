@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from eslurm.transport.fair_room import FairQuota
+from eslurm.transport.fair_quota import FairQuota
 
 HANDSHAKE_FRAME_BYTES_MAX = 64 * 1024
 """Of a frame before the end of a link's handshake."""

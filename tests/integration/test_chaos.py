@@ -17,7 +17,7 @@ import pytest
 from escli.local.chaos_client import ask_in
 from eslurm.compat.hostlist import fold
 from eslurm.core.agent.records import NumberGiven, Prepared, Record
-from eslurm.faults.chaos_door import ChaosReply, ChaosRequest
+from eslurm.faults.chaos_socket import ChaosReply, ChaosRequest
 from esnoded.spool import MAGIC
 from tests.integration.conftest import made
 from tests.kits.cluster import LiveCluster

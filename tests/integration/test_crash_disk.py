@@ -21,7 +21,7 @@ from eslurm.api.methods import BY_NAME
 from eslurm.api.unix_client import Client
 from eslurm.core.model.protocol import End, Gone, Heartbeat, Prepare, Unhealthy
 from eslurm.core.relay.results import Status
-from eslurm.ports.door import DoorRefused
+from eslurm.ports.door import ApiRefused
 from eslurm.v1.controller_pb2 import PingRequest
 from tests.integration.test_esnoded import Site, launch, play
 from tests.kits.daemons import agent_home
@@ -73,7 +73,7 @@ async def problems(controller: FakeController) -> tuple[str, ...]:
 
 def call_through(door: Path) -> None:
     """A command at the agent's door, which goes up the same link as everything else."""
-    with Client(door) as client, pytest.raises(DoorRefused, match="no such job"):
+    with Client(door) as client, pytest.raises(ApiRefused, match="no such job"):
         client.call(BY_NAME["Ping"], PingRequest(), PATIENCE_S)
 
 

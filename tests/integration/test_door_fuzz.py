@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from eslurm.api import methods
 from eslurm.api.interceptor import REQUEST_ID_KEY
-from eslurm.api.unix_server import UnixDoor, UnixDoorSettings
+from eslurm.api.unix_server import UnixServer, UnixServerSettings
 from eslurm.ports.door import Status
 from eslurm.transport.framing import NO_REQUEST_ID, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
@@ -41,7 +41,7 @@ def request(
     return REQUEST_HEADER.pack(told, version, 0, number, stream, 20_000, NO_REQUEST_ID) + body
 
 
-async def serve_on(one: UnixDoor, trouble: Awaitable[None]) -> None:
+async def serve_on(one: UnixServer, trouble: Awaitable[None]) -> None:
     """Ordinary calls all the time while the trouble lasts; each is answered."""
     task = asyncio.ensure_future(trouble)
     while not task.done():
@@ -50,7 +50,7 @@ async def serve_on(one: UnixDoor, trouble: Awaitable[None]) -> None:
     await task
 
 
-async def is_clean(one: UnixDoor) -> None:
+async def is_clean(one: UnixServer) -> None:
     """Nothing is left of those who are gone."""
     await until(lambda: not one.connections and not one.tasks)
     assert (one.calls.taken, one.bytes_now, one.places.by_user, one.bytes_by_uid) == (0, 0, {}, {})
@@ -84,7 +84,7 @@ def test_no_frames_harm_the_door_or_those_beside(streams: list[bytes], hang_up: 
         async def all_trouble() -> None:
             await asyncio.gather(*map(trouble, streams))
 
-        async with door(Service(), UnixDoorSettings(request_bytes_max=64 * KIB)) as one:
+        async with door(Service(), UnixServerSettings(request_bytes_max=64 * KIB)) as one:
             await serve_on(one, all_trouble())
             await is_clean(one)
 
@@ -96,7 +96,7 @@ def test_who_never_finishes_a_request_is_told_and_dropped(uvloop: bool) -> None:
     """Goal: no slow client holds a place. Method: bytes drip in, one at a time, beyond the time a request has."""
 
     async def scenario() -> None:
-        bounds = UnixDoorSettings(request_timeout_s=0.2)
+        bounds = UnixServerSettings(request_timeout_s=0.2)
         async with door(Service(), bounds) as one:
 
             async def drip() -> None:
@@ -120,7 +120,10 @@ def test_who_never_finishes_a_request_is_told_and_dropped(uvloop: bool) -> None:
 @both_loops
 def test_whole_requests_reset_the_time_and_idle_connections_have_none(uvloop: bool) -> None:
     async def scenario() -> None:
-        async with door(Service(), UnixDoorSettings(request_timeout_s=3600.0)) as one, raw(one) as connection:
+        async with (
+            door(Service(), UnixServerSettings(request_timeout_s=3600.0)) as one,
+            raw(one) as connection,
+        ):
             whole = request(1)
             connection.writer.write(whole)
             assert (await connection.reply())[:2] == (1, Status.OK)
@@ -149,7 +152,7 @@ def test_unfinished_requests_are_bounded_in_bytes(uvloop: bool) -> None:
 
     async def scenario() -> None:
         size_bytes, bound_bytes = 1024 * KIB, 4096 * KIB
-        bounds = UnixDoorSettings(bytes_per_uid_max=bound_bytes, request_bytes_max=size_bytes)
+        bounds = UnixServerSettings(bytes_per_uid_max=bound_bytes, request_bytes_max=size_bytes)
         async with door(Service(), bounds) as one:
             told: list[bytes] = []
             highest = 0
@@ -188,7 +191,7 @@ def test_unfinished_requests_are_bounded_in_bytes(uvloop: bool) -> None:
 
 def test_large_calls_under_way_are_bounded_and_small_ones_go_on() -> None:
     async def scenario() -> None:
-        bounds = UnixDoorSettings(bytes_per_uid_max=800 * KIB)
+        bounds = UnixServerSettings(bytes_per_uid_max=800 * KIB)
         async with door(service := Service(hold=True), bounds) as one, raw(one) as connection:
             body = pb.JobsRequest(user="x" * 300 * KIB).SerializeToString()
             connection.ask(1, methods.JOBS.number, body)

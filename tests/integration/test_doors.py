@@ -20,12 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.principals import Principals, look_up
 from eslurm.api.unix_client import Client
-from eslurm.api.unix_server import UnixDoor, UnixDoorSettings
+from eslurm.api.unix_server import UnixServer, UnixServerSettings
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiError, ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import PATIENCE_S, REQUEST_ID, Service, anyone_operates, until
@@ -42,14 +42,14 @@ def me(uid: int, gid: int) -> Principal:
 @asynccontextmanager
 async def door(
     service: Service,
-    bounds: UnixDoorSettings | None = None,
+    bounds: UnixServerSettings | None = None,
     lookup: Callable[[int, int], Principal] = me,
     path: Path | None = None,
-) -> AsyncIterator[UnixDoor]:
+) -> AsyncIterator[UnixServer]:
     with tempfile.TemporaryDirectory() as directory:
         principals = Principals(lookup=lookup)
-        one = UnixDoor(
-            path or Path(directory, "run", "door"), Gate(service, anyone_operates), principals, bounds
+        one = UnixServer(
+            path or Path(directory, "run", "door"), Authoriser(service, anyone_operates), principals, bounds
         )
         await one.start()
         try:
@@ -90,7 +90,7 @@ class Raw:
 
 
 @asynccontextmanager
-async def raw(one: UnixDoor) -> AsyncIterator[Raw]:
+async def raw(one: UnixServer) -> AsyncIterator[Raw]:
     reader, writer = await asyncio.open_unix_connection(str(one.path))
     try:
         yield Raw(reader, writer)
@@ -103,7 +103,7 @@ async def raw(one: UnixDoor) -> AsyncIterator[Raw]:
             return
 
 
-async def ping(one: UnixDoor) -> pb.PingReply:
+async def ping(one: UnixServer) -> pb.PingReply:
     with Client(one.path) as client:
         return await asyncio.to_thread(client.call, methods.PING, pb.PingRequest(), PATIENCE_S)
 
@@ -172,7 +172,7 @@ def test_a_name_is_known_as_soon_as_its_lookup_is_over() -> None:
 def test_a_failing_name_service_refuses_instead_of_guessing() -> None:
     async def scenario() -> None:
         def broken(_uid: int, _gid: int) -> Principal:
-            raise DoorError(Status.UNAVAILABLE, "the directory is down")
+            raise ApiError(Status.UNAVAILABLE, "the directory is down")
 
         async with door(service := Service(), lookup=broken) as one, raw(one) as connection:
             stream, status, text = await connection.reply()
@@ -248,7 +248,7 @@ def test_a_broken_frame_ends_its_connection_with_a_reason_and_no_other(
 ) -> None:
     async def scenario() -> None:
         async with (
-            door(Service(), UnixDoorSettings(request_bytes_max=1000)) as one,
+            door(Service(), UnixServerSettings(request_bytes_max=1000)) as one,
             raw(one) as other,
             raw(one) as connection,
         ):
@@ -268,7 +268,7 @@ def test_a_broken_frame_ends_its_connection_with_a_reason_and_no_other(
 @given(st.lists(st.binary(max_size=80), max_size=6), st.booleans())
 def test_no_garbage_harms_the_door(pieces: list[bytes], versioned: bool) -> None:
     async def scenario() -> None:
-        async with door(Service(), UnixDoorSettings(request_bytes_max=5000)) as one:
+        async with door(Service(), UnixServerSettings(request_bytes_max=5000)) as one:
             async with raw(one) as connection:
                 for piece in pieces:
                     # Half of the garbage gets past the first check.
@@ -313,7 +313,7 @@ def test_a_call_that_takes_too_long_is_answered_at_its_deadline(uvloop: bool) ->
 
 def test_calls_and_connections_are_bounded() -> None:
     async def scenario() -> None:
-        bounds = UnixDoorSettings(calls_per_connection_max=2, connections_per_uid_max=2)
+        bounds = UnixServerSettings(calls_per_connection_max=2, connections_per_uid_max=2)
         async with (
             door(service := Service(hold=True), bounds) as one,
             raw(one) as connection,
@@ -369,7 +369,7 @@ def test_a_dead_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None
 # ---- the blocking client ----
 
 
-async def submit(one: UnixDoor, timeout_s: float = PATIENCE_S, patience_s: float = 2.0) -> pb.SubmitReply:
+async def submit(one: UnixServer, timeout_s: float = PATIENCE_S, patience_s: float = 2.0) -> pb.SubmitReply:
     with Client(one.path, patience_s) as client:
         return await asyncio.to_thread(client.call, methods.SUBMIT, pb.SubmitRequest(), timeout_s, REQUEST_ID)
 
@@ -398,7 +398,7 @@ def test_a_lost_connection_is_retried_with_the_same_request_id() -> None:
 
 def refuse(status: Status, retry_after_s: float = 0.0) -> Callable[[], None]:
     def fail() -> None:
-        raise DoorError(status, "says the service", retry_after_s)
+        raise ApiError(status, "says the service", retry_after_s)
 
     return fail
 
@@ -410,13 +410,13 @@ def test_unavailable_is_retried_and_other_refusals_are_not() -> None:
             assert (await submit(one)).job_ids == [1]
             assert len(service.calls) == 3
             service.misbehave = [refuse(Status.NOT_FOUND)]
-            with pytest.raises(DoorRefused, match=r"says the service \(NOT_FOUND\)") as refused:
+            with pytest.raises(ApiRefused, match=r"says the service \(NOT_FOUND\)") as refused:
                 await submit(one)
             assert (refused.value.status, refused.value.maybe_done) == (Status.NOT_FOUND, False)
             service.calls.clear()
             # Three times at once, and then not before the time is over.
             service.misbehave = [refuse(Status.UNAVAILABLE)] * 3 + [refuse(Status.UNAVAILABLE, 600.0)]
-            with pytest.raises(DoorRefused, match="UNAVAILABLE"):
+            with pytest.raises(ApiRefused, match="UNAVAILABLE"):
                 await submit(one)
             assert len(service.calls) == 4
 
@@ -434,7 +434,7 @@ def test_the_deadline_holds_and_says_that_the_effect_is_unknown() -> None:
                     service.hold = True
                     client.call(methods.SUBMIT, pb.SubmitRequest(), 0.3)
 
-            with pytest.raises(DoorUnreachable, match="may have taken effect") as unreachable:
+            with pytest.raises(ApiUnreachable, match="may have taken effect") as unreachable:
                 await asyncio.to_thread(work)
             assert unreachable.value.maybe_done
 
@@ -445,13 +445,13 @@ def test_no_door_is_told_with_the_path_and_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "door"
     with (
         Client(path, patience_s=0.05) as client,
-        pytest.raises(DoorUnreachable, match="is the daemon running on this host") as unreachable,
+        pytest.raises(ApiUnreachable, match="is the daemon running on this host") as unreachable,
     ):
         client.call(methods.PING, pb.PingRequest(), 10)
     assert str(path) in str(unreachable.value) and not unreachable.value.maybe_done
     path.write_text("no socket")
     path.chmod(0o444)
-    with Client(tmp_path / "door" / "below") as client, pytest.raises(DoorUnreachable, match="may you enter"):
+    with Client(tmp_path / "door" / "below") as client, pytest.raises(ApiUnreachable, match="may you enter"):
         client.call(methods.PING, pb.PingRequest(), 10)
 
 
@@ -485,8 +485,8 @@ def test_one_client_makes_many_calls_on_one_connection_also_large_ones() -> None
 
 def test_an_oversized_request_is_refused_in_words() -> None:
     async def scenario() -> None:
-        async with door(Service(), UnixDoorSettings(request_bytes_max=1000)) as one:
-            with Client(one.path) as client, pytest.raises(DoorRefused, match="at most 1000 are taken"):
+        async with door(Service(), UnixServerSettings(request_bytes_max=1000)) as one:
+            with Client(one.path) as client, pytest.raises(ApiRefused, match="at most 1000 are taken"):
                 large = pb.SubmitRequest(jobs=[pb.JobRequest(script=b"#" * 3_000_000)])
                 await asyncio.to_thread(client.call, methods.SUBMIT, large, PATIENCE_S)
 

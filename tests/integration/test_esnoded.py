@@ -29,7 +29,7 @@ from eslurm.core.model.protocol import (
     Started,
 )
 from eslurm.core.relay.results import Status
-from eslurm.ports.door import DoorRefused
+from eslurm.ports.door import ApiRefused
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamOpener
 from eslurm.v1.controller_pb2 import PingRequest
@@ -396,7 +396,7 @@ def test_a_step_runs_its_tasks_on_each_node_and_streams_their_output(site: Site)
 
 def test_commands_on_a_node_reach_the_controller_through_its_door(site: Site) -> None:
     def ask() -> str:
-        with Client(site.directory / "a" / "door.sock") as client, pytest.raises(DoorRefused) as refused:
+        with Client(site.directory / "a" / "door.sock") as client, pytest.raises(ApiRefused) as refused:
             client.call(BY_NAME["Ping"], PingRequest(), START_TIMEOUT_S)
         return str(refused.value)
 

@@ -14,14 +14,14 @@ import grpc.aio
 import pytest
 
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.grpc_server import door_handler
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.api.tokens import Identified, TokenAuthenticator
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiError, ApiRefused, ApiUnreachable, Status
 from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
@@ -58,9 +58,9 @@ async def door(
     links_only: bool = False,
 ) -> AsyncIterator[str]:
     authenticator = None if links_only else authenticator or Authenticator()
-    gate = Gate(service, nobody_operates)
+    gate = Authoriser(service, nobody_operates)
     handlers = [] if links_only else [door_handler(gate)]
-    server = RpcServer(handlers, Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX)
+    server = RpcServer(handlers, Interceptor(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX)
     endpoint = await server.listen("127.0.0.1:0", tls)
     await server.start()
     try:
@@ -106,7 +106,7 @@ def test_unavailable_is_retried_with_the_same_request_id() -> None:
         async with door(service := Service()) as endpoint, client(endpoint) as one:
 
             def fail() -> None:
-                raise DoorError(Status.UNAVAILABLE, "not yet")
+                raise ApiError(Status.UNAVAILABLE, "not yet")
 
             service.misbehave = [fail]
             reply = await one.call(methods.SUBMIT, pb.SubmitRequest(), PATIENCE_S)
@@ -122,7 +122,7 @@ def test_unavailable_is_retried_with_the_same_request_id() -> None:
 def test_without_a_valid_token_nothing_is_open(token: str) -> None:
     async def scenario() -> None:
         async with door(service := Service()) as endpoint, client(endpoint, token) as one:
-            with pytest.raises(DoorRefused) as refused:
+            with pytest.raises(ApiRefused) as refused:
                 await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
             assert refused.value.status is Status.UNAUTHENTICATED
             assert not service.calls
@@ -133,7 +133,7 @@ def test_without_a_valid_token_nothing_is_open(token: str) -> None:
 def test_a_server_of_links_takes_no_calls() -> None:
     async def scenario() -> None:
         async with door(Service(), links_only=True) as endpoint, client(endpoint) as one:
-            with pytest.raises(DoorRefused, match="takes links only: name the port of a controller"):
+            with pytest.raises(ApiRefused, match="takes links only: name the port of a controller"):
                 await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
 
     run(scenario())
@@ -145,11 +145,11 @@ def test_refusals_and_bugs_arrive_as_statuses() -> None:
             for error, status in (
                 (Refused(RefusalCode.INFEASIBLE, "no node has 900 cores"), Status.INVALID_ARGUMENT),
                 (Refused(RefusalCode.EXHAUSTED, "too many jobs"), Status.RESOURCE_EXHAUSTED),
-                (DoorError(Status.ABORTED, "stale"), Status.ABORTED),
+                (ApiError(Status.ABORTED, "stale"), Status.ABORTED),
                 (KeyError("secret"), Status.INTERNAL),
             ):
                 service.misbehave = [lambda error=error: (_ for _ in ()).throw(error)]
-                with pytest.raises(DoorRefused) as refused:
+                with pytest.raises(ApiRefused) as refused:
                     await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
                 assert refused.value.status is status
                 assert "secret" not in refused.value.text
@@ -162,7 +162,7 @@ def test_the_deadline_holds_and_cancels_the_handler() -> None:
         async with door(service := Service()) as endpoint, client(endpoint) as one:
             await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
             service.hold = True
-            with pytest.raises(DoorUnreachable, match="may have taken effect"):
+            with pytest.raises(ApiUnreachable, match="may have taken effect"):
                 await one.call(methods.SUBMIT, pb.SubmitRequest(), 1.0)
             await until(lambda: service.cancelled == 1)
 
@@ -172,7 +172,7 @@ def test_the_deadline_holds_and_cancels_the_handler() -> None:
 def test_nobody_there_is_told_when_the_time_is_over() -> None:
     async def scenario() -> None:
         async with client("127.0.0.1:1") as one:
-            with pytest.raises(DoorUnreachable, match="is a controller running there"):
+            with pytest.raises(ApiUnreachable, match="is a controller running there"):
                 await one.call(methods.PING, pb.PingRequest(), SHORT_S)
 
     run(scenario())
@@ -216,7 +216,7 @@ def test_a_handler_outside_the_table_is_closed_and_a_leaked_cancellation_is_answ
         leak = grpc.method_handlers_generic_handler(
             methods.SERVICE, {"Ping": grpc.stream_unary_rpc_method_handler(leaks)}
         )
-        server = RpcServer([mistake, leak], Guard(OFFICE.authenticator(lambda: NOW_US)))
+        server = RpcServer([mistake, leak], Interceptor(OFFICE.authenticator(lambda: NOW_US)))
         endpoint = await server.listen("127.0.0.1:0")
         await server.start()
         code, _text = await raw_call(endpoint, "/eslurm.v1.Other/Read", PATIENCE_S)
@@ -258,7 +258,7 @@ def test_a_door_that_is_not_trusted_is_told_of_at_once(
         tls = Tls(place(tmp_path, pair))
         async with door(Service(), tls=tls) as endpoint, client(endpoint, tls=stranger) as one:
             # Not after trying for as long as the call may take.
-            with pytest.raises(DoorUnreachable, match=f"^{endpoint}: .*{words}") as error:
+            with pytest.raises(ApiUnreachable, match=f"^{endpoint}: .*{words}") as error:
                 await one.call(methods.PING, pb.PingRequest(), 3600)
             assert not error.value.maybe_done
 
@@ -279,10 +279,10 @@ def test_tls_on_one_side_only_is_told(tmp_path: Path) -> None:
     async def scenario() -> None:
         files = place(tmp_path)
         async with door(Service(), tls=Tls(files)) as endpoint, client(endpoint) as one:
-            with pytest.raises(DoorUnreachable, match="if it speaks TLS, give its authority's certificate"):
+            with pytest.raises(ApiUnreachable, match="if it speaks TLS, give its authority's certificate"):
                 await one.call(methods.PING, pb.PingRequest(), SHORT_S)
         async with door(Service()) as endpoint, client(endpoint, tls=Tls(TlsFiles(files.ca))) as one:
-            with pytest.raises(DoorUnreachable, match="no TLS is spoken there"):
+            with pytest.raises(ApiUnreachable, match="no TLS is spoken there"):
                 await one.call(methods.PING, pb.PingRequest(), 3600)
 
     run(scenario())
@@ -293,7 +293,7 @@ def test_a_client_shows_its_certificate_where_one_is_required(tmp_path: Path) ->
         files = place(tmp_path, required=True)
         async with door(Service(), tls=Tls(files)) as endpoint:
             async with client(endpoint, tls=Tls(TlsFiles(files.ca))) as one:
-                with pytest.raises(DoorUnreachable, match="one of yours if it requires that"):
+                with pytest.raises(ApiUnreachable, match="one of yours if it requires that"):
                     await one.call(methods.PING, pb.PingRequest(), SHORT_S)
             async with client(endpoint, tls=Tls(files)) as one:
                 assert (await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)).cluster == "alice"
@@ -312,7 +312,7 @@ def test_a_client_takes_other_authorities_without_a_restart(tmp_path: Path) -> N
             door(Service(), tls=Tls(place(tmp_path / "door"))) as endpoint,
             client(endpoint, tls=tls) as one,
         ):
-            with pytest.raises(DoorUnreachable, match="not trusted"):
+            with pytest.raises(ApiUnreachable, match="not trusted"):
                 await one.call(methods.PING, pb.PingRequest(), PATIENCE_S)
             replace_file(files.ca, (KEPT / "ca.pem").read_bytes())
             clock[0] += 60
@@ -329,7 +329,7 @@ def test_a_token_never_leaves_the_host_in_the_clear() -> None:
 def test_a_taken_port_is_named() -> None:
     async def scenario() -> None:
         async with door(Service()) as endpoint:
-            server = RpcServer([], Guard())
+            server = RpcServer([], Interceptor())
             with pytest.raises(OSError, match=f"cannot listen at {endpoint}"):
                 await server.listen(endpoint)
             await server.stop(0)

@@ -14,18 +14,18 @@ import grpc
 import pytest
 
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.grpc_server import door_handler
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.limits import LimitSettings, RequestLimits
 from eslurm.api.principals import Principals
 from eslurm.api.server import RpcServer
 from eslurm.api.unix_client import Client
-from eslurm.api.unix_server import UnixDoor
+from eslurm.api.unix_server import UnixServer
 from eslurm.core.control.rights import Level
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Caller, DoorError, DoorRefused, Status
+from eslurm.ports.door import ApiError, ApiRefused, Caller, Status
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, PATIENCE_S, calls_ending, until
@@ -66,7 +66,7 @@ class Later:
     async def call(self, method: Any, _request: Any, caller: Caller) -> Any:
         self.calls.append((time.monotonic(), caller))
         if len(self.calls) <= self._times:
-            raise DoorError(Status.RESOURCE_EXHAUSTED, "alice asks too much", self._after_s)
+            raise ApiError(Status.RESOURCE_EXHAUSTED, "alice asks too much", self._after_s)
         return method.reply()
 
 
@@ -79,10 +79,10 @@ def me(uid: int, gid: int) -> Principal:
 
 
 @asynccontextmanager
-async def unix_door(gate: Gate) -> AsyncIterator[Path]:
+async def unix_door(gate: Authoriser) -> AsyncIterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
         principals = Principals(lookup=me)
-        door = UnixDoor(Path(directory, "door"), gate, principals)
+        door = UnixServer(Path(directory, "door"), gate, principals)
         await door.start()
         try:
             yield door.path
@@ -92,9 +92,9 @@ async def unix_door(gate: Gate) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def grpc_door(gate: Gate) -> AsyncIterator[str]:
+async def grpc_door(gate: Authoriser) -> AsyncIterator[str]:
     authenticator = OFFICE.authenticator(lambda: NOW_US)
-    server = RpcServer([door_handler(gate)], Guard(authenticator))
+    server = RpcServer([door_handler(gate)], Interceptor(authenticator))
     endpoint = await server.listen("127.0.0.1:0")
     await server.start()
     try:
@@ -139,7 +139,7 @@ def test_a_flood_without_manners_costs_the_controller_its_share_and_little_more(
     async def scenario() -> None:
         service = Busy()
         monkeypatch.setattr("eslurm.api.cpu_meter.thread_time", service.time_s)
-        gate = Gate(service, nobody, RequestLimits(SETTINGS, refused.append))
+        gate = Authoriser(service, nobody, RequestLimits(SETTINGS, refused.append))
         async with unix_door(gate) as path:
             began_s = time.monotonic()
             asked = await asyncio.gather(*(ask_on(path, began_s + 2.0) for _ in range(50)))
@@ -156,7 +156,7 @@ def test_a_flood_without_manners_costs_the_controller_its_share_and_little_more(
 def test_who_was_told_to_come_again_is_not_listened_to_until_then() -> None:
     async def scenario() -> None:
         service = Later(1, 0.3)
-        async with unix_door(Gate(service, nobody)) as path:
+        async with unix_door(Authoriser(service, nobody)) as path:
             reader, writer = await asyncio.open_unix_connection(str(path))
             writer.write(frames(1))
             status, after_s, text = await reply(reader)
@@ -173,7 +173,7 @@ def test_who_was_told_to_come_again_is_not_listened_to_until_then() -> None:
 
 def test_a_connection_that_is_held_may_end_meanwhile() -> None:
     async def scenario() -> None:
-        async with unix_door(Gate(Later(10, 60.0), nobody)) as path:
+        async with unix_door(Authoriser(Later(10, 60.0), nobody)) as path:
             for _ in range(3):
                 reader, writer = await asyncio.open_unix_connection(str(path))
                 writer.write(frames(1))
@@ -188,7 +188,7 @@ def test_a_connection_that_is_held_may_end_meanwhile() -> None:
 def test_a_command_comes_again_when_it_was_told_to() -> None:
     async def scenario() -> None:
         service = Later(2, 0.1)
-        async with unix_door(Gate(service, nobody)) as path:
+        async with unix_door(Authoriser(service, nobody)) as path:
             with Client(path) as client:
                 await asyncio.to_thread(client.call, methods.SUBMIT, pb.SubmitRequest(), PATIENCE_S)
             moments = [moment for moment, _caller in service.calls]
@@ -200,8 +200,8 @@ def test_a_command_comes_again_when_it_was_told_to() -> None:
 
 def test_a_command_that_cannot_wait_so_long_is_told_why() -> None:
     async def scenario() -> None:
-        async with unix_door(Gate(Later(100, HELD_S), nobody)) as path:
-            with Client(path) as client, pytest.raises(DoorRefused, match="alice asks too much"):
+        async with unix_door(Authoriser(Later(100, HELD_S), nobody)) as path:
+            with Client(path) as client, pytest.raises(ApiRefused, match="alice asks too much"):
                 await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), SHORT_S)
 
     run(scenario())
@@ -210,7 +210,7 @@ def test_a_command_that_cannot_wait_so_long_is_told_why() -> None:
 def test_remote_clients_are_kept_waiting_and_come_again() -> None:
     async def scenario() -> None:
         service = Later(2, 0.2)
-        async with grpc_door(Gate(service, nobody)) as endpoint:
+        async with grpc_door(Authoriser(service, nobody)) as endpoint:
             with GrpcClient(endpoint, TOKEN) as client:
                 await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), PATIENCE_S)
             assert len(service.calls) == 3
@@ -224,7 +224,7 @@ def test_a_remote_client_without_manners_is_held_at_every_refusal() -> None:
     async def scenario() -> None:
         service = Later(1000, 0.2)
         async with (
-            grpc_door(Gate(service, nobody)) as endpoint,
+            grpc_door(Authoriser(service, nobody)) as endpoint,
             grpc.aio.insecure_channel(endpoint) as channel,
         ):
             ask: Any = channel.unary_unary(methods.JOBS.path)
@@ -242,10 +242,10 @@ def test_a_remote_client_without_manners_is_held_at_every_refusal() -> None:
 
 def test_a_remote_client_that_cannot_wait_so_long_is_told_why() -> None:
     async def scenario() -> None:
-        async with grpc_door(Gate(Later(100, HELD_S), nobody)) as endpoint:
+        async with grpc_door(Authoriser(Later(100, HELD_S), nobody)) as endpoint:
             with (
                 GrpcClient(endpoint, TOKEN) as client,
-                pytest.raises(DoorRefused, match="alice asks too much"),
+                pytest.raises(ApiRefused, match="alice asks too much"),
             ):
                 await asyncio.to_thread(client.call, methods.JOBS, pb.JobsRequest(), SHORT_S)
             await until(lambda: not calls_ending())

@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.links.dial import BULK_METHOD, CONTROL_METHOD
 from eslurm.links.hello import Handshake, LocalPeer, first_frame
@@ -131,7 +131,7 @@ def test_the_dialler_refuses_a_listener_that_only_repeats_a_membership() -> None
                 await context.write(handshake.answer())
                 await context.read()
 
-        server = RpcServer([Impostor()], Guard())
+        server = RpcServer([Impostor()], Interceptor())
         endpoint = await server.listen("127.0.0.1:0")
         await server.start()
         async with process("b") as b:

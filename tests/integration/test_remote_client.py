@@ -16,13 +16,13 @@ import grpc
 import pytest
 
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.client import Lost
 from eslurm.api.grpc_client import REQUEST_BYTES_MAX, GrpcClient
 from eslurm.api.grpc_server import door_handler
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
-from eslurm.ports.door import DoorError, DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiError, ApiRefused, ApiUnreachable, Status
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
@@ -41,7 +41,7 @@ def absent() -> str:
 
 
 def unavailable() -> None:
-    raise DoorError(Status.UNAVAILABLE, "the controller stops: try again in a moment")
+    raise ApiError(Status.UNAVAILABLE, "the controller stops: try again in a moment")
 
 
 def submit(client: GrpcClient, timeout_s: float = FOR_EVER_S) -> list[int]:
@@ -143,7 +143,7 @@ def test_all_are_named_when_none_is_there() -> None:
     endpoints = [absent(), absent()]
     with (
         GrpcClient(endpoints, TOKEN, patience_s=0.0) as client,
-        pytest.raises(DoorUnreachable) as unreachable,
+        pytest.raises(ApiUnreachable) as unreachable,
     ):
         submit(client)
     text = str(unreachable.value)
@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_told_at_once_though_standbys_are_closed(
         tls = Tls(place(tmp_path, pair)) if pair else None
         async with door(Service(), tls=tls) as endpoint:
             trusting = Tls(TlsFiles(KEPT / f"{ca}.pem"))
-            with pytest.raises(DoorUnreachable) as unreachable:
+            with pytest.raises(ApiUnreachable) as unreachable:
                 await in_thread(submit, [endpoint, absent()], TOKEN, trusting, patience_s=FOR_EVER_S)
             assert str(unreachable.value).startswith(f"{endpoint}: {words}")
             assert unreachable.value.is_final and not unreachable.value.maybe_done
@@ -250,7 +250,7 @@ def test_a_call_that_is_not_answered_may_have_taken_effect() -> None:
             def work(client: GrpcClient) -> None:
                 ask(client)
                 service.hold = True
-                with pytest.raises(DoorUnreachable, match="no answer in time") as unreachable:
+                with pytest.raises(ApiUnreachable, match="no answer in time") as unreachable:
                     submit(client, 0.5)
                 assert unreachable.value.maybe_done
 
@@ -261,7 +261,7 @@ def test_a_call_that_is_not_answered_may_have_taken_effect() -> None:
 
 
 class Queue:
-    """A `DoorService` with a long answer."""
+    """A `ApiService` with a long answer."""
 
     async def call(self, _method: Any, _request: Any, _caller: Any) -> Any:
         return pb.JobsReply(jobs=[pb.JobInfo(job_id=1, work_dir="x" * 2 * REQUEST_BYTES_MAX)])
@@ -270,7 +270,7 @@ class Queue:
 @asynccontextmanager
 async def controllers_door(service: Any) -> AsyncIterator[str]:
     """As a controller opens it."""
-    server = RpcServer([door_handler(Gate(service, nobody_operates))], Guard(Authenticator()))
+    server = RpcServer([door_handler(Authoriser(service, nobody_operates))], Interceptor(Authenticator()))
     endpoint = await server.listen("127.0.0.1:0")
     await server.start()
     try:
@@ -287,7 +287,7 @@ def test_a_long_queue_arrives_and_a_huge_request_is_refused_in_words() -> None:
                 reply = client.call(methods.JOBS, pb.JobsRequest(), PATIENCE_S)
                 assert len(reply.jobs[0].work_dir) == 2 * REQUEST_BYTES_MAX
                 large = pb.SubmitRequest(jobs=[pb.JobRequest(script=b"#" * REQUEST_BYTES_MAX)])
-                with pytest.raises(DoorRefused, match="from another host at most") as refused:
+                with pytest.raises(ApiRefused, match="from another host at most") as refused:
                     client.call(methods.SUBMIT, large, PATIENCE_S)
                 assert refused.value.status is Status.RESOURCE_EXHAUSTED
 
@@ -303,7 +303,7 @@ def test_another_thread_ends_a_call() -> None:
                 call = asyncio.create_task(asyncio.to_thread(ask, client))
                 await service.entered.wait()
                 client.abort()
-                with pytest.raises((DoorUnreachable, DoorRefused)):
+                with pytest.raises((ApiUnreachable, ApiRefused)):
                     await call
 
     run(scenario())

@@ -20,7 +20,7 @@ from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import PING
 from eslurm.api.tokens import Claims, seal_token
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import DoorRefused, Status
+from eslurm.ports.door import ApiRefused, Status
 from eslurm.security.site_keys import new_site
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
@@ -187,7 +187,7 @@ def test_a_token_is_taken_back_while_it_is_used(encrypted: LiveCluster, elsewher
         assert client.call(PING, pb.PingRequest(), PATIENCE_S).cluster == CLUSTER
         identifier = next(one.id for one in encrypted.call("Tokens", pb.TokensRequest(user=USER)).tokens)
         encrypted.do("esctl", "token", "revoke", "--user", USER)
-        with pytest.raises(DoorRefused, match="the token was revoked") as refused:
+        with pytest.raises(ApiRefused, match="the token was revoked") as refused:
             client.call(PING, pb.PingRequest(), PATIENCE_S)
         assert refused.value.status is Status.UNAUTHENTICATED
     again = encrypted.run("esctl", "token", "revoke", identifier)

@@ -16,7 +16,7 @@ import pytest
 
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import DoorRefused, Status
+from eslurm.ports.door import ApiRefused, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster, daemon_of
@@ -193,13 +193,13 @@ def test_a_clean_stop_lets_the_standby_follow_at_once(pair: LiveCluster) -> None
 
 def test_a_switch_to_nobody_is_refused(pair: LiveCluster) -> None:
     leader = pair.leader()
-    with pytest.raises(DoorRefused, match="not linked") as unknown:
+    with pytest.raises(ApiRefused, match="not linked") as unknown:
         pair.call("Takeover", pb.TakeoverRequest(to="c9"))
     assert unknown.value.status is Status.NOT_FOUND
-    with pytest.raises(DoorRefused, match="leads already"):
+    with pytest.raises(ApiRefused, match="leads already"):
         pair.call("Takeover", pb.TakeoverRequest(to=leader))
     pair.kill(daemon_of(other_of(pair, leader)))
     pair.until(lambda: len(pair.controller_infos()) == 1, "the standby is gone")
-    with pytest.raises(DoorRefused, match="no standby is linked"):
+    with pytest.raises(ApiRefused, match="no standby is linked"):
         pair.call("Takeover", pb.TakeoverRequest())
     assert pair.leader() == leader

@@ -19,7 +19,7 @@ import pytest
 
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import DoorUnreachable, Status
+from eslurm.ports.door import ApiUnreachable, Status
 from tests.kits.cluster import LiveCluster
 from tests.kits.daemons import PATIENCE_S
 from tests.kits.outages import BACK_MAX_S, SHAPE, refusal, stopped, submission
@@ -102,7 +102,7 @@ def test_a_damaged_file_ends_the_controller(alone: LiveCluster) -> None:
     with file.open("r+b") as pages:
         pages.seek(PAGE_BYTES)
         pages.write(os.urandom(file.stat().st_size - PAGE_BYTES))
-    with pytest.raises(DoorUnreachable), Client(str(alone.socket), 0.0) as client:
+    with pytest.raises(ApiUnreachable), Client(str(alone.socket), 0.0) as client:
         client.call(SUBMIT, submission(alone), 1.0)
     assert alone.daemons["esctld"].wait() == EXIT_CANNOT_START
     assert "malformed" in last_line(alone), alone.logs()

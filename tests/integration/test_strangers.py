@@ -21,7 +21,7 @@ import pytest
 from eslurm.api import methods
 from eslurm.api.bodies import READING_MAX, USER_BYTES_MAX, Bodies
 from eslurm.links.dial import CONTROL_METHOD
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.telemetry.process import raise_open_files
 from eslurm.transport import peers as peers_module
 from eslurm.transport.peers import (
@@ -254,13 +254,13 @@ def test_requests_of_a_user_are_bounded_while_they_come_and_while_they_are_kept(
         for call in large:
             call.come.set()
         async with kept(large[0], 1), kept(large[1], 1):
-            with pytest.raises(DoorError) as refused:
+            with pytest.raises(ApiError) as refused:
                 await take(large[2])
             assert refused.value.status is Status.RESOURCE_EXHAUSTED and refused.value.retry_after_s
             assert await take(calls[0]) == b"x" and len(await take(large[2], 2)) == USER_BYTES_MAX // 2
         nothing = Call(grpc.aio.EOF)
         nothing.come.set()
-        with pytest.raises(DoorError, match="carries no request"):
+        with pytest.raises(ApiError, match="carries no request"):
             await take(nothing)
         assert not bodies._calls and not bodies._bytes and not bodies._reading
 

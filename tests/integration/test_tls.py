@@ -20,7 +20,7 @@ import pytest
 from escli import exits
 from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import PING
-from eslurm.ports.door import DoorUnreachable
+from eslurm.ports.door import ApiUnreachable
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_diagnosis import SPEAKS_TLS
 from eslurm.v1 import controller_pb2 as pb
@@ -138,7 +138,7 @@ def test_a_token_is_taken_over_tls_only(encrypted: LiveCluster, certificates: Pa
     token = encrypted.token("read")
     with GrpcClient(encrypted.endpoint, token, Tls(place(certificates, required=True))) as client:
         assert client.call(PING, pb.PingRequest(), PATIENCE_S).cluster == CLUSTER
-    with GrpcClient(encrypted.endpoint, token) as client, pytest.raises(DoorUnreachable):
+    with GrpcClient(encrypted.endpoint, token) as client, pytest.raises(ApiUnreachable):
         client.call(PING, pb.PingRequest(), 0.5)
 
 

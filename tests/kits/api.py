@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.methods import Method
 from eslurm.api.server import RpcServer
 from eslurm.core.control.rights import Level
@@ -150,7 +150,9 @@ async def process(
     )
     server = LinkServer(local, credentials, table, link_settings, table.counters)
     rpc = (
-        RpcServer([server.handler()], Guard(peers=Peers(peer_settings)), connections_max=connections_max)
+        RpcServer(
+            [server.handler()], Interceptor(peers=Peers(peer_settings)), connections_max=connections_max
+        )
         if listens
         else None
     )
@@ -177,7 +179,7 @@ def calls_ending() -> list[asyncio.Task[Any]]:
 
 @dataclass
 class Service:
-    """A `DoorService` that counts what took effect, once per request id, and can be told to misbehave."""
+    """A `ApiService` that counts what took effect, once per request id, and can be told to misbehave."""
 
     calls: list[tuple[str, Caller]] = field(default_factory=list)
     effects: dict[bytes, int] = field(default_factory=dict)

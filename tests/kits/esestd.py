@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import Method
 from eslurm.api.principals import Principals
-from eslurm.api.unix_server import UnixDoor
+from eslurm.api.unix_server import UnixServer
 from eslurm.core.control.jobs.forecasts import FORECASTS_MAX
 from eslurm.core.control.rights import Level
 from eslurm.core.model.forecast import Forecast, Submitted, exactly
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.ports.estimator import Lesson, Model
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
@@ -71,15 +71,15 @@ def now_s() -> int:
 
 
 class Controller:
-    """The controller's end: a feed of `events`, a table of the forecasts it was sent. A `DoorService`."""
+    """The controller's end: a feed of `events`, a table of the forecasts it was sent. A `ApiService`."""
 
     def __init__(self) -> None:
         self.life = 1
         self.events: list[pb.JobEvent] = []
         self.forecasts: dict[int, pb.Forecast] = {}
         self.sent: list[pb.SetForecastsRequest] = []
-        self.refuse: DoorError | None = None
-        self.refuse_forecasts: DoorError | None = None
+        self.refuse: ApiError | None = None
+        self.refuse_forecasts: ApiError | None = None
         self.page_max = 10_000
         self.begun = 0
         """How often the story was told from the start."""
@@ -105,7 +105,7 @@ class Controller:
             if self.refuse_forecasts is not None:
                 raise self.refuse_forecasts
             if len(request.forecasts) > FORECASTS_MAX:
-                raise DoorError(Status.INVALID_ARGUMENT, "too many in one message")
+                raise ApiError(Status.INVALID_ARGUMENT, "too many in one message")
             self.sent.append(request)
             self.forecasts.update({one.job_id: one.forecast for one in request.forecasts})
             return pb.ChangeReply()
@@ -128,15 +128,19 @@ class Controller:
         return pb.JobFeedReply(events=events, next=self.life << LIFE_BITS | at + len(events), from_start=anew)
 
 
-UNAVAILABLE = DoorError(Status.UNAVAILABLE, "it starts")
+UNAVAILABLE = ApiError(Status.UNAVAILABLE, "it starts")
 
 
 @asynccontextmanager
-async def unix_door(controller: Controller, path: Path, *, operator: bool = True) -> AsyncIterator[UnixDoor]:
+async def unix_door(
+    controller: Controller, path: Path, *, operator: bool = True
+) -> AsyncIterator[UnixServer]:
     """The controller behind a socket."""
     principals = Principals(lookup=lambda uid, gid: Principal("me", uid, gid, (gid,)))
-    one = UnixDoor(
-        path, Gate(controller, lambda _principal: Level.OPERATOR if operator else Level.USER), principals
+    one = UnixServer(
+        path,
+        Authoriser(controller, lambda _principal: Level.OPERATOR if operator else Level.USER),
+        principals,
     )
     await one.start()
     try:

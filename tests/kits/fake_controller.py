@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.dispatch.broadcaster import Deliver
 from eslurm.core.model.protocol import (
@@ -111,7 +111,7 @@ class FakeController:
         self._satellites: dict[int, Link] = {}
         self._driver = RootDriver(self.table, self._find)
         self._exchange = BlobExchange(1 << 20, self._load)
-        self._rpc = RpcServer([self._server.handler()], Guard())
+        self._rpc = RpcServer([self._server.handler()], Interceptor())
         self.endpoint = ""
 
     async def __aenter__(self) -> FakeController:

@@ -21,7 +21,7 @@ import psycopg
 
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.cluster import LiveCluster
 from tests.kits.daemons import PATIENCE_S
@@ -84,14 +84,14 @@ def submission(cluster: LiveCluster, padding: str = "") -> pb.SubmitRequest:
     return pb.SubmitRequest(jobs=[job])
 
 
-def refusal(cluster: LiveCluster, timeout_s: float, padding: str = "") -> DoorRefused | None:
+def refusal(cluster: LiveCluster, timeout_s: float, padding: str = "") -> ApiRefused | None:
     """Why a submission is refused now, None when it is not."""
     with Client(str(cluster.socket), timeout_s) as client:
         try:
             client.call(SUBMIT, submission(cluster, padding), timeout_s)
-        except DoorRefused as refused:
+        except ApiRefused as refused:
             return refused
-        except DoorUnreachable:
+        except ApiUnreachable:
             return None
     return None
 

@@ -42,7 +42,7 @@ from eslurm.links import codec
 from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import Handshake, LocalPeer, busy_after_s, examine, only_item
 from eslurm.links.relay_envelopes import EnvelopeError, read_ack, read_broadcast, read_reply
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.ports.link import LinkRefused
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.transport.options import split_endpoint
@@ -155,7 +155,7 @@ def test_nothing_but_the_sealed_bytes_is_taken_for_sealed(sealed: bytes) -> None
 def test_tokens(token: str) -> None:
     try:
         claims = open_token(tokens_kit.SITE.ring, token)
-    except DoorError as refused:
+    except ApiError as refused:
         assert refused.status is Status.UNAUTHENTICATED and refused.text
         return
     # Base64 has several spellings of the same bytes: whatever is taken says the same.

@@ -9,7 +9,7 @@ import pytest
 
 from eslurm.api.methods import BY_NAME
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import DoorRefused
+from eslurm.ports.door import ApiRefused
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster, is_alive
@@ -38,7 +38,7 @@ def call_as_stranger(cluster: LiveCluster, method: str, request: object) -> str:
             try:
                 client.call(BY_NAME[method], request, PATIENCE_S)
                 text = ""
-            except DoorRefused as refused:
+            except ApiRefused as refused:
                 text = refused.text
         finally:
             os.write(write_fd, text.encode())

@@ -13,7 +13,7 @@ from eslurm.compat.errors import OptionError
 from eslurm.lab.sim import pool
 from eslurm.lab.sim.command import main
 from eslurm.lab.sim.run import Failure, Report, Scenario
-from eslurm.lab.sim.trace_format import Story, named, parse_only, things_in
+from eslurm.lab.sim.trace_format import TraceWriter, named, parse_only, things_in
 
 
 def test_each_seed_is_told_and_the_median(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_only_takes_jobs_and_lists_of_nodes() -> None:
 
 def test_a_long_line_is_cut_and_says_so() -> None:
     told: list[str] = []
-    Story(told.append)(1_500_000, "x" * 1_000)
+    TraceWriter(told.append)(1_500_000, "x" * 1_000)
     assert told == ["    1.500000 " + "x" * 400 + "... (600 more characters)"]
 
 

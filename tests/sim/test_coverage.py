@@ -11,16 +11,16 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.command import main
 from eslurm.lab.sim.coverage import PATHS, merged, missing
 from eslurm.lab.sim.fault_schedule import FaultPlan, draw_plan
+from eslurm.lab.sim.host_faults import KINDS, HostFault
 from eslurm.lab.sim.network import CALM
-from eslurm.lab.sim.ordeals import KINDS, Ordeal
 from eslurm.lab.sim.run import Report, Scenario, run_scenario
 from eslurm.lab.sim.step_runner import LONG_LIMIT_S
 from eslurm.lab.sim.world import World
 
 
-def ordeal(seed: int, kind: str, *more: Ordeal) -> Report:
+def ordeal(seed: int, kind: str, *more: HostFault) -> Report:
     """Five nodes, some jobs of minutes; nothing else goes wrong."""
-    one = Ordeal(20 * SECOND_US, 100 * SECOND_US, kind)
+    one = HostFault(20 * SECOND_US, 100 * SECOND_US, kind)
     plan = FaultPlan(CALM, (), 0.0, 130 * SECOND_US, ordeals=(one, *more))
     return run_scenario(Scenario(seed, 5, plan, actions=0))
 
@@ -38,7 +38,7 @@ def test_no_two_attempts_are_alive_though_the_link_is_bad_for_longer_than_every_
 def test_a_leader_that_dies_meanwhile_changes_nothing() -> None:
     for seed in range(1, 5):
         for then in ("crash_controller", "pause_controller", "take_over"):
-            one = Ordeal(20 * SECOND_US, 110 * SECOND_US, "out", then, 30 * SECOND_US)
+            one = HostFault(20 * SECOND_US, 110 * SECOND_US, "out", then, 30 * SECOND_US)
             plan = FaultPlan(CALM, (), 0.0, 140 * SECOND_US, controllers=2, ordeals=(one,))
             run_scenario(Scenario(seed, 5, plan, actions=0))
 

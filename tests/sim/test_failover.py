@@ -11,11 +11,11 @@ from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import Report, StepEnded
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.controller import Controller
-from eslurm.lab.sim.controller_host import Seat
+from eslurm.lab.sim.controller_host import ControllerHost
 from eslurm.lab.sim.fault_schedule import FaultPlan
 from eslurm.lab.sim.network import CALM, Cut
 from eslurm.lab.sim.standby import LEASE_US, Standby
-from eslurm.lab.sim.violation import Breach
+from eslurm.lab.sim.violation import CheckFailed
 from eslurm.lab.sim.wire import Reports
 from eslurm.lab.sim.world import START_US, World
 from eslurm.ports.store import Prune
@@ -46,7 +46,7 @@ def run_until(world: World, happens: Callable[[], bool], within_us: int) -> int:
     return world.scheduler.at_us - began_us
 
 
-def another_leads(world: World, former: Seat) -> Callable[[], bool]:
+def another_leads(world: World, former: ControllerHost) -> Callable[[], bool]:
     """Whether somebody else leads and has committed that."""
 
     def is_so() -> bool:
@@ -259,5 +259,5 @@ def test_the_log_is_not_cut_off_beyond_its_base_state() -> None:
     world.start()
     world.scheduler.run(START_US + 20 * SECOND_US)
     before = world.disk.head(world.owner).revision
-    with pytest.raises(Breach, match="the base state is of revision"):
+    with pytest.raises(CheckFailed, match="the base state is of revision"):
         world.disk.prune(world.owner, leader_of(world).epoch, Prune(0, facts_before_revision=before + 1))

@@ -11,7 +11,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.resources.nodes import Resource
 from eslurm.lab.sim.promise_checks import PromiseChecks
-from eslurm.lab.sim.violation import Breach
+from eslurm.lab.sim.violation import CheckFailed
 from tests.kits.core import ROOT, SECOND
 from tests.unit.core.control.test_promises import Led
 
@@ -45,7 +45,7 @@ def test_one_that_is_not_kept_is_a_breach() -> None:
     world, checks = led()
     plan = first_plan(world)
     plan.bookings.pop(3)  # type: ignore[attr-defined]
-    with pytest.raises(Breach, match="job 3 was promised"):
+    with pytest.raises(CheckFailed, match="job 3 was promised"):
         checks.on_plan(world.state, plan, lambda state, job: False)
 
 

@@ -123,9 +123,9 @@ def _cdf(log: Log, stem: str) -> tuple[list[Study], list[Plot]]:
 
 def _correlation(log: Log, stem: str) -> tuple[list[Study], list[Plot]]:
     from eslurm.lab.studies.pictures import Line, Plot
-    from eslurm.lab.studies.study import Pairs
+    from eslurm.lab.studies.study import JobPairs
 
-    pairs = Pairs(log.jobs)
+    pairs = JobPairs(log.jobs)
     with Progress("correlation", "hours between jobs") as progress:
         by_interval, by_gap = pairs.by_interval(progress.show), pairs.by_gap()
     note = f"alike in {pairs.by}, size and runtime"

@@ -10,7 +10,7 @@ import msgspec
 from eslurm.compat.durations import format_duration
 
 if TYPE_CHECKING:
-    from eslurm.lab.workloads.happened import Happened
+    from eslurm.lab.workloads.happened import RuleEffects
     from eslurm.lab.workloads.loop import Ran
     from eslurm.lab.workloads.metrics import Metrics, Part
     from eslurm.lab.workloads.swf import Header
@@ -21,7 +21,7 @@ class Run(msgspec.Struct, frozen=True):
 
     metrics: Metrics
     parts: list[Part]
-    happened: Happened | None
+    happened: RuleEffects | None
 
 
 def name_of(by: str, header: Header) -> Callable[[Ran], str] | None:

@@ -26,7 +26,7 @@ from escli.local.settings import load_config
 from escli.local.start import start_all
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand, fold
-from eslurm.faults.chaos_door import ChaosRequest, Struck
+from eslurm.faults.chaos_socket import ChaosRequest, Struck
 
 MODES = {"kill": "dead", "hang": "silent", "slow": "slow", "partition": "partitioned"}
 WAYS = {"out": "cut-out", "in": "cut-in"}

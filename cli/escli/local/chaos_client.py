@@ -10,7 +10,7 @@ import msgspec
 
 from escli.errors import ClusterError
 from escli.local.layout import Layout
-from eslurm.faults.chaos_door import NAME, ChaosReply, ChaosRequest
+from eslurm.faults.chaos_socket import NAME, ChaosReply, ChaosRequest
 
 _TIMEOUT_S = 10.0
 _PART_BYTES = 65_536

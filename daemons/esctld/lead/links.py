@@ -33,7 +33,7 @@ from eslurm.links.codec import CodecError, report_ack_to_pb, report_from_pb
 from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.relay_driver import RelayDriver
 from eslurm.links.relay_envelopes import EnvelopeError
-from eslurm.ports.door import Answerer, DoorError, Status
+from eslurm.ports.door import Answerer, ApiError, Status
 from eslurm.ports.link import Link
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import link_pb2
@@ -233,7 +233,7 @@ class ControllerLinks:
             parts = self._parts_of(link, part)
             if parts is not None:
                 call = parts.join(part, asyncio.get_running_loop().time())
-        except DoorError as error:
+        except ApiError as error:
             self._refuse(link, part, error.status, error.text)
             return
         if call is None:
@@ -270,13 +270,11 @@ class ControllerLinks:
             del self._calls_from[number]
 
     def _parts_of(self, link: Link, part: link_pb2.DoorCall) -> CallParts | None:
-        """The joiner of a call's parts. Raises `DoorError` when it may not come in parts."""
+        """The joiner of a call's parts. Raises `ApiError` when it may not come in parts."""
         parts = self._parts.get(link)
         if parts is None and (part.more or part.part):
             if link.peer.role != "login":
-                raise DoorError(
-                    Status.PERMISSION_DENIED, "only login hosts may send what needs several parts"
-                )
+                raise ApiError(Status.PERMISSION_DENIED, "only login hosts may send what needs several parts")
             parts = self._parts[link] = CallParts()
         return parts
 

@@ -17,7 +17,7 @@ import msgspec
 from esctld.lead.dispatcher import Dispatcher
 from eslurm.core.control.log_keeping import BASES, Base, LogKeeping, MakeBase, decode_bases
 from eslurm.core.model.units import SECOND_US
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.ports.store import (
     BlobMissing,
     BlobRow,
@@ -133,7 +133,7 @@ class LogPages:
                 return await self._page(request.from_revision, request.limit)
             return await self._first_page(request)
         except LogPruned as error:
-            raise DoorError(Status.NOT_FOUND, f"{error}: begin anew") from None
+            raise ApiError(Status.NOT_FOUND, f"{error}: begin anew") from None
 
     async def _first_page(self, request: pb.ExportLogRequest) -> pb.ExportLogReply:
         for base in await self._beginnings(request.since_us):
@@ -144,7 +144,7 @@ class LogPages:
                 continue
             reply.base = data
             return reply
-        raise DoorError(Status.NOT_FOUND, "the log's beginning is gone and no base state fits what is left")
+        raise ApiError(Status.NOT_FOUND, "the log's beginning is gone and no base state fits what is left")
 
     async def _beginnings(self, since_us: int) -> Sequence[Base | None]:
         """Possible beginnings of the log, best first; None: revision 1."""

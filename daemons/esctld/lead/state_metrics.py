@@ -24,7 +24,7 @@ from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.usage import usage_now
 from eslurm.core.state.view import View
 from eslurm.ports.store import StoreError, StoreReader
-from eslurm.telemetry.exposition import CappedLabel, Described, Family
+from eslurm.telemetry.exposition import CappedLabel, Described, MetricFamily
 
 EVERY_S = 2.0
 SHARE = 0.01
@@ -91,13 +91,13 @@ class StateMetrics:
         self._now_us = now_us
         self._accounts = CappedLabel(ACCOUNTS_MAX)
         self._partitions = CappedLabel(PARTITIONS_MAX)
-        self._found: list[Family] = []
+        self._found: list[MetricFamily] = []
         self._counted_s = time.monotonic()
         self._usage: dict[str, float] = {}
         self._store_bytes = 0
         self._store_at_s = float("-inf")
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """The last counts."""
         yield from self._found
         yield STORE_BYTES.is_(self._store_bytes)
@@ -134,7 +134,7 @@ class StateMetrics:
         self._found = found
         self._counted_s = time.monotonic()
 
-    def _jobs(self, jobs: list[Job]) -> Generator[None, None, list[Family]]:
+    def _jobs(self, jobs: list[Job]) -> Generator[None, None, list[MetricFamily]]:
         states: Counter[str] = Counter({state.value: 0 for state in JobState})
         reasons: Counter[str] = Counter()
         partitions: Counter[str] = Counter(dict.fromkeys(self._view.partition_nodes, 0))
@@ -168,7 +168,7 @@ class StateMetrics:
         why = plan.waiting.get(job.job_id) if plan is not None else None
         return REASONS.get(why.kind.value, why.kind.value) if why is not None else UNPLANNED
 
-    def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[Family]]:
+    def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[MetricFamily]]:
         states: Counter[str] = Counter({state.value: 0 for state in NodeState})
         login: Counter[str] = Counter({state.value: 0 for state in NodeState})
         drained = idle = 0
@@ -184,7 +184,7 @@ class StateMetrics:
             yield
         return [NODES.by(states), LOGIN.by(login), DRAINING.is_(drained), IDLE.is_(idle)]
 
-    def _of_partitions(self) -> Generator[None, None, list[Family]]:
+    def _of_partitions(self) -> Generator[None, None, list[MetricFamily]]:
         totals: Counter[str] = Counter()
         used: Counter[str] = Counter()
         usable: Counter[str] = Counter()

@@ -26,7 +26,7 @@ from eslurm.core.model.job_states import STARTED, JobState
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.ports.store import StoreReader
 from eslurm.v1 import controller_pb2 as pb
 
@@ -214,11 +214,11 @@ class JobEvents:
         return kept is not None and cursor.number <= len(kept.events)
 
     async def _news(self, number: int, wait_s: float) -> None:
-        """Wait for an event of this number, at most this long. Raises `DoorError` when the controller stops."""
+        """Wait for an event of this number, at most this long. Raises `ApiError` when the controller stops."""
         if number < self._end or not wait_s:
             return
         if self._waiting >= WAITING_MAX:
-            raise DoorError(
+            raise ApiError(
                 Status.RESOURCE_EXHAUSTED,
                 f"{self._waiting} estimators follow already, more than {WAITING_MAX} cannot: try again later",
                 WAIT_RETRY_S,
@@ -232,7 +232,7 @@ class JobEvents:
         except TimeoutError:
             return
         except NotNow:
-            raise DoorError(Status.UNAVAILABLE, "the controller stops: try again in a moment") from None
+            raise ApiError(Status.UNAVAILABLE, "the controller stops: try again in a moment") from None
         finally:
             self._waiting -= 1
 

@@ -52,7 +52,7 @@ from eslurm.core.model.request_limits import REFERENCES_MAX
 from eslurm.core.model.step import StepState
 from eslurm.core.state.rows import decode_job
 from eslurm.links.blobs import BlobCache
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.ports.store import BlobRow, Store, StoreUnavailable
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.framing import REQUEST_ID_BYTES
@@ -73,7 +73,7 @@ _answers = msgspec.msgpack.Decoder(StoredAnswer)
 
 
 class ControllerService:
-    """Implements `ports.door.DoorService`."""
+    """Implements `ports.door.ApiService`."""
 
     def __init__(
         self,
@@ -141,16 +141,16 @@ class ControllerService:
         self._handlers[name] = handle
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
-        """Answer one call of the method table. Raises `Refused` or `DoorError`."""
+        """Answer one call of the method table. Raises `Refused` or `ApiError`."""
         handler = self._handlers.get(method.name)
         if handler is None:
-            raise DoorError(Status.UNIMPLEMENTED, f"{method.name} is not known to this controller")
+            raise ApiError(Status.UNIMPLEMENTED, f"{method.name} is not known to this controller")
         try:
             return await handler(request, caller)
         except StoreUnavailable:
-            raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
+            raise ApiError(Status.UNAVAILABLE, STORE_AWAY) from None
         except NotNow:
-            raise DoorError(Status.UNAVAILABLE, NOT_COMMITTED) from None
+            raise ApiError(Status.UNAVAILABLE, NOT_COMMITTED) from None
 
     # ---- changing ----
 
@@ -166,15 +166,15 @@ class ControllerService:
                 self._dispatcher.request(message, request_id, blobs, charging.get())
             )
         except InboxFull:
-            raise DoorError(
+            raise ApiError(
                 Status.RESOURCE_EXHAUSTED,
                 "too many requests are waiting: try again in a moment",
                 FULL_RETRY_S,
             ) from None
         except NotNow:
-            raise DoorError(Status.UNAVAILABLE, STORE_AWAY, STORE_AWAY_RETRY_S) from None
+            raise ApiError(Status.UNAVAILABLE, STORE_AWAY, STORE_AWAY_RETRY_S) from None
         except Unsettled:
-            raise DoorError(Status.UNAVAILABLE, STORE_AWAY) from None
+            raise ApiError(Status.UNAVAILABLE, STORE_AWAY) from None
         if isinstance(answer, Refused):
             raise answer
         return answer
@@ -323,7 +323,7 @@ class ControllerService:
         except TimeoutError:
             return False
         except NotNow:
-            raise DoorError(Status.UNAVAILABLE, "the controller stops: try again in a moment") from None
+            raise ApiError(Status.UNAVAILABLE, "the controller stops: try again in a moment") from None
         finally:
             self._waiting -= 1
         return True
@@ -384,7 +384,7 @@ class ControllerService:
             if job is not None and is_seen:
                 check_managed(view, caller.principal, job, str(job.job_id))
             if step is None or not is_seen:
-                raise DoorError(
+                raise ApiError(
                     Status.NOT_FOUND, f"step {request.job_id}.{request.step} does not exist (any more)"
                 )
             if step.state is not StepState.LAUNCHING:

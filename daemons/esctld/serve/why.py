@@ -33,7 +33,7 @@ from eslurm.core.plan.cycle.schedule import Booking
 from eslurm.core.resources.windows import DAY_US, HORIZON_US, STRETCH_US, Calendar, Window, clipped, merged
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 
 PLANNED_MAX = 1_000
@@ -63,7 +63,7 @@ class Inquiries:
     async def _turn(self) -> AsyncIterator[None]:
         """One query at a time, each with a whole plan: many at once would occupy the loop."""
         if self._asking >= ASKING_MAX:
-            raise DoorError(
+            raise ApiError(
                 Status.RESOURCE_EXHAUSTED, "too many ask about plans: try again in a moment", ASK_RETRY_S
             )
         self._asking += 1

@@ -25,7 +25,7 @@ from eslurm.security.site_keys import Ring
 from esnoded.procd.options import Options
 
 TOLERANCE_US = 60_000_000
-"""Clocks of controllers and nodes may differ by so much, as for agents (`core.relay.dating`)."""
+"""Clocks of controllers and nodes may differ by so much, as for agents (`core.relay.command_dates`)."""
 _OPENED_MAX = 64
 _LISTS_MAX = 16
 

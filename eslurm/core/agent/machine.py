@@ -42,7 +42,7 @@ from eslurm.core.model.protocol import (
     Suspend,
 )
 from eslurm.core.model.step_key import StepKey
-from eslurm.core.relay.dating import has_expired, told_clock_us
+from eslurm.core.relay.command_dates import has_expired, told_clock_us
 from eslurm.core.relay.results import FAILED, failed
 
 PARKED_MAX = 256

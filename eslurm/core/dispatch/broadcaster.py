@@ -29,7 +29,7 @@ from eslurm.core.model.request_limits import COMMAND_BYTES_MAX
 from eslurm.core.model.timekeeping import proof_lasts_us
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay import messages as tree
-from eslurm.core.relay.dating import CommandDates
+from eslurm.core.relay.command_dates import CommandDates
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import EMPTY, Results, Status
 from eslurm.core.relay.trace import Trace

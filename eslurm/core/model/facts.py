@@ -1,4 +1,4 @@
-"""Facts: results of `decide`, input of `apply`. The log holds facts, never messages. The log holds facts, never messages.
+"""Facts: results of `decide`, input of `apply`. The log holds facts, never messages.
 
 Each is typed and versioned (`VERSION`); fields are only appended, with defaults, and a change of meaning gets a new
 version plus an upcast in `UPCASTS`, so new code reads an old log. A fact carries everything that `apply` needs besides its

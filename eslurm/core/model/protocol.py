@@ -178,7 +178,7 @@ class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     """Payload of an ok answer to a heartbeat from an unhealthy node: short words, sorted. Healthy nodes send none. Healthy
     nodes send none. Healthy nodes send none.
 
-    `clock_us`: the node's time, when the heartbeat had expired by it (see `core.relay.dating`); else 0.
+    `clock_us`: the node's time, when the heartbeat had expired by it (see `core.relay.command_dates`); else 0.
     """
 
     problems: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Invariants of a simulated cluster from outside: the records, the disk, and the processes themselves.
 
 The processes of the hosts are the truth here: the controller's state is checked against them. Each violation raises
-`Breach` with the observed values; the run adds its seed.
+`CheckFailed` with the observed values; the run adds its seed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from eslurm.lab.sim.run import (
     run_scenario,
 )
 from eslurm.lab.sim.shrink import TRIALS_MAX, Shrunk, shrink
-from eslurm.lab.sim.trace_format import Story, Thing, parse_only
+from eslurm.lab.sim.trace_format import Thing, TraceWriter, parse_only
 
 PROGRESS_EVERY_S = 2.0
 COUNTED = ("messages", "faults", "commits")
@@ -165,7 +165,7 @@ def _json_summary(reports: Sequence[Report], progress: _Progress, paths: Mapping
 
 def _trace(scenarios: list[Scenario], until_us: int | None, only: frozenset[Thing]) -> int:
     for scenario in scenarios:
-        story = Story(_say, only)
+        story = TraceWriter(_say, only)
         try:
             report = run_scenario(scenario, story, until_us)
         except SeedFailed as failed:

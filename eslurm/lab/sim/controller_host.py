@@ -15,7 +15,7 @@ from eslurm.lab.sim.surroundings import Surroundings
 PAUSE_MAX_S = 20.0
 
 
-class Seat:
+class ControllerHost:
     """One of the controllers of the cluster. `skew_us` is how far the wall clock of its host is before the true time."""
 
     def __init__(self, world: Surroundings, index: int, skew_us: int) -> None:

@@ -21,7 +21,7 @@ HANGING_SHARE = 0.3
 """Of agents that cannot write their spool, those whose disk stands still instead of being full."""
 
 
-class Strokes:
+class FaultActions:
     """One event of a plan: its world, and its luck."""
 
     def __init__(self, world: SiteView, rng: random.Random) -> None:
@@ -298,7 +298,9 @@ class Strokes:
         self._world.network.weather = CALM if faults.is_calm else faults.plan.weather
 
 
-STROKES: dict[str, Callable[[Strokes], None]] = {
-    name: stroke for name, stroke in vars(Strokes).items() if callable(stroke) and not name.startswith("_")
+STROKES: dict[str, Callable[[FaultActions], None]] = {
+    name: stroke
+    for name, stroke in vars(FaultActions).items()
+    if callable(stroke) and not name.startswith("_")
 }
 """By name, in the order above."""

@@ -15,9 +15,9 @@ import msgspec
 
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.units import SECOND_US
-from eslurm.lab.sim.fault_actions import STROKES, Strokes
+from eslurm.lab.sim.fault_actions import STROKES, FaultActions
+from eslurm.lab.sim.host_faults import HostFault, HostFaults, draw_ordeals
 from eslurm.lab.sim.network import CALM, Weather
-from eslurm.lab.sim.ordeals import Ordeal, Ordeals, draw_ordeals
 from eslurm.lab.sim.site_view import SiteView
 
 COMMIT_FAULTS_MAX = 8
@@ -35,7 +35,7 @@ class FaultPlan(msgspec.Struct, frozen=True):
     """The faults of one run. Times are microseconds after its start.
 
     `commit_crashes` is the share of commits at which the controller dies or stops; a multiple of that for
-    other writes (`RISKS`). `skew_s` is how far apart the wall clocks of two controllers may be. With `ordeals`, people
+    other writes (`RISKS`). `skew_s` is how far apart the wall clocks of two controllers may be. With `host_faults`, people
     submit jobs that run for minutes, too.
     """
 
@@ -46,7 +46,7 @@ class FaultPlan(msgspec.Struct, frozen=True):
     fetch_loss: float = 0.0
     controllers: int = 1
     skew_s: float = 0.0
-    ordeals: tuple[Ordeal, ...] = ()
+    ordeals: tuple[HostFault, ...] = ()
 
 
 def draw_plan(seed: int, nodes: int) -> FaultPlan:
@@ -95,7 +95,7 @@ class Faults:
         self._world = world
         self._random = random.Random(f"{world.seed}/commits")
         self._commit_faults = 0
-        self.ordeals = Ordeals(world, plan.ordeals)
+        self.ordeals = HostFaults(world, plan.ordeals)
         self._overheard: deque[Offer] = deque(maxlen=OVERHEARD_MAX)
 
     def schedule(self) -> None:
@@ -110,7 +110,7 @@ class Faults:
     def strike(self, at_us: int, kind: str) -> None:
         """A fault of this kind happens; `at_us` is a part of its luck."""
         rng = random.Random(f"{self._world.seed}/{at_us}/{kind}")
-        STROKES[kind](Strokes(self._world, rng))
+        STROKES[kind](FaultActions(self._world, rng))
 
     def fate_of(self, kind: str) -> str:
         """The fate of the next write: "" (success), or one of `FATES`."""

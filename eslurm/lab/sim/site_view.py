@@ -13,7 +13,7 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.lab.sim.client import Client
 from eslurm.lab.sim.controller import Controller
-from eslurm.lab.sim.controller_host import Seat
+from eslurm.lab.sim.controller_host import ControllerHost
 from eslurm.lab.sim.coverage import Coverage
 from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.lab.sim.host import Host
@@ -81,7 +81,7 @@ class SiteView(Protocol):
     hosts: list[Host]
     satellites: dict[int, Satellite]
     satellite_names: tuple[str, ...]
-    seats: list[Seat]
+    seats: list[ControllerHost]
     client: Client
 
     @property

@@ -82,7 +82,7 @@ class CalmPlan(Protocol):
 
 
 class LongJobs(Protocol):
-    """`ordeals.Ordeals`: how many long jobs they need."""
+    """`ordeals.HostFaults`: how many long jobs they need."""
 
     @property
     def long_jobs(self) -> int: ...

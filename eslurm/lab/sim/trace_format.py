@@ -138,7 +138,7 @@ def parse_only(text: str) -> frozenset[Thing]:
     return frozenset(things)
 
 
-class Story:
+class TraceWriter:
     """Tells a run line by line, and at its end what is known of what failed.
 
     With `only`, lines about other jobs and nodes are left out; faults are always told. Usable as a `Trace`.

@@ -6,11 +6,11 @@ Invariant: it is never caught on the way; the run adds its seed.
 from __future__ import annotations
 
 
-class Breach(AssertionError):
+class CheckFailed(AssertionError):
     """An invariant does not hold: the run has failed."""
 
 
 def require(condition: bool, what: str) -> None:
-    """Raises `Breach` unless the condition holds."""
+    """Raises `CheckFailed` unless the condition holds."""
     if not condition:
-        raise Breach(what)
+        raise CheckFailed(what)

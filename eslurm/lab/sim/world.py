@@ -23,7 +23,7 @@ from eslurm.lab.sim.checks import Checks
 from eslurm.lab.sim.client import Client
 from eslurm.lab.sim.cluster_config import NODE_OFFER, draw_config, with_more_on, with_new_node
 from eslurm.lab.sim.controller import Controller
-from eslurm.lab.sim.controller_host import Seat
+from eslurm.lab.sim.controller_host import ControllerHost
 from eslurm.lab.sim.coverage import Coverage
 from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.lab.sim.estimator import Estimator
@@ -96,7 +96,7 @@ class World:
         self.satellites: dict[int, Satellite] = {}
         satellites = rng.choice((0, 1, 2, 2, 3)) if nodes <= 64 else 4
         self.satellite_names = tuple(f"satellite{index}" for index in range(satellites))
-        self.seats: list[Seat] = []
+        self.seats: list[ControllerHost] = []
         self.client = Client(self)
         self.estimator = Estimator(self)
         self._script_seed = rng.random()
@@ -139,7 +139,7 @@ class World:
         self.network.attach(self.estimator)
         skew_us = int(self.faults.plan.skew_s * SECOND_US / 2)
         for index in range(self.faults.plan.controllers):
-            self.seats.append(Seat(self, index, self.random.randint(-skew_us, skew_us)))
+            self.seats.append(ControllerHost(self, index, self.random.randint(-skew_us, skew_us)))
         self.client.start()
         self.estimator.start()
         for seat in self.seats:

@@ -68,7 +68,7 @@ def overestimates(jobs: Sequence[LoggedJob]) -> Study:
     return Study("cdf", ("p", "share"), rows if known else (), facts)
 
 
-class Pairs:
+class JobPairs:
     """The pairs of correlated jobs (E-52): alike in name, size and runtime.
 
     Jobs without a name are compared by their users: logs without names have nothing else.

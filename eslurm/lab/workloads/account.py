@@ -6,9 +6,9 @@ from bisect import bisect_left, insort
 
 from eslurm.core.model.placement import Placement
 from eslurm.core.resources.vector import CORES, Vector, add, is_negative, subtract
-from eslurm.lab.workloads.core_driver import RuledSeat
+from eslurm.lab.workloads.core_driver import CoreDriver
 from eslurm.lab.workloads.machine import Machine
-from eslurm.lab.workloads.planner_driver import Seat
+from eslurm.lab.workloads.planner_driver import PlannerDriver
 from eslurm.lab.workloads.workload import Job
 
 
@@ -16,7 +16,7 @@ class Broken(Exception):
     """The planner did what it must never do; the text names the job and the instant."""
 
 
-class Account:
+class ProcessorAccount:
     """The free amounts of every node."""
 
     def __init__(self, machine: Machine) -> None:
@@ -79,7 +79,7 @@ class Promises:
         if self._kept:
             self._without[job.pending.job_id] = None
 
-    def note(self, seat: Seat | RuledSeat) -> None:
+    def note(self, seat: PlannerDriver | CoreDriver) -> None:
         """A cycle is over."""
         for job_id in list(self._without):
             start_us = seat.promised_us(job_id)

@@ -14,7 +14,7 @@ CUT: Final = "cut"
 """What became of a job that has left: it is done, it waits again, or it was ended for others."""
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
+class RunEvents(msgspec.Struct, frozen=True, gc=False):
     """The job makes room for another: it has ended by then."""
 
     job_id: int
@@ -33,4 +33,4 @@ class Resumed(msgspec.Struct, frozen=True, gc=False):
     job_id: int
 
 
-Change: TypeAlias = Placement | Told | Paused | Resumed
+Change: TypeAlias = Placement | RunEvents | Paused | Resumed

@@ -57,7 +57,7 @@ from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.boundaries import set_calendar
 from eslurm.core.state.cluster import State
-from eslurm.lab.workloads.changes import CUT, ENDED, REQUEUED, Change, Paused, Resumed, Told
+from eslurm.lab.workloads.changes import CUT, ENDED, REQUEUED, Change, Paused, Resumed, RunEvents
 from eslurm.lab.workloads.overdue import Overdue
 from eslurm.lab.workloads.planner_driver import LIMITS
 from eslurm.lab.workloads.rules import Rules, RulesError, calendar_of
@@ -77,7 +77,7 @@ _OPERATOR = Principal("operator", -1, -1)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class RuledSeat:
+class CoreDriver:
     """One policy on one cluster under its rules. Raises `RulesError` for records that the core refuses."""
 
     def __init__(self, rules: Rules, policy: str, now_us: int) -> None:
@@ -298,7 +298,7 @@ class RuledSeat:
                 return _encode(Gone(started=True))
             case End(job_id=job_id, grace_s=grace_s):
                 by_us = self._now_us + int(grace_s * SECOND_US)
-                self._news.append(Told(self._numbers[job_id], by_us))
+                self._news.append(RunEvents(self._numbers[job_id], by_us))
                 return None
             case Suspend(job_id=job_id, attempt=number, resume=is_resumed):
                 self._overdue.leave((job_id, number))

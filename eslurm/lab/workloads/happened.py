@@ -20,7 +20,7 @@ class Left(msgspec.Struct, frozen=True):
     text: str
 
 
-class Happened(msgspec.Struct, frozen=True):
+class RuleEffects(msgspec.Struct, frozen=True):
     """Effects of the rules. `lost_s` are processor seconds of runs that were ended before their time."""
 
     refused: tuple[Left, ...]
@@ -83,12 +83,14 @@ class Tally:
         self._ended += 1
         self._lost_us += lost_us
 
-    def happened(self) -> Happened:
+    def happened(self) -> RuleEffects:
         """All of it."""
         refused, stuck = (
             tuple(Left(*one) for one in found.values()) for found in (self._refusals, self._stuck)
         )
-        return Happened(refused, stuck, self._requeued, self._ended, self.pauses, self._lost_us // SECOND_US)
+        return RuleEffects(
+            refused, stuck, self._requeued, self._ended, self.pauses, self._lost_us // SECOND_US
+        )
 
 
 def _count(found: dict[str, tuple[int, str, str]], reason: str, name: str, text: str) -> None:

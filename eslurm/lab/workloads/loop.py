@@ -17,12 +17,12 @@ import msgspec
 
 from eslurm.core.model.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.lab.workloads.account import Account, Broken, Idle, Promises
-from eslurm.lab.workloads.changes import CUT, ENDED, REQUEUED, Change, Paused, Resumed, Told
-from eslurm.lab.workloads.core_driver import RuledSeat
-from eslurm.lab.workloads.happened import Happened, Tally
+from eslurm.lab.workloads.account import Broken, Idle, ProcessorAccount, Promises
+from eslurm.lab.workloads.changes import CUT, ENDED, REQUEUED, Change, Paused, Resumed, RunEvents
+from eslurm.lab.workloads.core_driver import CoreDriver
+from eslurm.lab.workloads.happened import RuleEffects, Tally
 from eslurm.lab.workloads.machine import Machine
-from eslurm.lab.workloads.planner_driver import Seat
+from eslurm.lab.workloads.planner_driver import PlannerDriver
 from eslurm.lab.workloads.rules import Rules
 from eslurm.lab.workloads.watch import Watch
 from eslurm.lab.workloads.workload import Job, Workload
@@ -75,7 +75,7 @@ class Result(msgspec.Struct, frozen=True):
     lost_us: int
     cycles: int
     waiting_max: int
-    happened: Happened | None = None
+    happened: RuleEffects | None = None
     """With rules: what they did."""
 
 
@@ -129,13 +129,13 @@ class _Loop:
         self._machine = machine
         self._policy = policy
         self._progress = progress
-        self._ruled = RuledSeat(rules, policy, workload.jobs[0].submit_us) if rules is not None else None
-        self._seat = self._ruled or Seat(machine, policy)
+        self._ruled = CoreDriver(rules, policy, workload.jobs[0].submit_us) if rules is not None else None
+        self._seat = self._ruled or PlannerDriver(machine, policy)
         self._watch: Watch | None = None
         self._tally = Tally()
         if self._ruled is not None:
             self._watch = Watch(machine, self._ruled.policies, self._ruled.calendar)
-        self._account = Account(machine)
+        self._account = ProcessorAccount(machine)
         keeps_promises = policy == KEEPS_PROMISES and self._seat.keeps_promises
         self._promises = Promises(keeps_promises and workload.keeps_estimates)
         self._idle = Idle(machine.processors)
@@ -267,7 +267,7 @@ class _Loop:
         match change:
             case Placement():
                 self._start(change, now_us)
-            case Told():
+            case RunEvents():
                 self._make_room(now_us)
                 live = self._live[change.job_id]
                 if change.by_us < live.end_us:

@@ -18,7 +18,7 @@ from eslurm.core.model.accounts import (
 )
 from eslurm.core.model.dates import format_moment
 from eslurm.core.resources.windows import Calendar
-from eslurm.lab.workloads.core_driver import RuledSeat, user_of
+from eslurm.lab.workloads.core_driver import CoreDriver, user_of
 from eslurm.lab.workloads.rules import Rules
 from eslurm.lab.workloads.workload import Workload
 
@@ -29,7 +29,7 @@ _PLURAL: Final = {"user": "users", "group": "groups", "account": "accounts", "qo
 def notes_of(rules: Rules, policy: str, workload: Workload) -> tuple[str, ...]:
     """Sentences about the rules for this log. Raises `RulesError` for rules that the core refuses."""
     first_us, last_us = workload.jobs[0].submit_us, workload.jobs[-1].submit_us
-    seat = RuledSeat(rules, policy, first_us)
+    seat = CoreDriver(rules, policy, first_us)
     policies = [one for named in seat.policies.values() for one in named.values()]
     found = [*_out_of_time(policies, seat.calendar, first_us, last_us + 1), *_strangers(policies, workload)]
     courses = [one.name for one in policies if isinstance(one, Reservation) and not one.maintenance]

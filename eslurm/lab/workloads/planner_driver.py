@@ -27,7 +27,7 @@ LIMITS = PlanLimits(
 """Virtual time waits for the planner: nothing has to be cut short."""
 
 
-class Seat:
+class PlannerDriver:
     """One policy on one machine without any rules. `plan` is the only way in which jobs start."""
 
     keeps_promises = True

@@ -11,13 +11,13 @@ from time import thread_time
 import pytest
 
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.limits import LimitSettings, RequestLimits
 from eslurm.api.methods import BY_NAME, BY_NUMBER, BY_PATH, METHODS, Method
 from eslurm.api.status import STATUS_OF_REFUSAL
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, REQUEST_ID, Service, anyone_operates, nobody_operates, root_operates
 from tests.support.loops import run
@@ -31,7 +31,7 @@ def caller(**changes: object) -> Caller:
 
 def ask(method: Method, who: Caller, service: Service | None = None, payload: bytes = b""):
     async def scenario():
-        gate = Gate(service or Service(), root_operates)
+        gate = Authoriser(service or Service(), root_operates)
         return await gate.answer(method, payload, who)
 
     return run(scenario())
@@ -60,11 +60,11 @@ def test_an_answer_is_encoded_and_bytes_pass_as_they_are() -> None:
 
 def test_a_refusal_lets_its_request_go_at_once() -> None:
     """Without the collector, which a controller runs rarely: refusals come in floods."""
-    kept: list[weakref.ref[DoorError]] = []
+    kept: list[weakref.ref[ApiError]] = []
 
     class Refusing:
         async def call(self, _method: object, _request: object, _caller: Caller) -> bytes:
-            refusal = DoorError(Status.UNAVAILABLE, "not now")
+            refusal = ApiError(Status.UNAVAILABLE, "not now")
             kept.append(weakref.ref(refusal))
             try:
                 raise refusal
@@ -72,7 +72,7 @@ def test_a_refusal_lets_its_request_go_at_once() -> None:
                 del refusal
 
     async def scenario() -> None:
-        gate = Gate(Refusing(), nobody_operates)
+        gate = Authoriser(Refusing(), nobody_operates)
         gc.disable()
         try:
             answered = await gate.answer(methods.PING, b"", caller(request_id=b""))
@@ -124,7 +124,7 @@ def test_calls_that_may_not_be_made_never_reach_the_service(
 
 def test_no_operator_right_comes_through_a_node() -> None:
     async def scenario() -> None:
-        gate = Gate(Service(), anyone_operates)
+        gate = Authoriser(Service(), anyone_operates)
         answered = await gate.answer(methods.UPDATE_NODES, b"", caller(via="agent"))
         assert answered.status is Status.PERMISSION_DENIED
         answered = await gate.answer(methods.UPDATE_NODES, b"", caller())
@@ -152,7 +152,7 @@ def test_every_refusal_code_has_a_status() -> None:
 
 
 def test_what_is_raised_becomes_a_status_and_secrets_stay_inside(caplog: pytest.LogCaptureFixture) -> None:
-    refused = ask(methods.PING, caller(), raising(DoorError(Status.ABORTED, "stale epoch")))
+    refused = ask(methods.PING, caller(), raising(ApiError(Status.ABORTED, "stale epoch")))
     assert (refused.status, refused.text) == (Status.ABORTED, "stale epoch")
     assert ask(methods.PING, caller(), raising(TimeoutError())).status is Status.DEADLINE_EXCEEDED
     leaked = ask(methods.PING, caller(), raising(asyncio.CancelledError()))
@@ -166,7 +166,7 @@ def test_what_is_raised_becomes_a_status_and_secrets_stay_inside(caplog: pytest.
 def test_stopping_refuses_new_calls_and_waits_for_those_under_way() -> None:
     async def scenario() -> None:
         service = Service(hold=True)
-        gate = Gate(service, nobody_operates)
+        gate = Authoriser(service, nobody_operates)
         assert await gate.drain(0.0)
         running = asyncio.create_task(gate.answer(methods.PING, b"", caller()))
         await service.entered.wait()
@@ -184,7 +184,7 @@ def test_stopping_refuses_new_calls_and_waits_for_those_under_way() -> None:
 def test_a_cancelled_call_is_counted_out() -> None:
     async def scenario() -> None:
         service = Service(hold=True)
-        gate = Gate(service, nobody_operates)
+        gate = Authoriser(service, nobody_operates)
         running = asyncio.create_task(gate.answer(methods.PING, b"", caller()))
         await service.entered.wait()
         running.cancel()
@@ -199,7 +199,7 @@ def test_a_refused_call_never_reaches_the_service_and_says_when_to_come_again() 
         service = Service()
         refused: list[str] = []
         limits = RequestLimits(LimitSettings(changes_user_per_s=1.0), refused.append, lambda: 0.0)
-        gate = Gate(service, root_operates, limits)
+        gate = Authoriser(service, root_operates, limits)
         answered = [await gate.answer(methods.SUBMIT, b"", caller()) for _ in range(7)]
         assert [one.status for one in answered] == [Status.OK] * 5 + [Status.RESOURCE_EXHAUSTED] * 2
         assert 0 < answered[5].retry_after_s < answered[6].retry_after_s
@@ -213,7 +213,7 @@ def test_a_refused_call_never_reaches_the_service_and_says_when_to_come_again() 
 def test_what_answering_costs_is_charged_also_when_it_fails() -> None:
     async def scenario() -> None:
         limits = RequestLimits(LimitSettings(read_share_user_percent=0.001), clock=lambda: 0.0)
-        gate = Gate(Service(misbehave=[_burn_and_fail]), nobody_operates, limits)
+        gate = Authoriser(Service(misbehave=[_burn_and_fail]), nobody_operates, limits)
         assert (await gate.answer(methods.JOBS, b"", caller())).status is Status.NOT_FOUND
         assert (await gate.answer(methods.JOBS, b"", caller())).status is Status.RESOURCE_EXHAUSTED
 
@@ -224,4 +224,4 @@ def _burn_and_fail() -> None:
     until_s = thread_time() + 0.001
     while thread_time() < until_s:
         pass
-    raise DoorError(Status.NOT_FOUND, "no such job")
+    raise ApiError(Status.NOT_FOUND, "no such job")

@@ -11,10 +11,10 @@ import pytest
 from eslurm.api import audit as audit_module
 from eslurm.api import methods
 from eslurm.api.audit import REASON_MAX, STRANGERS, WHAT_MAX, CallAudit, summary
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import METHODS, Method
 from eslurm.ports.audit import AuditLine
-from eslurm.ports.door import Answered, Caller, DoorError, Status
+from eslurm.ports.door import Answered, ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, REQUEST_ID, Service, root_operates
 from tests.support.loops import run
@@ -52,7 +52,7 @@ def left_by(method: Method[Any, Any], request: Any, reply: Any, who: Caller | No
     sink = Sink()
 
     async def scenario() -> None:
-        gate = Gate(Fixed(reply), root_operates, audit=CallAudit(sink, now_us=lambda: 0))
+        gate = Authoriser(Fixed(reply), root_operates, audit=CallAudit(sink, now_us=lambda: 0))
         payload = request if isinstance(request, bytes) else request.SerializeToString()
         await gate.answer(method, payload, who or caller())
 
@@ -83,8 +83,8 @@ def test_a_change_leaves_one_line_with_all_that_is_known() -> None:
     )
 
 
-FLOOD = DoorError(Status.RESOURCE_EXHAUSTED, "too much")
-AWAY = DoorError(Status.UNAVAILABLE, "not now")
+FLOOD = ApiError(Status.RESOURCE_EXHAUSTED, "too much")
+AWAY = ApiError(Status.UNAVAILABLE, "not now")
 DENIED = pb.Problem(code="denied", text="not yours")
 REFUSALS: list[tuple[Method[Any, Any], Any, Any, dict[str, Any], str, str]] = [
     (methods.UPDATE_NODES, pb.UpdateNodesRequest(), None, {}, "PERMISSION_DENIED", "alice is none"),
@@ -118,7 +118,7 @@ def test_of_a_change_of_some_things_only_the_first_refusal_is_told() -> None:
     assert (line.result, line.count, line.reason) == ("partly", 1, "denied: not yours (and 2 more)")
 
 
-@pytest.mark.parametrize("reply", [pb.JobsReply(), DoorError(Status.NOT_FOUND, "no such job")])
+@pytest.mark.parametrize("reply", [pb.JobsReply(), ApiError(Status.NOT_FOUND, "no such job")])
 def test_a_question_leaves_none(reply: Any) -> None:
     assert not left_by(methods.JOBS, pb.JobsRequest(user="ada"), reply)
 
@@ -128,7 +128,7 @@ def test_a_caller_who_goes_away_leaves_a_line_of_a_change_all_the_same() -> None
 
     async def scenario() -> None:
         service = Service(hold=True)
-        gate = Gate(service, root_operates, audit=CallAudit(sink))
+        gate = Authoriser(service, root_operates, audit=CallAudit(sink))
         calls = [
             asyncio.create_task(gate.answer(method, b"", caller())) for method in (methods.HOLD, methods.JOBS)
         ]
@@ -181,7 +181,7 @@ def test_no_line_has_what_is_secret_and_each_is_bounded(method: Method[Any, Any]
     ):
         text = summary(method, given, payload)
         assert len(text) <= WHAT_MAX and SECRET.decode() not in text
-    for line in left_by(method, request, DoorError(Status.PERMISSION_DENIED, "y" * 10_000)):
+    for line in left_by(method, request, ApiError(Status.PERMISSION_DENIED, "y" * 10_000)):
         assert len(line.reason) <= REASON_MAX and SECRET not in msgspec.json.encode(line)
 
 
@@ -199,7 +199,7 @@ def test_one_caller_fills_no_log_and_what_is_left_out_is_counted() -> None:
 
     async def scenario() -> None:
         audit = CallAudit(sink, lines_per_s=1.0, clock=lambda: now[0], now_us=lambda: 0)
-        gate = Gate(Fixed(pb.ChangeReply(count=1)), root_operates, audit=audit)
+        gate = Authoriser(Fixed(pb.ChangeReply(count=1)), root_operates, audit=audit)
         for _ in range(100):
             await gate.answer(methods.HOLD, b"", caller())
             audit.on_refused("Submit", "ipv4:1.2.3.4:5", Status.UNAUTHENTICATED, "no token")
@@ -245,7 +245,7 @@ def test_callers_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def scenario() -> None:
         audit = CallAudit(sink, lines_per_s=0.1, clock=lambda: 0.0)
-        gate = Gate(Fixed(pb.ChangeReply()), root_operates, audit=audit)
+        gate = Authoriser(Fixed(pb.ChangeReply()), root_operates, audit=audit)
         for uid in range(1, 100):
             for _ in range(2):
                 await gate.answer(
@@ -260,7 +260,7 @@ def test_callers_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_without_a_log_nothing_is_made() -> None:
     async def scenario() -> Answered:
-        return await Gate(Fixed(pb.ChangeReply()), root_operates).answer(methods.HOLD, b"", caller())
+        return await Authoriser(Fixed(pb.ChangeReply()), root_operates).answer(methods.HOLD, b"", caller())
 
     answered: Answered = run(scenario())
     assert answered.status is Status.OK

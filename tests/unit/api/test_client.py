@@ -14,7 +14,7 @@ from eslurm.api import client as client_module
 from eslurm.api import methods
 from eslurm.api.client import DoorClient, Lost
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import DoorUnreachable, Status
+from eslurm.ports.door import ApiUnreachable, Status
 from eslurm.v1 import controller_pb2 as pb
 
 FOR_EVER_S = 3600.0
@@ -48,7 +48,7 @@ def test_no_try_begins_that_is_too_short_to_be_answered(monkeypatch: pytest.Monk
     monkeypatch.setattr(client_module, "time", clock)
     for timeout_s in (0.05, 0.4, 0.7, 2.0, 5.0, 60.0):
         one.tries.clear()
-        with pytest.raises(DoorUnreachable) as lost:
+        with pytest.raises(ApiUnreachable) as lost:
             one.call(methods.PING, pb.PingRequest(), timeout_s)
         assert lost.value.maybe_done
         first, *later = [left_s for _door, left_s in one.tries]
@@ -61,7 +61,7 @@ def test_one_round_asks_each_door_once_and_says_what_each_said() -> None:
     one.one_round = True
     for _ in range(2):
         one.tries.clear()
-        with pytest.raises(DoorUnreachable) as lost:
+        with pytest.raises(ApiUnreachable) as lost:
             one.call(methods.PING, pb.PingRequest(), FOR_EVER_S)
         assert sorted(door for door, _left_s in one.tries) == ["a", "b"]
         # The same each time, for a log that names each reason once.
@@ -70,13 +70,13 @@ def test_one_round_asks_each_door_once_and_says_what_each_said() -> None:
 
 def test_another_thread_ends_a_call(state_dir: Path) -> None:
     path = state_dir / "s"
-    ended: list[DoorUnreachable] = []
+    ended: list[ApiUnreachable] = []
     with socket.socket(socket.AF_UNIX) as listener, Client(path) as one:
         listener.bind(str(path))
         listener.listen()
 
         def call() -> None:
-            with pytest.raises(DoorUnreachable) as error:
+            with pytest.raises(ApiUnreachable) as error:
                 one.call(methods.PING, pb.PingRequest(), FOR_EVER_S)
             ended.append(error.value)
 

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.forward import Forwarder, answer_door_call
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2, link_pb2
 from tests.kits.api import ALICE, REQUEST_ID, Service, anyone_operates
 from tests.support.loops import run
@@ -50,7 +50,7 @@ def test_a_call_goes_to_the_controller_and_its_answer_comes_back() -> None:
             REQUEST_ID,
             True,
         )
-        reply = await answer_door_call(call, ALICE, Gate(service, anyone_operates))
+        reply = await answer_door_call(call, ALICE, Authoriser(service, anyone_operates))
         forwarder.on_reply(reply)
         answered = await asked
         assert answered.status is Status.OK
@@ -67,7 +67,7 @@ def test_through_a_node_an_operator_is_a_user(via: str, said: str) -> None:
 
     async def scenario() -> None:
         service = Service()
-        gate = Gate(service, anyone_operates)
+        gate = Authoriser(service, anyone_operates)
         call = link_pb2.DoorCall(
             process="a", call=3, method="Cancel", deadline_us=5_000_000, request_id=REQUEST_ID
         )
@@ -123,7 +123,7 @@ def test_calls_fail_as_unavailable_without_a_link() -> None:
 def test_the_controller_keeps_the_deadline_and_its_own_rules() -> None:
     async def scenario() -> None:
         service = Service(hold=True)
-        gate = Gate(service, anyone_operates)
+        gate = Authoriser(service, anyone_operates)
         call = link_pb2.DoorCall(process="a", call=3, method="Ping", deadline_us=10_000)
         reply = await answer_door_call(call, ALICE, gate)
         assert (reply.process, reply.call, reply.status) == ("a", 3, Status.DEADLINE_EXCEEDED)
@@ -145,13 +145,13 @@ def test_the_controller_keeps_the_deadline_and_its_own_rules() -> None:
 def test_when_to_come_again_passes_through_a_node() -> None:
     async def scenario() -> None:
         def refuse() -> None:
-            raise DoorError(Status.RESOURCE_EXHAUSTED, "alice asks too much", 1.25)
+            raise ApiError(Status.RESOURCE_EXHAUSTED, "alice asks too much", 1.25)
 
         link = FakeLink()
         forwarder = Forwarder("agent-1", lambda: link, lambda: 17)
         asked = asyncio.create_task(forwarder.answer(methods.SUBMIT, b"", CALLER))
         await tick()
-        gate = Gate(Service(misbehave=[refuse]), anyone_operates)
+        gate = Authoriser(Service(misbehave=[refuse]), anyone_operates)
         forwarder.on_reply(await answer_door_call(link.sent[0].door_call, ALICE, gate))
         answered = await asked
         assert (answered.status, answered.retry_after_s) == (Status.RESOURCE_EXHAUSTED, 1.25)

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.forward import CONTROL_CALL_BYTES_MAX, CallParts, Forwarder, answer_door_call, send_reply
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.ports.link import LinkClosed
 from eslurm.transport.options import BULK_ITEM_BYTES_MAX
 from eslurm.v1 import controller_pb2, link_pb2
@@ -55,7 +55,9 @@ def test_a_large_request_arrives_whole() -> None:
         assert joined[:-1] == [None] * (len(joined) - 1)
         call = joined[-1]
         assert call is not None and call.request == large_request() and call.retry
-        forwarder.on_reply(await answer_door_call(call, ALICE, Gate(service, anyone_operates), "socket"))
+        forwarder.on_reply(
+            await answer_door_call(call, ALICE, Authoriser(service, anyone_operates), "socket")
+        )
         assert (await asked).status is Status.OK
         assert service.calls[0][1].via == "socket"
 
@@ -104,7 +106,7 @@ def test_a_link_that_ends_in_between_is_not_available() -> None:
 def test_what_lacks_a_part_is_never_joined() -> None:
     parts = CallParts()
     assert parts.join(part(1, 0, b"a", more=True), 0.0) is None
-    with pytest.raises(DoorError, match="lost") as refused:
+    with pytest.raises(ApiError, match="lost") as refused:
         parts.join(part(1, 2, b"c", more=False), 0.0)
     assert refused.value.status is Status.UNAVAILABLE
     whole = parts.join(part(2, 0, b"small", more=False), 0.0)
@@ -114,8 +116,8 @@ def test_what_lacks_a_part_is_never_joined() -> None:
 def test_parts_are_bounded_and_what_was_given_up_is_forgotten() -> None:
     parts = CallParts(bytes_max=10, patience_s=60.0)
     assert parts.join(part(1, 0, b"x" * 8, more=True), 0.0) is None
-    with pytest.raises(DoorError, match="too many large requests"):
+    with pytest.raises(ApiError, match="too many large requests"):
         parts.join(part(2, 0, b"x" * 8, more=True), 1.0)
     assert parts.join(part(3, 0, b"x" * 8, more=True), 61.0) is None
-    with pytest.raises(DoorError, match="lost"):
+    with pytest.raises(ApiError, match="lost"):
         parts.join(part(1, 1, b"x", more=False), 62.0)

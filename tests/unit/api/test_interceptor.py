@@ -12,10 +12,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from eslurm.api.interceptor import Guard, abort
+from eslurm.api.interceptor import Interceptor, abort
 from eslurm.api.methods import PING
 from eslurm.api.tokens import Identified
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from tests.kits.api import ALICE, PATIENCE_S
 from tests.support.loops import run
 
@@ -56,12 +56,12 @@ def test_a_caller_that_has_gone_ends_its_call_without_a_word(caplog: pytest.LogC
             assert caller.gone.wait(PATIENCE_S)
             time.sleep(patience_s)
             try:
-                await abort(context, DoorError(Status.UNAVAILABLE, "the controller stops"))
+                await abort(context, ApiError(Status.UNAVAILABLE, "the controller stops"))
             except BaseException as error:
                 ends.put_nowait(error)
                 raise
 
-        server = grpc.aio.server(interceptors=[Guard(_Anybody())])
+        server = grpc.aio.server(interceptors=[Interceptor(_Anybody())])
         handlers = {PING.name: grpc.stream_unary_rpc_method_handler(answer)}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         port = server.add_insecure_port("127.0.0.1:0")

@@ -24,7 +24,7 @@ from eslurm.api import jwt_tokens
 from eslurm.api.jwt_tokens import JwtAuthenticator, JwtKeysError, JwtSettings, read_keys
 from eslurm.api.tokens import TOKEN_CHARS_MAX, Identified, TokenAuthenticator
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from tests.kits.api_tokens import SITE, Office
 from tests.support.loops import run
 
@@ -123,7 +123,7 @@ def identify(settings: JwtSettings, text: str, now_us: int | None = None) -> Ide
 
 
 def refused(settings: JwtSettings, text: str, now_us: int | None = None) -> str:
-    with pytest.raises(DoorError) as error:
+    with pytest.raises(ApiError) as error:
         identify(settings, text, now_us)
     assert error.value.status is Status.UNAUTHENTICATED
     assert text not in error.value.text or len(text) < 20
@@ -216,7 +216,7 @@ def test_it_ends_while_it_is_remembered(settings: JwtSettings) -> None:
         one = JwtAuthenticator(settings, find_user)
         text = token()
         await one.identify(text, NOW_S * 1_000_000)
-        with pytest.raises(DoorError, match="has expired"):
+        with pytest.raises(ApiError, match="has expired"):
             await one.identify(text, (NOW_S + 606) * 1_000_000)
 
     run(scenario())
@@ -263,7 +263,7 @@ def test_keys_are_read_anew(settings: JwtSettings, monkeypatch: pytest.MonkeyPat
         # Not looked at yet; then what the former key has signed is taken no more, though it was verified before.
         await one.identify(token(), now_us)
         clock[0] += 2
-        with pytest.raises(DoorError, match="no key 'r1'"):
+        with pytest.raises(ApiError, match="no key 'r1'"):
             await one.identify(token(), now_us)
         await one.identify(token(key=OTHER_RSA, kid=None), now_us)
         write(settings.key_file, b"nonsense")

@@ -9,7 +9,7 @@ from eslurm.api import limits, methods
 from eslurm.api.limits import LimitSettings, RequestLimits, Ticket
 from eslurm.config.file import ControllerSection
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from tests.kits.api import REQUEST_ID
 
 SETTINGS = LimitSettings(
@@ -37,19 +37,19 @@ class World:
     def admit(self, method: methods.Method, uid: int = 1, *, operator: bool = False) -> Ticket:
         return self.limits.admit(method, caller(uid), operator=operator)
 
-    def read(self, uid: int = 1, cost_s: float = 0.01, *, operator: bool = False) -> DoorError | None:
+    def read(self, uid: int = 1, cost_s: float = 0.01, *, operator: bool = False) -> ApiError | None:
         """One question that takes so long to answer; the refusal if there is one."""
         try:
             ticket = self.admit(methods.JOBS, uid, operator=operator)
-        except DoorError as error:
+        except ApiError as error:
             return error
         ticket.charge(cost_s - limits.CALL_COST_S)
         ticket.settle(0, cost_s)
         ticket.leave()
         return None
 
-    def refusal(self, method: methods.Method, uid: int = 1) -> DoorError:
-        with pytest.raises(DoorError) as caught:
+    def refusal(self, method: methods.Method, uid: int = 1) -> ApiError:
+        with pytest.raises(ApiError) as caught:
             self.admit(method, uid)
         assert caught.value.status is Status.RESOURCE_EXHAUSTED and caught.value.retry_after_s > 0
         return caught.value

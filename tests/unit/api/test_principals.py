@@ -9,7 +9,7 @@ import pytest
 
 from eslurm.api.principals import PRIMARY, Principals, look_up
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from tests.support.loops import run
 
 ADA = Principal("ada", 1000, 100, (100, 200))
@@ -40,7 +40,7 @@ def test_a_relayed_gid_is_taken_from_members_only(given: int, taken: int) -> Non
 
 
 def test_a_relayed_uid_that_nobody_knows_is_refused_with_the_way_out() -> None:
-    with pytest.raises(DoorError, match=r"uid 4242 is unknown .* name service") as caught:
+    with pytest.raises(ApiError, match=r"uid 4242 is unknown .* name service") as caught:
         relayed(4242, 0)
     assert caught.value.status is Status.PERMISSION_DENIED
 

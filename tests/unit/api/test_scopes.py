@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import BY_NAME, METHODS
 from eslurm.api.scopes import METHODS_OF, grants, permits
 from eslurm.core.control.rights import Level
@@ -90,7 +90,9 @@ def test_the_gate_asks_the_table(scope: str) -> None:
     async def scenario() -> None:
         for level in (Level.USER, Level.ADMINISTRATOR):
             # As the core does: a limited token brings no level.
-            gate = Gate(Service(), lambda who, level=level: level if who.scope == "admin" else Level.USER)  # type: ignore[misc]
+            gate = Authoriser(
+                Service(), lambda who, level=level: level if who.scope == "admin" else Level.USER
+            )  # type: ignore[misc]
             for method in METHODS:
                 who = replace(ALICE, via="token", scope=scope)
                 request_id = REQUEST_ID if method.mutating else b""

@@ -11,11 +11,11 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import BY_NAME, METHODS, SUBMIT
 from eslurm.api.shapes import Submission, check_lists, check_shape
 from eslurm.core.control.rights import Level
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, REQUEST_ID, Service
 from tests.support.loops import run
@@ -27,7 +27,7 @@ def asked(name: str, payload: bytes, level: Level = Level.ADMINISTRATOR) -> tupl
     service = Service()
 
     async def scenario() -> Any:
-        return await Gate(service, lambda _principal: level).answer(BY_NAME[name], payload, CALLER)
+        return await Authoriser(service, lambda _principal: level).answer(BY_NAME[name], payload, CALLER)
 
     answered = run(scenario())
     return answered.status, answered.text, [name for name, _ in service.calls]
@@ -73,9 +73,9 @@ def test_what_hides_in_a_job_is_counted_too() -> None:
     chunks = b"\x1a" + _length(400_000) + b"\x7a\x00" * 200_000
     for inner in (b"\x1a\x00" * 200_000, chunks, b"\x9a\x01\x00" * 200_000):
         submission = Submission.FromString(b"\x0a" + _length(len(inner)) + inner)
-        with pytest.raises(DoorError, match="more than 20000 parts"):
+        with pytest.raises(ApiError, match="more than 20000 parts"):
             list(submission.jobs)
-    with pytest.raises(DoorError, match="more than 10000 jobs in one call"):
+    with pytest.raises(ApiError, match="more than 10000 jobs in one call"):
         Submission.FromString(b"\x0a\x00" * 10_001)
 
 
@@ -91,7 +91,7 @@ def test_a_submission_reads_as_protobuf_does() -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_reader(data: bytes) -> None:
     """Goal: it reads what protobuf reads, or refuses (groups, which proto3 has not), and never fails otherwise."""
-    with contextlib.suppress(DecodeError, DoorError):
+    with contextlib.suppress(DecodeError, ApiError):
         jobs = list(Submission.FromString(data).jobs)
         with contextlib.suppress(DecodeError):
             assert jobs == list(pb.SubmitRequest.FromString(data).jobs)
@@ -101,7 +101,7 @@ def test_no_bytes_break_the_reader(data: bytes) -> None:
 def test_no_large_request_breaks_the_count(data: bytes) -> None:
     for name in ("Cancel", "UpdateJob", "Accounting"):
         method = BY_NAME[name]
-        with contextlib.suppress(DecodeError, DoorError):
+        with contextlib.suppress(DecodeError, ApiError):
             check_shape(name, data, method.request.DESCRIPTOR)
             check_lists(name, method.request.FromString(data))
 

@@ -24,7 +24,7 @@ from eslurm.api.tokens import (
 )
 from eslurm.core.model.job import Principal
 from eslurm.core.model.token import TokenRules
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.security.sealing import Purpose
 from tests.kits.api import ALICE
 from tests.kits.api_tokens import SITE, STRANGERS, Office
@@ -52,7 +52,7 @@ def identify(
 
 
 def refusal(office: Office, token: str, now_us: int = 1) -> str:
-    with pytest.raises(DoorError) as refused:
+    with pytest.raises(ApiError) as refused:
         identify(office, token, now_us)
     assert refused.value.status is Status.UNAUTHENTICATED
     return refused.value.text
@@ -118,7 +118,7 @@ def test_what_the_state_no_longer_knows_is_revoked() -> None:
         await authenticator.identify(metadata, "unix:", encrypted=False)
         office.issued.clear()
         # Its signature was verified before and is remembered; that does not help it.
-        with pytest.raises(DoorError, match="was revoked"):
+        with pytest.raises(ApiError, match="was revoked"):
             await authenticator.identify(metadata, "unix:", encrypted=False)
 
     run(scenario())
@@ -156,7 +156,7 @@ def test_the_largest_token_fits() -> None:
 @given(st.text())
 def test_any_text_is_refused_in_good_order(text: str) -> None:
     for token in (text, "es2." + text):
-        with pytest.raises(DoorError):
+        with pytest.raises(ApiError):
             open_token(SITE.ring, token)
         find_bearer(token)
 
@@ -167,7 +167,7 @@ def test_any_sealed_body_is_refused_in_good_order(body: bytes) -> None:
     token = "es2." + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
     try:
         claims = open_token(SITE.ring, token)
-    except DoorError as refused:
+    except ApiError as refused:
         assert refused.status is Status.UNAUTHENTICATED
     else:
         assert isinstance(claims, Claims)
@@ -180,10 +180,10 @@ def test_a_token_from_another_host_needs_encryption() -> None:
     async def scenario() -> None:
         for peer, encrypted in (("ipv4:127.0.0.1:5", False), ("ipv4:10.0.0.1:5", True)):
             assert (await authenticator.identify(bearer, peer, encrypted=encrypted)).principal.name == "alice"
-        with pytest.raises(DoorError, match="over TLS only"):
+        with pytest.raises(ApiError, match="over TLS only"):
             await authenticator.identify(bearer, "ipv4:10.0.0.1:5", encrypted=False)
         for metadata in ({}, {"authorization": "Basic x"}, {"authorization": "Bearer"}):
-            with pytest.raises(DoorError, match="carries no token"):
+            with pytest.raises(ApiError, match="carries no token"):
                 await authenticator.identify(metadata, "ipv4:127.0.0.1:5", encrypted=False)
 
     run(scenario())

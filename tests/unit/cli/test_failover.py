@@ -23,7 +23,7 @@ from escli.user import esqueue, essubmit
 from eslurm.api import client as blocking
 from eslurm.api.methods import PING, SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.fake_door import FakeDoor, Refuse
@@ -122,7 +122,7 @@ def test_all_are_tried_again_until_one_leads(state_dir: Path, monkeypatch: pytes
     ):
         assert submit(client).job_ids == [17]
         assert len(first.request_ids) == 3
-        with pytest.raises(DoorRefused, match="no controller leads"):
+        with pytest.raises(ApiRefused, match="no controller leads"):
             answers = [away] * 1000
             submit(client)
 
@@ -256,7 +256,7 @@ def test_a_service_that_says_when_to_come_again_is_believed(
     with Limited([str(state_dir / "a"), str(state_dir / "b")]) as client:
         submit(client)
         assert pauses == [0.07]
-        with pytest.raises(DoorRefused, match="RESOURCE_EXHAUSTED"):
+        with pytest.raises(ApiRefused, match="RESOURCE_EXHAUSTED"):
             submit(client)
 
 
@@ -281,7 +281,7 @@ def test_further_sockets_are_looked_for_only_when_the_first_fails(state_dir: Pat
 
 def test_all_sockets_are_named_when_none_answers(state_dir: Path) -> None:
     paths = [str(state_dir / name) for name in "ab"]
-    with Client(paths, patience_s=0.05) as client, pytest.raises(DoorUnreachable) as unreachable:
+    with Client(paths, patience_s=0.05) as client, pytest.raises(ApiUnreachable) as unreachable:
         client.call(PING, pb.PingRequest(), 10)
     assert f"{paths[0]}, {paths[1]}: " in str(unreachable.value)
     assert not unreachable.value.maybe_done

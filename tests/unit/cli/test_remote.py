@@ -12,7 +12,7 @@ from escli import exits
 from escli import remote as remote_module
 from escli.admin import esctl
 from escli.door import Sockets, find_way
-from escli.endpoint import Way
+from escli.endpoint import Endpoint
 from escli.failures import CommandFailed
 from escli.option_table import rows_of
 from escli.options import Parser
@@ -22,7 +22,7 @@ from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.tokens import Claims, seal_token
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import DoorRefused, DoorUnreachable, Status
+from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
 from eslurm.security.site_keys import KeyRecord, SiteKeys
 from eslurm.transport.tls import Tls
 from eslurm.v1 import controller_pb2 as pb
@@ -91,7 +91,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     return Client.made
 
 
-def way_of(line: str, environ: Mapping[str, str] | None = None) -> Way:
+def way_of(line: str, environ: Mapping[str, str] | None = None) -> Endpoint:
     return find_way(Parser(rows_of("esqueue")).parse(line.split()), environ or {})
 
 
@@ -252,7 +252,7 @@ def test_who_is_refused_hears_which_token_it_was(
     home: Path, made: list[Client], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_client: Client, _method: str) -> Any:
-        raise DoorRefused(Status.UNAUTHENTICATED, "the token has expired; ask an operator for a new one")
+        raise ApiRefused(Status.UNAUTHENTICATED, "the token has expired; ask an operator for a new one")
 
     Client.say = refuse
     monkeypatch.setattr("escli.clock.local_offset_s", lambda _utc_s: 0)
@@ -272,7 +272,7 @@ def test_a_token_that_was_renewed_meanwhile_is_taken(home: Path, made: list[Clie
         if client.token == fresh:
             return pb.JobsReply()
         write_token(home / ".config" / "eslurm" / "token", fresh)
-        raise DoorRefused(Status.UNAUTHENTICATED, "the token has expired")
+        raise ApiRefused(Status.UNAUTHENTICATED, "the token has expired")
 
     Client.say = refuse_old
     assert esqueue.main(["--remote", "127.0.0.1:1"]) == exits.OK
@@ -286,7 +286,7 @@ def test_a_change_stays_the_same_one_with_a_renewed_token(home: Path, made: list
         if client is not made[0]:
             return pb.ChangeReply(count=1)
         write_token(home / ".config" / "eslurm" / "token", token_of(ADA, END_US + 1))
-        raise DoorRefused(Status.UNAUTHENTICATED, "the token has expired", maybe_done=True)
+        raise ApiRefused(Status.UNAUTHENTICATED, "the token has expired", maybe_done=True)
 
     Client.say = refuse_once
     assert esctl.main(["hold", "7", "--remote", "127.0.0.1:1"]) == exits.OK
@@ -299,7 +299,7 @@ def test_who_is_sent_away_at_the_second_try_does_not_know_of_the_first(
     home: Path, made: list[Client], status: Status, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_client: Client, _method: str) -> Any:
-        raise DoorRefused(status, "not now", maybe_done=True)
+        raise ApiRefused(status, "not now", maybe_done=True)
 
     Client.say = refuse
     assert esctl.main(["hold", "7", "--remote", "127.0.0.1:1"]) == exits.UNKNOWN_OUTCOME
@@ -311,7 +311,7 @@ def test_what_waiting_does_not_help_is_not_waited_for(
     home: Path, made: list[Client], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def misfit(_client: Client, _method: str) -> Any:
-        raise DoorUnreachable("a:1: the certificate there is for other names", is_final=True)
+        raise ApiUnreachable("a:1: the certificate there is for other names", is_final=True)
 
     Client.say = misfit
     assert esqueue.main(["--remote", "127.0.0.1:1"]) == exits.UNREACHABLE

@@ -34,7 +34,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.plan.cycle.policy import Plan, PlanLimits
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
@@ -256,7 +256,7 @@ def test_a_question_ends_when_the_store_goes_away() -> None:
             asked = asyncio.create_task(reads.call(*QUESTIONS[0]))
             await turns(200)
             bench.store.gate.set()
-            with pytest.raises(DoorError) as refused:
+            with pytest.raises(ApiError) as refused:
                 await asked
             assert refused.value.status is Status.UNAVAILABLE
             assert await second

@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import STARTED
 from eslurm.core.model.messages import JobRef, SuspendJobs, UpdateJob
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.request import Chunk, Request
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits import chaos
@@ -351,7 +351,7 @@ def test_waiting_is_bounded_ends_with_the_controller_and_leaves_nothing_when_giv
             asyncio.create_task(world.ask(follower.cursor, wait_ms=30_000)) for _ in range(WAITING_MAX)
         ]
         await asyncio.sleep(0)
-        with pytest.raises(DoorError, match="estimators follow already") as refused:
+        with pytest.raises(ApiError, match="estimators follow already") as refused:
             await world.ask(follower.cursor, wait_ms=30_000)
         assert refused.value.status is Status.RESOURCE_EXHAUSTED
         waiting[0].cancel()
@@ -362,7 +362,7 @@ def test_waiting_is_bounded_ends_with_the_controller_and_leaves_nothing_when_giv
         world.committing.is_stopping = True
         world.committing.wake()
         for one in waiting:
-            with pytest.raises(DoorError, match="the controller stops") as refused:
+            with pytest.raises(ApiError, match="the controller stops") as refused:
                 await one
             assert refused.value.status is Status.UNAVAILABLE
 

@@ -23,10 +23,10 @@ from eslurm.api import methods
 from eslurm.api.methods import METHODS, Method
 from eslurm.api.principals import Principals
 from eslurm.api.unix_client import Client
-from eslurm.api.unix_server import UnixDoor
+from eslurm.api.unix_server import UnixServer
 from eslurm.core.model.job import Principal
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Answered, Caller, DoorRefused, Status, status_of
+from eslurm.ports.door import Answered, ApiRefused, Caller, Status, status_of
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
 from tests.kits.api import PATIENCE_S, until
@@ -277,7 +277,7 @@ def test_the_same_through_the_controller_s_own_socket(tmp_path: Path, state_dir:
             for identity, who in IDENTITIES.items():
                 lookup: Callable[[int, int], Principal] = lambda _uid, _gid, who=who: who  # type: ignore[misc] # noqa: E731
                 principals = Principals(lookup=lookup)
-                door = UnixDoor(state_dir / f"{identity}.sock", await term._serving, principals)
+                door = UnixServer(state_dir / f"{identity}.sock", await term._serving, principals)
                 await door.start()
                 try:
                     for method in METHODS:
@@ -299,7 +299,7 @@ def through(path: Path, method: Method[Any, Any], term: Table) -> Answered:
     with Client(path) as client:
         try:
             reply = client.call(method, request_of(method.name, term), PATIENCE_S, request_id=request_id)
-        except DoorRefused as refused:
+        except ApiRefused as refused:
             return Answered(refused.status, refused.text, b"")
     return Answered(Status.OK, "", reply.SerializeToString())
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from esctld.port import HeldPort
-from esctld.roles import DoorSwitch
+from esctld.roles import AnswererSwitch
 from esctld.standby import standby as standby_module
 from esctld.standby.standby import Standby
 from eslurm.api import methods
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.dispatch.standby import Lead
 from eslurm.lab.sim.memory_store import MemoryStore
@@ -266,7 +266,7 @@ def test_a_standby_that_is_stopped_while_it_prepares_lets_go() -> None:
 
 def test_the_door_answers_by_role_and_never_hangs_between_two() -> None:
     async def main() -> None:
-        switch = DoorSwitch()
+        switch = AnswererSwitch()
         caller = Caller(ALICE, b"", False, 1_000_000, "socket")
         refused = await switch.answer(methods.PING, b"", caller)
         assert refused.status is Status.UNAVAILABLE and "no controller leads" in refused.text
@@ -290,7 +290,7 @@ def test_a_port_is_held_from_the_start_and_refuses_until_somebody_listens() -> N
             thief.bind(("0.0.0.0", int(port)))
 
         async def serve() -> None:
-            rpc = RpcServer([], Guard(), shares_port=True)
+            rpc = RpcServer([], Interceptor(), shares_port=True)
             assert await rpc.listen(held.endpoint) == held.endpoint
             await rpc.start()
             await asyncio.to_thread(lambda: socket.create_connection(address).close())

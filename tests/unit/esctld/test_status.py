@@ -24,7 +24,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.relay.results import EMPTY
 from eslurm.core.relay.trace import LevelCost, Trace
 from eslurm.core.state.cluster import State
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
 from eslurm.telemetry.status import Health
@@ -86,8 +86,8 @@ def test_refused_submissions_are_counted_and_nothing_else() -> None:
         calls = CountedCalls(Service(), metrics)
         for method, error in (
             (SUBMIT, Refused(RefusalCode.INFEASIBLE, "too large")),
-            (SUBMIT, DoorError(Status.UNAVAILABLE, "the store is away")),
-            (PING, DoorError(Status.UNAVAILABLE, "the store is away")),
+            (SUBMIT, ApiError(Status.UNAVAILABLE, "the store is away")),
+            (PING, ApiError(Status.UNAVAILABLE, "the store is away")),
         ):
             with pytest.raises(type(error)):
                 await calls.call(method, error, CALLER)

@@ -16,7 +16,7 @@ from esctld import daemon
 from esctld.daemon import CannotStart, Controller, ControllerOptions
 from esctld.lead.gc_tuning import give_back_to_collector
 from eslurm.api import methods
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.principals import Principals
 from eslurm.config.file import Config, cluster_config, parse_config
 from eslurm.core.control.planning import plan_slices
@@ -75,7 +75,7 @@ class Term:
             config, directory / "eslurm.toml", directory, directory, site, member, "c1"
         )
         self._must_fit = must_fit
-        self._serving: asyncio.Future[Gate] = asyncio.get_running_loop().create_future()
+        self._serving: asyncio.Future[Authoriser] = asyncio.get_running_loop().create_future()
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:

@@ -19,7 +19,7 @@ from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Message, RefusalCode, Refused, RevokeTokens, TokenMade
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Caller, DoorError
+from eslurm.ports.door import ApiError, Caller
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, LeadingController
@@ -71,7 +71,7 @@ def test_a_retry_gets_the_same_token_and_the_next_leader_takes_it(tmp_path: Path
             assert who.token == made.info.id and who.principal.scope == "read"
             message = await tokens.read_revocation(pb.RevokeTokensRequest(ids=[made.info.id]), NOBODY)
             await leading.dispatcher.request(message)
-            with pytest.raises(DoorError, match="was revoked"):
+            with pytest.raises(ApiError, match="was revoked"):
                 await authenticator.identify(metadata, "unix:", encrypted=False)
         async with LeadingController(image, "c3") as leading:
             assert leading.state.tokens == {}

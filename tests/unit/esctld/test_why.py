@@ -34,7 +34,7 @@ from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Caller, DoorError
+from eslurm.ports.door import ApiError, Caller
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, LeadingController
@@ -275,7 +275,7 @@ def test_one_question_at_a_time_and_not_too_many_that_wait() -> None:
             desk.planner._resting.clear()
             asked = [asyncio.create_task(desk.why(job)) for _ in range(ASKING_MAX)]
             await asyncio.sleep(0)
-            with pytest.raises(DoorError, match="try again in a moment"):
+            with pytest.raises(ApiError, match="try again in a moment"):
                 await desk.inquiries.plan(pb.PlanRequest(), CALLER)
             asked[1].cancel()
             desk.planner._resting.set()

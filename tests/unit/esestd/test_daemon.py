@@ -18,13 +18,13 @@ from esestd import follower as follower_module
 from esestd import forecaster as forecaster_module
 from esestd import sender as sender_module
 from esestd.daemon import EstimatorDaemon, EstimatorOptions
-from eslurm.api.authoriser import Gate
+from eslurm.api.authoriser import Authoriser
 from eslurm.api.grpc_server import door_handler
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.control.rights import Level
 from eslurm.estimator.files import ModelFiles, read_model
-from eslurm.ports.door import DoorError, Status
+from eslurm.ports.door import ApiError, Status
 from eslurm.ports.estimator import Estimator, Model
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX
@@ -149,9 +149,11 @@ def test_over_grpc_with_a_token(state_dir: Path, monkeypatch: pytest.MonkeyPatch
         path.write_text(office.token(now_us + 600_000_000, who, "estimator", now_us) + "\n")
         path.chmod(0o600)
         authenticator = office.authenticator(wall_us)
-        gate = Gate(controller, lambda principal: Level.OPERATOR if principal.uid == 4001 else Level.USER)
+        gate = Authoriser(
+            controller, lambda principal: Level.OPERATOR if principal.uid == 4001 else Level.USER
+        )
         server = RpcServer(
-            [door_handler(gate)], Guard(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX
+            [door_handler(gate)], Interceptor(authenticator), message_bytes_max=DOOR_MESSAGE_BYTES_MAX
         )
         endpoint = await server.listen("127.0.0.1:0")
         await server.start()
@@ -305,10 +307,10 @@ def test_refused_forecasts_are_dropped_and_late_ones_sent(
     async def scenario() -> None:
         controller, socket = Controller(), state_dir / "door"
         async with unix_door(controller, socket), living(options(state_dir, socket), Class()) as one:
-            controller.refuse_forecasts = DoorError(Status.INVALID_ARGUMENT, "nonsense")
+            controller.refuse_forecasts = ApiError(Status.INVALID_ARGUMENT, "nonsense")
             controller.tell(submitted(1, now_s()))
             await until(lambda: "1 forecasts, they are dropped: nonsense" in caplog.text)
-            controller.refuse_forecasts = DoorError(Status.RESOURCE_EXHAUSTED, "too much")
+            controller.refuse_forecasts = ApiError(Status.RESOURCE_EXHAUSTED, "too much")
             controller.tell(submitted(2, now_s()))
             await until(lambda: metric(one, "eslurm_estimator_forecasts_waiting") == 1)
             controller.refuse_forecasts = None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esestd.doors import TokenFile
-from eslurm.ports.door import DoorUnreachable
+from eslurm.ports.door import ApiUnreachable
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> None:
@@ -26,7 +26,7 @@ def test_it_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     write(path, "es2.two")
     assert token.read() == "es2.two"
     path.unlink()
-    with pytest.raises(DoorUnreachable, match=r"No such file or directory.*--scope estimator"):
+    with pytest.raises(ApiUnreachable, match=r"No such file or directory.*--scope estimator"):
         token.read()
     write(path, "es2.three")
     assert token.read() == "es2.three"
@@ -43,5 +43,5 @@ def test_it_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
 )
 def test_files_that_are_not_used(tmp_path: Path, text: str, mode: int, told: str) -> None:
     write(tmp_path / "token", text, mode)
-    with pytest.raises(DoorUnreachable, match=told):
+    with pytest.raises(ApiUnreachable, match=told):
         TokenFile(tmp_path / "token").read()

@@ -11,7 +11,7 @@ import pytest
 from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.relay.relay import Relay
 from eslurm.links.relay_counters import RelayCounters
-from eslurm.transport.counters import DoorCounters, LinkCounters
+from eslurm.transport.counters import ApiCounters, LinkCounters
 from esnoded.status import SILENT_S, AgentStatus
 from essatd.status import SatelliteStatus
 
@@ -28,7 +28,7 @@ def status_of(registered: int, offered: int, *, silence_s: float = 0.0, link: ob
         SimpleNamespace(silence_s=silence_s, link=link),
         SimpleNamespace(counters=LinkCounters(links_now=3)),
     )
-    return AgentStatus(*parts, Relay(), RelayCounters(acknowledgements=5), DoorCounters(calls=8))
+    return AgentStatus(*parts, Relay(), RelayCounters(acknowledgements=5), ApiCounters(calls=8))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eslurm.core.model.protocol import Prepare
-from eslurm.core.relay.dating import EXPIRY_TOLERANCE_US
+from eslurm.core.relay.command_dates import EXPIRY_TOLERANCE_US
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.clock import AgentClock
 from tests.kits.agent import SECOND, World, is_ok, launch

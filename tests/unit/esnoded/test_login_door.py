@@ -12,7 +12,7 @@ from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import Registration
 from eslurm.ports.door import Answered, Caller, Status
-from esnoded.door import AgentDoor, LoginDoor
+from esnoded.door import AgentSocket, LoginSocket
 from tests.kits.agent import World
 from tests.support.loops import run
 
@@ -28,7 +28,7 @@ class Onward:
         return PASSED
 
 
-def ask(door: AgentDoor | LoginDoor, method: Method[Any, Any] = PING, who: Principal = ALICE) -> Answered:
+def ask(door: AgentSocket | LoginSocket, method: Method[Any, Any] = PING, who: Principal = ALICE) -> Answered:
     caller = Caller(who, b"", False, 1_000_000, "socket")
 
     async def main() -> Answered:
@@ -38,7 +38,7 @@ def ask(door: AgentDoor | LoginDoor, method: Method[Any, Any] = PING, who: Princ
 
 
 def test_users_pass_and_others_are_sent_to_a_controller() -> None:
-    door = LoginDoor(Onward(), ["ctl1:7400", "ctl2:7400", "[::1]:7400"])
+    door = LoginSocket(Onward(), ["ctl1:7400", "ctl2:7400", "[::1]:7400"])
     assert ask(door, SUBMIT) == PASSED
     root = ask(door, PING, ROOT)
     assert root.status is Status.PERMISSION_DENIED
@@ -49,12 +49,12 @@ def test_users_pass_and_others_are_sent_to_a_controller() -> None:
     assert operator.text.startswith(
         "UpdateNodes is for operators, whose commands are not taken on a login host"
     )
-    assert ask(LoginDoor(Onward(), []), PING, ROOT).text.endswith("give them on a host of a controller")
+    assert ask(LoginSocket(Onward(), []), PING, ROOT).text.endswith("give them on a host of a controller")
 
 
 def test_without_a_number_it_vouches_for_nobody() -> None:
     node = LocalNode(NodeOffer("login1", "u", (0, 0), login=True))
-    door = AgentDoor(Onward(), lambda: [node])
+    door = AgentSocket(Onward(), lambda: [node])
     assert ask(door) == Answered(
         Status.UNAVAILABLE, "login1 is not registered with a controller yet: try again in a moment", b""
     )

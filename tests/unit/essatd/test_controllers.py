@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from eslurm.api.interceptor import Guard
+from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.dispatch.report_router import ReportRouter
 from eslurm.core.model.protocol import NodeGone, Report, ReportAck
@@ -37,7 +37,7 @@ async def controller(name: str, endpoint: str, epoch: int) -> AsyncIterator[Proc
     credentials = SITE.credentials("controller", name.rsplit(".", 1)[0])
     table = LinkTable(local, credentials, sink, random.Random(7))
     server = LinkServer(local, credentials, table)
-    rpc = RpcServer([server.handler()], Guard())
+    rpc = RpcServer([server.handler()], Interceptor())
     await rpc.listen(endpoint)
     await rpc.start()
     try:

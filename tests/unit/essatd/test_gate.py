@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from eslurm.core.relay.relay import Relay
-from eslurm.faults.chaos_door import ChaosRequest
+from eslurm.faults.chaos_socket import ChaosRequest
 from eslurm.links.relay_driver import RelayServer
 from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.v1 import link_pb2
-from essatd.chaos import Gate
+from essatd.chaos import FaultGate
 from tests.support.loops import both_loops, run
 
 DELAY_US = 20_000
@@ -33,7 +33,7 @@ class Site:
 
     def __init__(self) -> None:
         self.driver = RelayServer(Relay(root=True), NoLinks(), lambda _: None)
-        self.gate = Gate(self.driver, self._take, self._on_healed)
+        self.gate = FaultGate(self.driver, self._take, self._on_healed)
         self.link = FakeLink()
         self.came: list[int] = []
         self.healed = asyncio.Event()

@@ -12,7 +12,7 @@ import pytest
 from eslurm.core.relay.messages import Broadcast, RunLocal
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK, Outcome, Status
-from eslurm.faults.chaos_door import NAME, ChaosDoor, ChaosReply, ChaosRequest, TooEarly
+from eslurm.faults.chaos_socket import NAME, ChaosReply, ChaosRequest, ChaosSocket, TooEarly
 from eslurm.faults.switches import Mode, Switch
 from eslurm.links.relay_driver import RelayServer
 from eslurm.links.relay_envelopes import broadcast_item, read_ack, read_reply
@@ -295,7 +295,7 @@ def test_the_socket_is_private_and_refuses_with_words(uvloop: bool, state_dir: P
     async def scenario() -> None:
         path = state_dir / NAME
         path.touch()  # What a killed process has left there is no obstacle.
-        door = ChaosDoor(path, answer)
+        door = ChaosSocket(path, answer)
         await door.start()
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         good, bad, early, no_json, other = await exchange(

@@ -8,7 +8,7 @@ import pytest
 
 from eslurm.links import endpoint_directory as book_module
 from eslurm.links.endpoint_directory import ENTRIES_PER_ITEM, BadDirectory, EndpointDirectory
-from eslurm.security.book_seal import open_book, seal_book
+from eslurm.security.directory_seal import open_book, seal_book
 from eslurm.v1 import link_pb2
 from tests.support.trust import Site
 from tests.unit.links.test_envelopes import entries, over_the_wire

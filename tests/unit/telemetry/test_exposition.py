@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 from prometheus_client.parser import text_string_to_metric_families
 
 from eslurm.telemetry.collected import Collected, page_of
-from eslurm.telemetry.exposition import OTHER, CappedLabel, Described, Family, address, text_of
+from eslurm.telemetry.exposition import OTHER, CappedLabel, Described, MetricFamily, address, text_of
 
 COUNTER = Described(
     "eslurm_things_total", "counter", 'Things, "quoted" \\ and\nin two lines.', ("kind", "place")
@@ -45,7 +45,7 @@ def test_the_parser_reads_what_was_said(samples: dict[tuple[str, str], float], l
         assert found[key] == value or (math.isnan(value) and math.isnan(found[key]))
 
 
-def registry_of(*families: Family) -> CollectorRegistry:
+def registry_of(*families: MetricFamily) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(Collected(lambda: families))
     return registry

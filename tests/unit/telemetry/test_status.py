@@ -14,7 +14,7 @@ import pytest
 from escli import health as command
 from eslurm.telemetry import status
 from eslurm.telemetry.http import CONNECTIONS_MAX, HEAD_BYTES_MAX
-from eslurm.telemetry.status import Health, StatusDoor
+from eslurm.telemetry.status import Health, StatusServer
 from tests.support import loops
 from tests.support.loops import both_loops
 
@@ -35,9 +35,9 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def opened(watched: Watched) -> AsyncIterator[StatusDoor]:
+async def opened(watched: Watched) -> AsyncIterator[StatusServer]:
     """The door, open at some port."""
-    door = StatusDoor(watched.page, lambda: watched.health)
+    door = StatusServer(watched.page, lambda: watched.health)
     await door.start("127.0.0.1:0")
     try:
         yield door
@@ -45,7 +45,7 @@ async def opened(watched: Watched) -> AsyncIterator[StatusDoor]:
         await door.stop()
 
 
-async def asked(door: StatusDoor, request: bytes) -> bytes:
+async def asked(door: StatusServer, request: bytes) -> bytes:
     """All that is said until the other end closes."""
     reader, writer = await asyncio.open_connection(*door.endpoint.split(":"))
     writer.write(request)
@@ -55,7 +55,7 @@ async def asked(door: StatusDoor, request: bytes) -> bytes:
     return answer
 
 
-def run(body: Callable[[Watched, StatusDoor], Coroutine[Any, Any, None]]) -> None:
+def run(body: Callable[[Watched, StatusServer], Coroutine[Any, Any, None]]) -> None:
     """`body` with an open door."""
 
     async def main() -> None:
@@ -67,7 +67,7 @@ def run(body: Callable[[Watched, StatusDoor], Coroutine[Any, Any, None]]) -> Non
 
 
 def test_a_page_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         for _ in range(2):
             first = await asked(door, GET % b"metrics")
             assert first.startswith(b"HTTP/1.1 200 OK\r\n") and first.endswith(b"\r\n\r\npage 1\n")
@@ -82,11 +82,11 @@ def test_a_page_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_watching_costs_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     spent = iter((1.0, 1.25, 2.0, 2.5))
-    counted = status.DoorCounts()
+    counted = status.StatusCounts()
     monkeypatch.setattr(status, "counts", counted)
     monkeypatch.setattr(status.time, "thread_time", lambda: next(spent))
 
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         for page in (b"metrics", b"nothing"):
             await asked(door, GET % page)
 
@@ -95,7 +95,7 @@ def test_what_watching_costs_is_counted(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_health_is_a_status_and_a_line() -> None:
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         assert (await asked(door, b"GET /health HTTP/1.0\r\n\r\n")).endswith(b"\r\n\r\nleads\n")
         watched.health = Health(False, "the job store takes no commits")
         answer = await asked(door, b"GET /health HTTP/1.0\r\n\r\n")
@@ -117,7 +117,7 @@ def test_health_is_a_status_and_a_line() -> None:
     ],
 )
 def test_what_is_no_question_is_told_so(request_: bytes, code: bytes) -> None:
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         assert (await asked(door, request_)).startswith(b"HTTP/1.1 " + code)
         assert not watched.pages
 
@@ -125,7 +125,7 @@ def test_what_is_no_question_is_told_so(request_: bytes, code: bytes) -> None:
 
 
 def test_silent_connections_keep_nobody_out() -> None:
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         host, port = door.endpoint.split(":")
         streams = [await asyncio.open_connection(host, port) for _ in range(CONNECTIONS_MAX)]
         assert b"leads" in await asked(door, b"GET /health HTTP/1.0\r\n\r\n")
@@ -146,7 +146,7 @@ def test_silent_connections_keep_nobody_out() -> None:
 def test_a_request_that_does_not_end_ends_its_connection(
     begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         monkeypatch.setattr(door._server, "_timeout_s", 0.01)
         with contextlib.suppress(ConnectionResetError):
             assert await asked(door, begun) == b""
@@ -182,7 +182,7 @@ def test_answers_that_are_not_read_are_not_made(uvloop: bool) -> None:
 
 
 def test_a_reader_that_stops_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         monkeypatch.setattr(door._server, "_timeout_s", 0.2)
         door._make_page = lambda: b"x" * 50_000_000
         reader, writer = await asyncio.open_connection(*door.endpoint.split(":"))
@@ -199,8 +199,8 @@ def test_a_reader_that_stops_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_address_that_is_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "BIND_AGAIN_S", 0.01)
 
-    async def body(watched: Watched, door: StatusDoor) -> None:
-        other = StatusDoor(watched.page, lambda: watched.health)
+    async def body(watched: Watched, door: StatusServer) -> None:
+        other = StatusServer(watched.page, lambda: watched.health)
         with pytest.raises(OSError, match="--metrics-listen: cannot listen at"):
             await other.start(door.endpoint)
         trying = asyncio.create_task(other.keep_trying(door.endpoint))
@@ -216,7 +216,7 @@ def test_an_address_that_is_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch
 def test_the_command_says_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     endpoint = ""
 
-    async def body(watched: Watched, door: StatusDoor) -> None:
+    async def body(watched: Watched, door: StatusServer) -> None:
         nonlocal endpoint
         endpoint = door.endpoint
         for url in (door.endpoint, f"http://{door.endpoint}/health", f"http://{door.endpoint}"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eslurm.transport.fair_room import FairQuota
+from eslurm.transport.fair_quota import FairQuota
 
 
 def taken_by(room: FairQuota, user: int) -> int:

@@ -17,11 +17,11 @@ from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.plan.cycle import reasons
 from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
+from eslurm.core.plan.cycle.late_places import LatePlaces
 from eslurm.core.plan.cycle.placement_query import allows, query_of
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import NOT_EXAMINED, Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
-from eslurm.core.plan.cycle.shield import LatePlaces
 from eslurm.core.plan.cycle.shortage import Reasons
 from eslurm.core.plan.cycle.snapshot import Snapshot
 from eslurm.core.plan.cycle.victims import Victim

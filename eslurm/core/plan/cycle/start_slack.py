@@ -1,8 +1,8 @@
 """Jobs whose start has slipped far behind its first forecast.
 
 Forecasts that are too short make starts slip: jobs that overtook another stay longer than expected, and others after them.
-Beyond some slack the planned place of a late job is closed to those behind it (`shield`). Invariant: only waiting jobs are
-remembered, and only as long as they wait.
+Beyond some slack the planned place of a late job is closed to those behind it (`late_places`). Invariant: only waiting
+jobs are remembered, and only as long as they wait.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 from escli.errors import ClusterError
 from escli.local import chaos_client
 from escli.local.chaos_client import ask_in
-from eslurm.faults.chaos_door import NAME, ChaosReply, ChaosRequest
+from eslurm.faults.chaos_socket import NAME, ChaosReply, ChaosRequest
 
 EARLY = ChaosReply(error="not yet", is_early=True)
 

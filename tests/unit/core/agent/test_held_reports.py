@@ -10,7 +10,7 @@ import pytest
 from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.model.protocol import NodeGone, Registration, Report
 from eslurm.core.relay.relay import Relay
-from eslurm.faults.chaos_door import ChaosRequest, TooEarly
+from eslurm.faults.chaos_socket import ChaosRequest, TooEarly
 from eslurm.faults.switches import Mode, Switch
 from eslurm.links.relay_driver import RelayServer
 from eslurm.ports.link import ANYBODY, Wanted

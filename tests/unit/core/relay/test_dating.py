@@ -7,7 +7,13 @@ import pytest
 
 from eslurm.core.agent.outcomes import alive_outcome
 from eslurm.core.model.protocol import Heartbeat, Prepare, Unhealthy
-from eslurm.core.relay.dating import AHEAD_MAX_US, EXPIRY_TOLERANCE_US, STEP_US, CommandDates, read_clock_us
+from eslurm.core.relay.command_dates import (
+    AHEAD_MAX_US,
+    EXPIRY_TOLERANCE_US,
+    STEP_US,
+    CommandDates,
+    read_clock_us,
+)
 from eslurm.core.relay.results import OK, Outcome, Results, Status, failed, from_mapping, unreached
 from tests.kits.agent import World, is_ok, launch
 

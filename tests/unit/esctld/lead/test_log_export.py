@@ -29,7 +29,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Caller, DoorError, Status
+from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.ports.store import LogPruned, Prune, SettingRow, StoreUnavailable
 from eslurm.replay.base import unpack_base
 from eslurm.replay.logfile import LogFile
@@ -305,7 +305,7 @@ def test_what_was_removed_is_in_the_base_and_a_page_from_before_is_refused() -> 
             first = (await pages(bench.log_pages))[0]
             assert first.facts[0].revision == at + 1
             assert unpack_base("main", first.base).revision == at
-            with pytest.raises(DoorError) as refused:
+            with pytest.raises(ApiError) as refused:
                 await bench.log_pages.export(pb.ExportLogRequest(from_revision=2), CALLER)
             assert refused.value.status is Status.NOT_FOUND
 

@@ -7,7 +7,15 @@ import itertools
 import pytest
 
 from eslurm.core.model.forecast import Forecast
-from eslurm.lab.studies.study import ALPHAS, SIMILAR, Pairs, alpha_sweep, elbow_curve, habits, overestimates
+from eslurm.lab.studies.study import (
+    ALPHAS,
+    SIMILAR,
+    JobPairs,
+    alpha_sweep,
+    elbow_curve,
+    habits,
+    overestimates,
+)
 from eslurm.lab.studies.workload import LoggedJob
 from tests.kits.estimator import DAY_S, jobs, record, synthetic
 
@@ -40,7 +48,7 @@ def test_the_distribution_of_p() -> None:
 
 def test_correlated_pairs_are_counted() -> None:
     log = jobs(*synthetic(200, days=3))
-    pairs = Pairs(log)
+    pairs = JobPairs(log)
     assert pairs.by == "name"
     by_gap = {gap: (ratio, count) for gap, ratio, count in pairs.by_gap().rows}
     for gap in (1, 10, 150):
@@ -57,7 +65,7 @@ def test_correlated_pairs_are_counted() -> None:
 
 
 def test_where_jobs_have_no_names_users_stand_for_them() -> None:
-    pairs = Pairs(
+    pairs = JobPairs(
         jobs(record(1, 0, 10), record(2, 1, 10), record(3, 2, 10, user=-1), record(4, 3, 10, user=-1))
     )
     assert pairs.by == "user"

@@ -17,7 +17,7 @@ from eslurm.lab.workloads.changes import ENDED
 from eslurm.lab.workloads.loop import Broken, Ran, Result, Step, replay
 from eslurm.lab.workloads.machine import uniform
 from eslurm.lab.workloads.metrics import measure, percentile, slowdown
-from eslurm.lab.workloads.planner_driver import LIMITS, Seat
+from eslurm.lab.workloads.planner_driver import LIMITS, PlannerDriver
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.workload import Choices, Job
 from tests.kits.workloads import record, run, starts, workload
@@ -175,14 +175,14 @@ def test_what_a_planner_must_never_do_is_noticed(
     promised: Sequence[tuple[int, int]],
     told: str,
 ) -> None:
-    monkeypatch.setattr(loop, "Seat", lambda machine, policy: Wrong(cycles, promised))
+    monkeypatch.setattr(loop, "PlannerDriver", lambda machine, policy: Wrong(cycles, promised))
     with pytest.raises(Broken, match=told):
         run(TWO, "conservative", nodes=2)
 
 
 def test_promises_that_move_earlier_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Wrong([[], [placed(1, 0), placed(2, 1)]], [(1, 5_000_000)])
-    monkeypatch.setattr(loop, "Seat", lambda machine, policy: wrong)
+    monkeypatch.setattr(loop, "PlannerDriver", lambda machine, policy: wrong)
     assert starts(run(TWO, "conservative", nodes=2)) == {7: 5, 8: 5}
 
 
@@ -193,7 +193,7 @@ def test_an_unknown_policy_is_refused() -> None:
 
 def test_the_planner_s_books_are_the_run_s() -> None:
     machine = uniform(3, 1)
-    seat = Seat(machine, "easy")
+    seat = PlannerDriver(machine, "easy")
     first, second = workload([record(1, 0, 10, 2), record(2, 0, 10, 2)], machine).jobs
     seat.arrive(first)
     seat.arrive(second)
@@ -207,7 +207,7 @@ def test_the_planner_s_books_are_the_run_s() -> None:
 
 def test_nobody_is_woken_for_work_that_is_late() -> None:
     machine = uniform(3, 1)
-    seat = Seat(machine, "easy")
+    seat = PlannerDriver(machine, "easy")
     first, second = workload([record(1, 0, 100, 2, asked_s=10), record(2, 0, 10, 2)], machine).jobs
     seat.arrive(first)
     seat.arrive(second)

@@ -16,7 +16,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.lab.workloads import loop
-from eslurm.lab.workloads.core_driver import RuledSeat
+from eslurm.lab.workloads.core_driver import CoreDriver
 from eslurm.lab.workloads.loop import Broken, Result, replay
 from eslurm.lab.workloads.machine import from_config, uniform
 from eslurm.lab.workloads.metrics import measure, measure_by
@@ -271,7 +271,7 @@ def test_a_start_planned_for_at_once_is_tried_again_less_and_less_often(
 ) -> None:
     machine = uniform(4, 1)
     begin_us = MONDAY_S * 1_000_000
-    seat = RuledSeat(Rules(plain_config(machine)), "easy", begin_us)
+    seat = CoreDriver(Rules(plain_config(machine)), "easy", begin_us)
     first, second = workload(CROWD, machine, Choices(names=Names())).jobs
     for job in (first, second):
         assert seat.arrive(job) == ""
@@ -318,7 +318,7 @@ def test_nobody_is_given_up_while_more_is_to_come() -> None:
 def test_use_beyond_a_limit_is_noticed_when_it_comes_into_force() -> None:
     machine = uniform(4, 1)
     night = '[limit.night]\nuser = "u1"\nresource = "nodes"\nitems = 1\nvalidity = "cron(0 1 * * *)+1h"\n'
-    seat = RuledSeat(Rules(plain_config(machine), records_of(night)), "easy", MONDAY_S * 1_000_000)
+    seat = CoreDriver(Rules(plain_config(machine), records_of(night)), "easy", MONDAY_S * 1_000_000)
     watch = Watch(machine, seat.policies, seat.calendar)
     who = Who("u1", ("1",), "", "", "all")
     midnight_us, one_us = MONDAY_S * 1_000_000, (MONDAY_S + 3_600) * 1_000_000
@@ -342,12 +342,12 @@ def test_a_planner_that_breaks_a_limit_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_planner_that_ignores_a_reservation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Blind(RuledSeat):
+    class Blind(CoreDriver):
         def plan(self, now_us: int):  # type: ignore[no-untyped-def]
             for one in super().plan(now_us):
                 yield one if not isinstance(one, Placement) else Placement(one.job_id, one.spans, 1 << 60)
 
-    monkeypatch.setattr(loop, "RuledSeat", Blind)
+    monkeypatch.setattr(loop, "CoreDriver", Blind)
     course = '[reservation.course]\nnodes = "n[0-3]"\nstart = "1970-01-05T01:00"\nduration = "1h"\n'
     with pytest.raises(Broken, match="reservation course has one of its nodes from 349200000000 us on"):
         ruled([record(1, 0, 10, 4)], course)

@@ -74,7 +74,7 @@ def left_us(switch: Switch, now_us: int) -> int | None:
     return None if switch.until_us is None else max(0, switch.until_us - now_us)
 
 
-class ChaosDoor:
+class ChaosSocket:
     """Serves `answer` at `path`. An `answer` that raises `ValueError` refuses with its text."""
 
     def __init__(self, path: Path, answer: Callable[[ChaosRequest], ChaosReply]) -> None:

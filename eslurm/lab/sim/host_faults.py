@@ -22,7 +22,7 @@ KINDS = ("out", "in", "slow", "lossy", "flapping")
 INTERRUPTIONS = ("", "", "crash_controller", "take_over", "pause_controller", "crash_agent", "pause_agent")
 
 
-class Ordeal(msgspec.Struct, frozen=True):
+class HostFault(msgspec.Struct, frozen=True):
     """One of them: `kind` as in `KINDS`; `then` strikes `then_us` after it began (empty: nothing)."""
 
     at_us: int
@@ -33,7 +33,7 @@ class Ordeal(msgspec.Struct, frozen=True):
     strikes_leader: bool = False
 
 
-def draw_ordeals(seed: int, calm_us: int) -> tuple[tuple[Ordeal, ...], int]:
+def draw_ordeals(seed: int, calm_us: int) -> tuple[tuple[HostFault, ...], int]:
     """The ordeals of a seed whose other faults end at `calm_us`, and when all is calm then."""
     rng = random.Random(f"{seed}/ordeals")
     if rng.random() >= SHARE:
@@ -45,7 +45,7 @@ def draw_ordeals(seed: int, calm_us: int) -> tuple[tuple[Ordeal, ...], int]:
         then = rng.choice(INTERRUPTIONS)
         then_us = rng.randint(5 * SECOND_US, for_us)
         strikes_leader = rng.random() < 0.1
-        ordeals.append(Ordeal(at_us, for_us, rng.choice(KINDS), then, then_us, strikes_leader))
+        ordeals.append(HostFault(at_us, for_us, rng.choice(KINDS), then, then_us, strikes_leader))
         # Two may overlap.
         at_us += rng.randint(20, 120) * SECOND_US
     return tuple(ordeals), max(calm_us, *(one.at_us + one.for_us + 5 * SECOND_US for one in ordeals))
@@ -73,10 +73,10 @@ def draw_trouble(rng: random.Random, kind: str) -> Trouble:
             )
 
 
-class Ordeals:
+class HostFaults:
     """Carries them out."""
 
-    def __init__(self, world: SiteView, ordeals: tuple[Ordeal, ...]) -> None:
+    def __init__(self, world: SiteView, ordeals: tuple[HostFault, ...]) -> None:
         self._world = world
         self._ordeals = ordeals
 
@@ -90,7 +90,7 @@ class Ordeals:
         for ordeal in self._ordeals:
             self._world.scheduler.call_in(ordeal.at_us, partial(self._begin, ordeal))
 
-    def _begin(self, ordeal: Ordeal) -> None:
+    def _begin(self, ordeal: HostFault) -> None:
         world = self._world
         rng = random.Random(f"{world.seed}/ordeal/{ordeal.at_us}")
         address = self._victim(rng, ordeal)
@@ -102,14 +102,14 @@ class Ordeals:
         if ordeal.then:
             world.scheduler.call_in(ordeal.then_us, partial(world.faults.strike, ordeal.at_us, ordeal.then))
 
-    def _victim(self, rng: random.Random, ordeal: Ordeal) -> str:
+    def _victim(self, rng: random.Random, ordeal: HostFault) -> str:
         world = self._world
         if ordeal.strikes_leader:
             return world.controller.address if world.controller is not None else ""
         busy = world.checks.busy_hosts
         return rng.choice(busy or world.hosts).address
 
-    def _end(self, ordeal: Ordeal, address: str) -> None:
+    def _end(self, ordeal: HostFault, address: str) -> None:
         world = self._world
         world.network.relieve(address)
         world.note(f"{address} is well again")
