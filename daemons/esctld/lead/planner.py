@@ -1,7 +1,7 @@
-"""Runs planning cycles beside the dispatcher: on a snapshot, in short slices, the result as a message.
+"""Runs planning cycles beside the dispatcher: on a snapshot, in short slices, the result as messages.
 
-One cycle at a time; a change during a cycle triggers another after it, and so does a due planned start. The schedule goes
-from cycle to cycle; the last plan's reasons and bookings are kept for queries.
+When a cycle begins is `core.control.planning_cycle`'s, the same as in the simulator; here are the loop, the timers and the
+site's policy. The schedule goes from cycle to cycle, the last plan's reasons and bookings are kept for queries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import time
 
 from esctld.lead.dispatcher import Dispatcher
 from eslurm.config.policies import PolicyError, load_policy
-from eslurm.core.control.planning import LIMITS, messages_of, next_cycle_in_us, plan_slices
+from eslurm.core.control.planning import LIMITS, plan_slices
+from eslurm.core.control.planning_cycle import Action, Begin, PlanningCycle, Post, Rest, Wait
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.policies import BUILT_IN
 from eslurm.core.plan.cycle.policy import Plan
@@ -26,11 +27,6 @@ log = logging.getLogger(__name__)
 FALLBACK = "easy"
 CYCLE_MAX_S = 60.0
 """A site's own policy that has worked so long on one cycle is taken for one that never ends."""
-PAUSE_SHARE = 2.0
-PAUSE_MAX_S = 0.1
-"""After each cycle the loop belongs to others for so many times as long as it took, at most so many seconds: a long
-queue that changes all the time would keep the planner busy with nothing new."""
-
 NAMED_MAX = 20
 """Jobs named in the log whose promises a new leader could not keep."""
 PATIENCE = 4.0
@@ -44,7 +40,7 @@ class Planner:
     def __init__(self, metrics: ControllerMetrics) -> None:
         self._metrics = metrics
         self._wake = asyncio.Event()
-        self._plan: Plan | None = None
+        self._cycles = PlanningCycle()
         # What lists show, and from which committed revision on they show the last plan; None: its starts are undecided.
         self._shown: Plan | None = None
         self._shown_from: int | None = 0
@@ -63,25 +59,25 @@ class Planner:
     def look(self) -> None:
         """Something was committed; plan if it requests a plan."""
         assert self._dispatcher is not None
-        if self._dispatcher.state.plan_wanted:
+        if self._cycles.looked(self._dispatcher.state) is not None:
             self._wake.set()
 
     def why(self, job_id: int) -> Why | None:
         """The last plan's reason of a waiting job."""
-        return self._plan.waiting.get(job_id) if self._plan is not None else None
+        return self.plan.waiting.get(job_id) if self.plan is not None else None
 
     @property
     def shown(self) -> Plan | None:
         """The last plan that rests on commits alone and whose own starts are committed: for lists and metrics."""
         assert self._dispatcher is not None
         if self._shown_from is not None and self._dispatcher.view.revision >= self._shown_from:
-            self._shown = self._plan
+            self._shown = self.plan
         return self._shown
 
     @property
     def plan(self) -> Plan | None:
         """The last plan."""
-        return self._plan
+        return self._cycles.plan
 
     @property
     def schedule(self) -> Schedule:
@@ -100,34 +96,42 @@ class Planner:
 
     def bookings(self, job_id: int) -> tuple[Booking, ...]:
         """The planned starts of a waiting job."""
-        return self._plan.bookings.get(job_id, ()) if self._plan is not None else ()
+        return self.plan.bookings.get(job_id, ()) if self.plan is not None else ()
 
     async def run(self) -> None:
         """Plan until cancelled."""
-        assert self._dispatcher is not None
+        dispatcher = self._dispatcher
+        assert dispatcher is not None
+        action: Action = self._cycles.rested(dispatcher.state, dispatcher.now_us())
         while True:
-            try:
-                wait_us = next_cycle_in_us(self._plan, self._dispatcher.now_us())
-                async with asyncio.timeout(wait_us / SECOND_US):
-                    await self._wake.wait()
-            except TimeoutError:
-                self._dispatcher.state.want_plan()
-            self._wake.clear()
-            self._resting.clear()
-            try:
-                plan = await self._cycle(self._dispatcher)
-            finally:
-                self._resting.set()
-            for message in messages_of(plan):
-                # The next cycle sees these placements on the ledger, not in the queue.
-                await self._dispatcher.decided(message)
-            self._shown_from = self._dispatcher.state.revision
-            if plan.is_unfinished:
-                self._wake.set()
-            await asyncio.sleep(min(self._spent_s * PAUSE_SHARE, PAUSE_MAX_S))
-            self.look()
+            match action:
+                case Begin():
+                    self._resting.clear()
+                    try:
+                        action = await self._cycle(dispatcher)
+                    finally:
+                        self._resting.set()
+                case Post(message):
+                    await dispatcher.decided(message)
+                    action = self._cycles.decided()
+                case Rest(for_us):
+                    self._shown_from = dispatcher.state.revision
+                    await asyncio.sleep(for_us / SECOND_US)
+                    action = self._cycles.rested(dispatcher.state, dispatcher.now_us())
+                case Wait():
+                    action = await self._wait(action, dispatcher)
 
-    async def _cycle(self, dispatcher: Dispatcher) -> Plan:
+    async def _wait(self, wait: Wait, dispatcher: Dispatcher) -> Begin:
+        """Until `look` finds a reason to plan, or it is time."""
+        try:
+            async with asyncio.timeout(wait.for_us / SECOND_US):
+                await self._wake.wait()
+        except TimeoutError:
+            self._cycles.due(wait, dispatcher.state)
+        self._wake.clear()
+        return Begin()
+
+    async def _cycle(self, dispatcher: Dispatcher) -> Post | Rest:
         policy = self._policy(dispatcher.state.config.policy)
         try:
             plan = await self._planned(dispatcher, policy)
@@ -139,10 +143,10 @@ class Planner:
             self._failed.add(policy)
             self._schedule = Schedule()
             plan = await self._planned(dispatcher, FALLBACK)
-        self._shown, self._plan = self.shown, plan
+        self._shown = self.shown
         has_starts = bool(plan.placements or plan.victims)
         self._shown_from = None if has_starts else dispatcher.state.revision
-        return plan
+        return self._cycles.planned(plan, int(self._spent_s * SECOND_US))
 
     async def _planned(self, dispatcher: Dispatcher, policy: str) -> Plan:
         state = dispatcher.state

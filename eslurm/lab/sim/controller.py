@@ -7,13 +7,13 @@ that it took on.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from eslurm.core.control import planning_cycle
 from eslurm.core.control.commit_pipeline import (
     Action,
     Commit,
@@ -25,7 +25,7 @@ from eslurm.core.control.commit_pipeline import (
     Unsettled,
 )
 from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
-from eslurm.core.control.planning import LIMITS, REPLAN_US, messages_of, next_cycle_in_us, plan_slices
+from eslurm.core.control.planning import LIMITS, plan_slices
 from eslurm.core.control.reactor import BatchAnswer, Reactor
 from eslurm.core.control.timers import next_timer_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
@@ -37,7 +37,6 @@ from eslurm.core.model.messages import (
     ConfigLoaded,
     EpochStarted,
     Message,
-    PlanMade,
     Reports,
     StepCreated,
     SubmitJobs,
@@ -49,7 +48,6 @@ from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.relay import messages as tree
-from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.boundaries import set_calendar
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import wire
@@ -65,7 +63,10 @@ from eslurm.store.rows import transaction_of
 TICK_US = 200
 TIMERS_MIN_US = 20_000
 TIMERS_MAX_US = 1_000_000
-PLAN_US = 5_000
+SLICE_US = 5_000
+"""The longest time that others have between two slices of a planning cycle."""
+INTERRUPTED_SHARE = 0.25
+"""Of the slices of a cycle, so many are followed by other work."""
 _answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
 Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 
@@ -100,18 +101,15 @@ class Controller(Process):
         self._leads = False
         self._successor: str | None = None
         self._is_leaving = False
-        # The parts of a plan that are still to be decided; None when no plan is under way.
-        self._parts: deque[PlanMade] | None = None
+        self._planning = planning_cycle.PlanningCycle()
         self._schedule = Schedule()
         self._ranking = Ranking()
-        self._due_at_us: int | None = None
         self._tick_at_us: int | None = None
 
     def start(self) -> None:
         """Begin to lead."""
         self._post(ConfigLoaded(self.world.config))
         self._post(EpochStarted(self.epoch))
-        self.later(REPLAN_US, self._replan)
         self._lease.turn()
         self._log_keeper.start()
 
@@ -125,7 +123,7 @@ class Controller(Process):
         """The work under way; empty when idle."""
         if not self._pipeline.is_idle:
             return "messages wait to be committed"
-        if self._parts is not None:
+        if not self._planning.is_idle:
             return "a plan is under way"
         return (
             f"{len(self.broadcaster.delivery)} effects are under way"
@@ -353,12 +351,14 @@ class Controller(Process):
         if not self._leads and self.state.epoch == self.epoch:
             self._leads = True
             self.perform(self.broadcaster.lead(self.now_us))
+            self._end_rest()
 
     def _after_release(self) -> None:
         """A batch is released: what comes next."""
         if not self._pipeline.is_empty:
             self._wake()
-        self._plan()
+        if self._leads:
+            self._plan(self._planning.looked(self.state))
         self._set_tick()
         self._leave_if_done()
         self.arm()
@@ -399,54 +399,50 @@ class Controller(Process):
             self.world.note(f"{self.name}: {alarm}")
         return now_us
 
-    def _plan(self) -> None:
-        if self._parts is not None or not self.state.plan_wanted:
-            return
-        now_us = max(self._read_clock(), self.state.now_us)
+    def _plan(self, action: planning_cycle.Action | None) -> None:
+        """What the core's `PlanningCycle` wants next."""
+        match action:
+            case planning_cycle.Begin():
+                self._begin_cycle()
+            case planning_cycle.Post(message):
+                self._post(message, lambda _answer: self._plan(self._planning.decided()))
+            case planning_cycle.Rest(for_us):
+                self.later(for_us, self._end_rest)
+            case planning_cycle.Wait(for_us):
+                self.later(for_us, lambda: self._plan(self._planning.due(action, self.state)))
+
+    def _end_rest(self) -> None:
+        self._plan(self._planning.rested(self.state, self._read_clock()))
+
+    def _begin_cycle(self) -> None:
         slices = plan_slices(
-            self.state, now_us, self._schedule, LIMITS, ranking=self._ranking, keeps_promises=True
+            self.state,
+            max(self._read_clock(), self.state.now_us),
+            self._schedule,
+            LIMITS,
+            ranking=self._ranking,
+            keeps_promises=True,
         )
+        self._go_on_planning(slices, self.now_us, self.state.revision)
+
+    def _go_on_planning(self, slices: Generator[None, None, Plan], began_us: int, revision: int) -> None:
+        """Slices of a cycle, with other work between some of them."""
+        random = self.world.random.random
         while True:
             try:
                 next(slices)
             except StopIteration as finished:
                 plan: Plan = finished.value
                 break
-        self.world.checks.plans.on_plan(self.state, self._schedule, plan, self._ranking)
-        messages = messages_of(plan)
-        if messages:
-            self._parts = deque(messages)
-            self.later(int(self.world.random.random() * PLAN_US), self._post_part)
-        if plan.is_unfinished:
-            self.later(PLAN_US, self._plan_again)
-        self._set_due(plan)
+            if random() < INTERRUPTED_SHARE:
+                self.later(int(random() * SLICE_US), self._go_on_planning, slices, began_us, revision)
+                return
+        plans = self.world.checks.plans
+        plans.on_plan(self.state, self._schedule, plan, self._ranking, is_old=self.state.revision > revision)
+        self.later(int(random() * SLICE_US), self._end_cycle, plan, began_us)
 
-    def _post_part(self) -> None:
-        """The next cycle sees these placements on the ledger, not in the queue."""
-        if self._parts:
-            self._post(self._parts.popleft(), lambda _answer: self._post_part())
-        else:
-            self._parts = None
-
-    def _plan_again(self) -> None:
-        self.state.want_plan()
-        self._plan()
-
-    def _set_due(self, plan: Plan) -> None:
-        """A planned start is a reason to plan: nothing else may happen then."""
-        next_us = plan.next_us
-        if next_us < INFINITY_US and (self._due_at_us is None or next_us < self._due_at_us):
-            self._due_at_us = next_us
-            self.later(next_cycle_in_us(plan, self._read_clock()), self._begin_due, next_us)
-
-    def _begin_due(self, next_us: int) -> None:
-        if self._due_at_us == next_us:
-            self._due_at_us = None
-        self._plan_again()
-
-    def _replan(self) -> None:
-        self._plan_again()
-        self.later(REPLAN_US, self._replan)
+    def _end_cycle(self, plan: Plan, began_us: int) -> None:
+        self._plan(self._planning.planned(plan, self.now_us - began_us))
 
     def _set_tick(self) -> None:
         """The clock may jump: it is looked at again before long."""

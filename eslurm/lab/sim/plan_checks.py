@@ -173,9 +173,16 @@ class PlanChecks:
 
     # ---- plans ----
 
-    def on_plan(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:
-        """A leader's planner has made this."""
+    def on_plan(
+        self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking, *, is_old: bool = False
+    ) -> None:
+        """A leader's planner has made this; `is_old`: the state is not what it was when the cycle began."""
         self._plans += 1
+        if is_old:
+            # What is not true of the state now may have been true of the one that was planned.
+            self._promises[state.epoch] = _Promises()
+            self._kept.on_old_plan(state, plan)
+            return
         for job_id, times in Counter(placement.job_id for placement in plan.placements).items():
             startable = state.startable(state.jobs[job_id])
             require(

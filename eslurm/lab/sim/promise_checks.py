@@ -52,6 +52,11 @@ class PromiseChecks:
             case _:
                 pass
 
+    def on_old_plan(self, state: State, plan: Plan) -> None:
+        """A leader's planner has made a plan of a state that has changed since: its promises cannot be judged."""
+        if plan.rest is not REGISTERING:
+            self._planned.add(state.epoch)
+
     def on_plan(
         self,
         state: State,

@@ -32,7 +32,9 @@ from eslurm.ports.step_runner import StepOutcome, StepSpec
 class PlanWitness(Protocol):
     """`plan_checks.PlanChecks`, as a controller sees it."""
 
-    def on_plan(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None: ...
+    def on_plan(
+        self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking, *, is_old: bool
+    ) -> None: ...
 
 
 class Witness(Protocol):

@@ -66,7 +66,9 @@ class Desk:
     async def submit(self, *specs: JobSpec) -> None:
         """And plan once."""
         await self.leading.dispatcher.request(SubmitJobs(specs))
-        plan = await self.planner._cycle(self.leading.dispatcher)
+        await self.planner._cycle(self.leading.dispatcher)
+        plan = self.planner.plan
+        assert plan is not None
         await self.leading.dispatcher.decided(PlanMade(plan.placements, plan.generation))
         await self.planner._cycle(self.leading.dispatcher)
 

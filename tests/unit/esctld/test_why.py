@@ -74,7 +74,9 @@ class Desk:
         return answer.job_ids
 
     async def cycle(self) -> None:
-        plan = await self.planner._cycle(self.leading.dispatcher)
+        await self.planner._cycle(self.leading.dispatcher)
+        plan = self.planner.plan
+        assert plan is not None
         await self.leading.dispatcher.decided(PlanMade(plan.placements, plan.generation))
         if plan.placements:
             await self.cycle()
