@@ -17,6 +17,7 @@ from eslurm.core.model.job_states import JobState, StopCause
 from eslurm.core.model.partition import CANCEL
 from eslurm.core.model.protocol import NodeGroup
 from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.victims import Claim, Preemptable
@@ -24,6 +25,7 @@ from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.state import apply
 from eslurm.core.state import apply_jobs as job_apply
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim import controller
 from eslurm.lab.sim.cluster_config import POLICIES
 from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, make_world
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
@@ -52,7 +54,8 @@ def pools_keep_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_rules(patch: pytest.MonkeyPatch) -> None:
-    """A plan that was made under other policies is carried out."""
+    """A plan that was made under other policies is carried out; planning takes so long that there often are others."""
+    patch.setattr(controller, "SLICE_US", SECOND_US)
     on_plan_made = planning.on_plan_made
 
     def whenever(state: State, message: Any, now_us: int) -> Any:
@@ -155,14 +158,14 @@ def first_failure(first: int, seeds_max: int) -> Failure | None:
     [
         (no_limits, 1, 10, "exceeds limit|lets"),
         (nothing_is_closed, 1, 10, "runs into reservation|nodes of pool"),
-        (pools_keep_nothing, 36, 10, "leaves less than pool"),
-        (old_rules, 1080, 10, "limit|reservation|pool"),
+        (pools_keep_nothing, 80, 10, "leaves less than pool"),
+        (old_rules, 1, 20, "limit|reservation|pool"),
         (one_device_for_all, 17, 10, "is given to"),
-        (newcomers_first, 55, 10, "was promised"),
+        (newcomers_first, 1, 10, "was promised"),
         (placed_twice, 1, 2, "times in one plan"),
         (no_reasons, 1, 5, "without any reason"),
         (lost_pauses, 9, 20, "stood still"),
-        (anybody_pushes_out_anybody, 5, 10, "no rule lets"),
+        (anybody_pushes_out_anybody, 1, 10, "no rule lets"),
         (the_cancelled_wait_again, 14, 30, "waits again"),
     ],
 )

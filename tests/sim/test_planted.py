@@ -67,9 +67,9 @@ def first_failure(seeds_max: int, focus: tuple[str, ...]) -> Failure | None:
         (planted.no_store_fence, PAUSES, 40, "though epoch"),
         (planted.lead_with_what_was_known, LEADERS, 30, "leads from revision"),
         (planted.renew_after_loss, PAUSES, 10, "after it was told that another leads"),
-        (planted.skip_a_revision, ANY, 10, "row of"),
+        (planted.skip_a_revision, ANY, 10, "row of|KeyError"),
         (planted.prune_before_base, ANY, 10, "the base state is of"),
-        (planted.acknowledge_at_once, AGENTS, 40, "second time|accounted"),
+        (planted.acknowledge_at_once, AGENTS, 40, "second time|accounted|is told as"),
         (
             planted.lose_what_does_not_fit,
             ("fill_spool", "crash_agent"),

@@ -15,7 +15,7 @@ from esctld.lead.planner import Planner
 from esctld.lead.satellites import LinkedSatellites
 from esctld.lead.site import SiteSigner
 from eslurm.core.control.reactor import Batch
-from eslurm.core.control.timers import next_timer_us
+from eslurm.core.control.timers import next_tick_in_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.dispatch.satellite_pool import SatelliteStatus
@@ -23,6 +23,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.messages import Message, Tick
 from eslurm.core.model.node import Node
 from eslurm.core.model.protocol import Command
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.messages import DEFAULT_TUNING
 from eslurm.core.state.cluster import State
 from eslurm.links.codec import encode_command
@@ -35,9 +36,6 @@ from eslurm.telemetry.clocks import boot_us
 
 log = logging.getLogger("esctld.broadcast_driver")
 
-TICK_MAX_S = 1.0
-TICK_MIN_S = 0.02
-
 
 def _tell_bug(bug: Exception) -> None:
     log.error("an effect could not be sent", exc_info=bug)
@@ -45,7 +43,7 @@ def _tell_bug(bug: Exception) -> None:
 
 def _not_counted_us() -> int:
     """Lead of CLOCK_BOOTTIME over the event loop's clock, which stops while the host sleeps."""
-    return boot_us() - int(asyncio.get_running_loop().time() * 1_000_000)
+    return boot_us() - int(asyncio.get_running_loop().time() * SECOND_US)
 
 
 class BroadcastDriver:
@@ -80,7 +78,7 @@ class BroadcastDriver:
         """Connect the inbox and the links; returns the driver for the links' items."""
         self._dispatcher = dispatcher
         # The broadcaster's times are the cluster's, because commands expire by them, but they never jump.
-        origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * 1_000_000)
+        origin_us = dispatcher.now_us() - int(asyncio.get_running_loop().time() * SECOND_US)
         self.driver = RelayDriver(
             self.broadcaster,
             links,
@@ -149,7 +147,7 @@ class BroadcastDriver:
             log.error(
                 "the clocks of most nodes are more than %d s ahead of the cluster's time: commands are dated so much later; "
                 "check the time service of this host",
-                ahead_us // 1_000_000,
+                ahead_us // SECOND_US,
             )
         return self._site.seal_together(Purpose.COMMAND, [encode_command(command) for command in commands])
 
@@ -165,9 +163,5 @@ class BroadcastDriver:
     async def tick(self) -> None:
         """Fire the core's timers as they are due."""
         while True:
-            due_us = next_timer_us(self._state)
-            wait_s = TICK_MAX_S
-            if due_us is not None:
-                wait_s = min(max((due_us - self._dispatcher.now_us()) / 1_000_000, TICK_MIN_S), TICK_MAX_S)
-            await asyncio.sleep(wait_s)
+            await asyncio.sleep(next_tick_in_us(self._state, self._dispatcher.now_us()) / SECOND_US)
             await self._dispatcher.decided(Tick())

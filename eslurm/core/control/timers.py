@@ -6,6 +6,7 @@ The heap is an index: an entry whose record has moved on since is simply dropped
 from __future__ import annotations
 
 import heapq
+from typing import Final
 
 from eslurm.core.control.members import token_expired
 from eslurm.core.control.nodes import lost
@@ -20,12 +21,22 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.state import boundaries
 from eslurm.core.state.cluster import State, Timer
 
+TICK_US: Final = (20_000, SECOND_US)
+"""Least and most time between two ticks: the clock may jump, so it is looked at again before long."""
+
 
 def next_timer_us(state: State) -> int | None:
     """Time of the next timer, if any is set (it may turn out to be stale)."""
     if state.unsettled or len(state.finished) > state.config.finished_jobs_max:
         return state.now_us
     return state.timers[0][0] if state.timers else None
+
+
+def next_tick_in_us(state: State, now_us: int) -> int:
+    """How long to wait for the next `Tick`."""
+    least_us, most_us = TICK_US
+    due_us = next_timer_us(state)
+    return most_us if due_us is None else min(max(due_us - now_us, least_us), most_us)
 
 
 def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:

@@ -27,7 +27,7 @@ from eslurm.core.control.commit_pipeline import (
 from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.planning import LIMITS, plan_slices
 from eslurm.core.control.reactor import BatchAnswer, Reactor
-from eslurm.core.control.timers import next_timer_us
+from eslurm.core.control.timers import next_tick_in_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.satellite_pool import SatellitePool
@@ -61,8 +61,6 @@ from eslurm.ports import store
 from eslurm.store.rows import transaction_of
 
 TICK_US = 200
-TIMERS_MIN_US = 20_000
-TIMERS_MAX_US = 1_000_000
 SLICE_US = 5_000
 """The longest time that others have between two slices of a planning cycle."""
 INTERRUPTED_SHARE = 0.25
@@ -104,7 +102,6 @@ class Controller(Process):
         self._planning = planning_cycle.PlanningCycle()
         self._schedule = Schedule()
         self._ranking = Ranking()
-        self._tick_at_us: int | None = None
 
     def start(self) -> None:
         """Begin to lead."""
@@ -352,6 +349,7 @@ class Controller(Process):
             self._leads = True
             self.perform(self.broadcaster.lead(self.now_us))
             self._end_rest()
+            self._tick()
 
     def _after_release(self) -> None:
         """A batch is released: what comes next."""
@@ -359,7 +357,6 @@ class Controller(Process):
             self._wake()
         if self._leads:
             self._plan(self._planning.looked(self.state))
-        self._set_tick()
         self._leave_if_done()
         self.arm()
 
@@ -444,15 +441,7 @@ class Controller(Process):
     def _end_cycle(self, plan: Plan, began_us: int) -> None:
         self._plan(self._planning.planned(plan, self.now_us - began_us))
 
-    def _set_tick(self) -> None:
-        """The clock may jump: it is looked at again before long."""
-        due_us = next_timer_us(self.state)
-        if due_us is not None and (self._tick_at_us is None or due_us < self._tick_at_us):
-            self._tick_at_us = due_us
-            wait_us = min(max(due_us - self._read_clock(), TIMERS_MIN_US), TIMERS_MAX_US)
-            self.later(wait_us, self._tick, due_us)
-
-    def _tick(self, due_us: int) -> None:
-        if self._tick_at_us == due_us:
-            self._tick_at_us = None
-            self._post(Tick())
+    def _tick(self) -> None:
+        """Fire the core's timers as they are due."""
+        wait_us = next_tick_in_us(self.state, self._read_clock())
+        self.later(wait_us, self._post, Tick(), lambda _answer: self._tick())

@@ -201,8 +201,8 @@ def test_a_list_tells_the_reasons_of_a_plan_when_its_own_starts_are_committed() 
             body = Registration("cn1", "uid", "boot", "s1", bench.state.epoch, "10.0.0.1:1", (4, 1000))
             await bench.dispatcher.decided(Reports((Report("agent", 1, body),)))
             planner = Reads(bench).planner
-            plan = await planner._cycle(bench.dispatcher)
-            assert plan.placements and planner.shown is None
+            await planner._cycle(bench.dispatcher)
+            assert planner.plan is not None and planner.plan.placements and planner.shown is None
             bench.store.gate.clear()
             planning = asyncio.create_task(planner.run())
             bench.state.want_plan()
