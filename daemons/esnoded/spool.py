@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from eslurm.core.agent.records import Folded, Record, unfold
+from eslurm.core.model.earlier_launch import decode
 from esnoded.record_log import RecordLog, bodies, frame
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class Spool:
             if body is None:
                 break
             try:
-                state.add(_decoder.decode(body))
+                state.add(decode(_decoder, body))
             except msgspec.DecodeError as error:
                 raise SpoolError(f"{self.path} holds a record this version does not know: {error}") from None
             end = behind

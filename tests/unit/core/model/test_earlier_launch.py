@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from eslurm.core.model.earlier_launch import decode, decode_command
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, Start
 from eslurm.core.model.request import Request
+from esnoded.spool import Spool
 
 OLD = bytes.fromhex(
     "dc00250702a5666c75696495a3616461cd03e96492641ba6736f636b6574a46d61696e9193919203029204cd080002a7636e5b332d345d"
@@ -123,3 +125,12 @@ def test_what_is_of_no_release_is_refused(place: int) -> None:
 def test_what_is_of_this_release_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msgspec, "convert", None)
     assert decode_command(packed(*HEAD, Prepare(NEW))).body == Prepare(NEW)
+
+
+def test_a_spool_of_a_release_whose_launches_copied_the_spec_is_read(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "agent.spool")
+    spool.append([msgspec.Raw(packed(5, 3, "main", 5, msgspec.Raw(OLD), True))])  # type: ignore[list-item]
+    spool.close()
+    spool = Spool(tmp_path / "agent.spool")
+    assert spool.state.prepared == {(3, 7, 2): Prepared(3, "main", 5, NEW, True)}
+    spool.close()
