@@ -43,7 +43,7 @@ class Interrupts:
         os.close(self._write_fd)
 
     def fileno(self) -> int:
-        """What a select finds readable from the first request on."""
+        """The descriptor that is readable from the first request on."""
         return self._read_fd
 
     def _on_signal(self, signum: int, _frame: types.FrameType | None) -> None:

@@ -25,7 +25,7 @@ From another host it talks to the controllers of `--remote`, or of `ESLURM_REMOT
 socket at all, to those of `~/.config/eslurm/client.toml` or `/etc/eslurm/client.toml`: see the
 [guide](../guide/tls.md#remote-clients).
 
-Of several controllers any socket will do: whoever stands by passes calls on to the one that leads. `--socket` and
+Of several controllers any socket will do: a standby passes calls on to the leader. `--socket` and
 `ESLURM_SOCKET` may name several, as `A:B`; in a directory the others are called `esctld-NAME.sock`. A command tries the
 next one when one does not answer, with the same request id, so that nothing is done twice.
 

@@ -126,7 +126,7 @@ class Forecaster:
         before_s, self._ticked_s = self._ticked_s, self._wall_s()
         was_set_back = self._ticked_s < before_s - CLOCK_BACK_S
         if was_set_back:
-            log.warning("the clock was set back by %d s: all is told anew", before_s - self._ticked_s)
+            log.warning("the clock was set back by %d s: all jobs are replayed", before_s - self._ticked_s)
         if was_set_back or (self._broken_until_s is not None and self._ticked_s >= self._broken_until_s):
             self._broken_until_s = None
             self._begin_anew()

@@ -18,7 +18,7 @@ import msgspec
 
 _PROC = Path("/proc")
 _STA_UNSYNC = 0x0040
-"""Of adjtimex(2): nobody disciplines the clock, or its error is beyond 16 s."""
+"""Of adjtimex(2): the clock is not disciplined, or its error is beyond 16 s."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ class RecordLog:
         self.size = os.fstat(self._fd).st_size
 
     def read(self) -> bytes:
-        """All that the file holds."""
+        """The whole content of the file."""
         data = bytearray()
         while piece := os.pread(self._fd, 1 << 20, len(data)):
             data += piece
@@ -135,7 +135,7 @@ class RecordLog:
             log.error("%s cannot be cut back to its good part: %s", self._path, error)
 
     def _mend(self) -> None:
-        """Nothing is appended to a torn file: it would not be read again."""
+        """Cut a torn file back before the next append: records after the tear would not be read again."""
         if self._is_torn:
             self._cut_off()
         if self._is_torn:

@@ -88,7 +88,7 @@ async def _get(target: Target, body_bytes_max: int) -> bytes:
         head = await _read_reply_head(reader)
         encoding = head.fields.get("content-encoding", "identity")
         if encoding != "identity":
-            raise HttpError(502, f"answers in an encoding nobody asked for: {encoding[:40]!r}")
+            raise HttpError(502, f"answers in an encoding that was not requested: {encoding[:40]!r}")
         return await read_body(reader, head.fields, body_bytes_max, until_end=True)
     finally:
         # Not a polite close: a peer that reads nothing would keep the descriptor open.

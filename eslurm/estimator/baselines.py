@@ -64,7 +64,7 @@ class Baseline:
         return list(questions)
 
     def due(self, at_s: int) -> bool:
-        """Nothing is ever due."""
+        """False: there is no upkeep."""
         return False
 
     def settle(self, at_s: int) -> None:

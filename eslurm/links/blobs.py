@@ -194,7 +194,7 @@ class LinkLoader:
         """Ask `source`, else the default link."""
         link = source if source is not None and not source.closed.is_set() else self._default()
         if link is None:
-            raise BlobUnavailable(f"blob {digest.hex()[:12]}: there is nobody to ask")
+            raise BlobUnavailable(f"blob {digest.hex()[:12]}: no peer can supply it")
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[digest] = future
         self._parts[digest] = bytearray()

@@ -86,7 +86,7 @@ class StepWarning(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepSpec(msgspec.Struct, frozen=True, array_like=True):
-    """Everything that a runner needs to start a step, with the environment of one of its tasks.
+    """Input of a runner to start a step, with the environment of one of its tasks.
 
     `argv[0]` is the program: a path (a batch script is a file that the runner has written) or a name looked up in the
     environment's PATH. Output paths are already expanded and relative to `cwd`; an empty `stderr` follows `stdout`;

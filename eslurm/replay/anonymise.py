@@ -65,7 +65,7 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
         ("Revocation", "role"),
     }
 )
-"""Texts that say nothing about anybody: (struct, field)."""
+"""Texts without personal data: (struct, field)."""
 
 WORDS: dict[tuple[str, str], str] = {
     ("ClusterConfig", "cluster"): "cluster",

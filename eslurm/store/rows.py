@@ -43,7 +43,7 @@ def to_store(
     answers: Sequence[store.AnswerRow] = (),
     blobs: Sequence[store.BlobRow] = (),
 ) -> store.Batch:
-    """Everything that the batch writes, in one transaction."""
+    """All writes of the batch, in one transaction."""
     touched = batch.touched
     rows: list[store.RowChange] = []
     if touched.settings:

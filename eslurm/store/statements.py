@@ -95,7 +95,7 @@ class ColumnArrays:
 
 
 class Statements:
-    """Everything that a commit executes."""
+    """All statements of a commit."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._pipelines = dialect.name == "postgresql"

@@ -22,7 +22,7 @@ _READ_BYTES = 64 * 1024
 
 
 class HttpError(Exception):
-    """What arrived is no HTTP that can be served; `status` is what a server answers to it, with these further `fields`."""
+    """The bytes are no valid HTTP; `status` is a server's answer to them, with these further `fields`."""
 
     def __init__(self, status: int, text: str, fields: str = "") -> None:
         super().__init__(text)
@@ -47,7 +47,7 @@ class Request:
 
 
 class Reply(NamedTuple):
-    """What is answered."""
+    """An HTTP response."""
 
     status: int
     body: bytes

@@ -80,7 +80,7 @@ LAG = Described(
     "How late the event loop ran at worst since the last look at this.",
 )
 WATCHING = Described(
-    "eslurm_watch_cpu_seconds_total", "counter", "CPU time spent on those who look at /metrics and /health."
+    "eslurm_watch_cpu_seconds_total", "counter", "CPU time spent on serving /metrics and /health."
 )
 PROCESS = (BUILD, CPU, RESIDENT, FILES, FILES_MAX, STARTED, LAG, WATCHING)
 

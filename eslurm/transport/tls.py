@@ -266,7 +266,7 @@ def _take_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
         raise TlsError(text) from None
     except ValueError:
         raise TlsError(
-            f"TLS key {files.key} has a password, and a daemon has nobody to ask for it: write it without one"
+            f"TLS key {files.key} has a password, and a daemon cannot ask for it: write the key without one"
         ) from None
     except OSError as error:
         raise TlsError(f"TLS key {files.key} cannot be read: {error.strerror}") from None

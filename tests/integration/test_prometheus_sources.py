@@ -121,7 +121,7 @@ def test_an_answer_is_read_however_it_is_sent(data: bytes, uvloop: bool) -> None
             replying(b"HTTP/1.1 302 Found\r\nLocation: http://u:secret@mon2/\r\n\r\n"),
             "redirects (302) to http://mon2/",
         ),
-        (replying(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"), "encoding nobody asked for"),
+        (replying(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"), "encoding that was not requested"),
         (replying(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"), "99999999999 bytes"),
         (replying(GOOD[:-5]), "ended before the body did"),
         (replying(b"HTTP/1.1 100 Continue\r\n\r\n" * 9), "nothing but interim replies"),

@@ -39,7 +39,7 @@ def report(reply: Any) -> str:
         f"which met {reply.failed_nodes} failed nodes.",
         "",
         _predictors(reply.predictors),
-        "LEAVES: failed nodes that were on leaves, where they hold up nobody. RANDOM: what random places would have",
+        "LEAVES: failed nodes that were on leaves, where they delay no other node. RANDOM: what random places would have",
         "given; a LIFT of 1.00 is no better than that. NEW: recall of nodes that had answered when last asked. In",
         "brackets: 95 % intervals.",
     ]

@@ -220,7 +220,7 @@ class ControllerService:
         return pb.SubmitReply(job_ids=answer.job_ids, revision=self._dispatcher.view.revision)
 
     def _new_trace(self) -> bytes:
-        """A trace id, not the request id: everybody sees it. Random bytes of the kernel cost 20 times as much."""
+        """A trace id, not the request id: it is public. Random bytes of the kernel cost 20 times as much."""
         return blake2b(
             next(self._traces).to_bytes(8), key=self._trace_key, digest_size=REQUEST_ID_BYTES
         ).digest()

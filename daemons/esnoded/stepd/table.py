@@ -467,7 +467,7 @@ class StepTable:
             self._at(step, boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
 
     def _on_drained(self, step: Step, event: Drained) -> None:
-        """Nothing of a task's group is left."""
+        """A task's group has no process left."""
         step.draining.discard(event.pid)
         self._touch(step)
         step.add_usage(event.used)

@@ -1,7 +1,7 @@
-"""What one call into the agent leads to: actions in order, answers gathered per broadcast.
+"""Actions of one call into the agent: in order, with answers gathered per broadcast.
 
-Invariant: all answers of a call come after all its other actions, so a record is written before the
-answer that relies on it; nodes with the same answer to the same broadcast share one `Answer`.
+Invariant: all answers of a call come after all its other actions, so a record is written before the answer that relies on
+it; nodes with the same answer to the same broadcast share one `Answer`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ActionBuffer:
         self.fence(waiter.owner).keep((waiter.revision, waiter.index, node), outcome)
 
     def take(self, reports: Sequence[Report] = ()) -> list[Action]:
-        """Everything since the last call, with these reports before the answers."""
+        """All actions since the last call, with these reports before the answers."""
         actions = self._actions
         self._actions = []
         actions.extend(map(SendReport, reports))

@@ -17,7 +17,7 @@ from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import Outcome
 
 Ref: TypeAlias = Hashable
-"""Whatever the shell uses to name the broadcast that a command came with."""
+"""The shell's handle of a command's broadcast."""
 
 AttemptKey: TypeAlias = tuple[int, int]
 """(job, attempt)."""

@@ -358,7 +358,7 @@ class Agent:
 
 
 def _is_overtaken(node: LocalNode, command: Command, incarnation: int) -> bool:
-    """Whether the controller takes a registration for the node's latest that is not ours."""
+    """Check whether the controller takes a registration for the node's latest that is not ours."""
     return node.registered and node.owner == command.owner and incarnation > node.incarnation
 
 

@@ -32,7 +32,7 @@ class OrphanSteps:
         self._ended[step] = end
 
     def take(self, number: int) -> tuple[list[tuple[StepKey, int]], list[tuple[StepKey, StepEnd]]]:
-        """Those of the node with this number: live ones with their start, ended ones with their end."""
+        """The steps of the node with this number: live ones with their start, ended ones with their end."""
         live = [(step, at_us) for step, at_us in self._live.items() if step.node == number]
         ended = [(step, end) for step, end in self._ended.items() if step.node == number]
         for step, _ in live:
@@ -42,7 +42,7 @@ class OrphanSteps:
         return live, ended
 
     def close(self) -> None:
-        """Every node has its number: what is left belongs to no node here, and no controller asks how it ended."""
+        """Every node has its number: end and acknowledge the rest, which is unowned."""
         self.is_open = False
         for step in self._live:
             self._buffer.emit(TerminateStep(step, 0.0, "unknown"))

@@ -220,7 +220,7 @@ class AgentPipeline:
         return self.perform(self.agent.on_timer(now_us), now_us)
 
     def next_timer_us(self) -> int | None:
-        """When `on_timer` is due next."""
+        """Time of the next `on_timer`."""
         due_us = self.agent.next_timer_us()
         for at_us in (self._stalls_us, self._retry_us):
             if at_us is not None and (due_us is None or at_us < due_us):
@@ -280,7 +280,7 @@ class AgentPipeline:
         """Keep an action back that relies on a record the spool has refused; False when it may be carried out.
 
         Offers and departures are dropped: they are sent again until they are acknowledged. The end of a batch script
-        may go: the step runner has it on the disk, and is told to forget it only when a tombstone is in the spool.
+        may go: the step runner has it on the disk, and may forget it only when a tombstone is in the spool.
         """
         match action:
             case Answer(stands_alone=False):

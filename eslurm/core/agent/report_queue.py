@@ -53,7 +53,7 @@ class ReportQueue:
         return queued.body if queued is not None else None
 
     def first_sent_us(self, seq: int) -> int:
-        """When an unacknowledged report was sent for the first time; 0: it was not."""
+        """Time of the first sending of an unacknowledged report; 0: not sent."""
         return self._first_us.get(seq, 0)
 
     def pump(self, now_us: int) -> list[Report]:
@@ -69,7 +69,7 @@ class ReportQueue:
         return reports
 
     def on_link(self, is_up: bool) -> None:
-        """The way up broke or is there: whatever was in flight is to be sent again."""
+        """The uplink went down or up: reports in flight are sent again."""
         self.is_up = is_up
         self._requeue(list(self._in_flight))
 
@@ -82,7 +82,7 @@ class ReportQueue:
             self._resend_us = min(self._resend_us * 2, RESEND_MAX_US)
 
     def next_timer_us(self) -> int | None:
-        """When the oldest report in flight will have waited too long."""
+        """Time at which the oldest report in flight must be sent again."""
         return self._due_us() if self.is_up else None
 
     def _due_us(self) -> int | None:

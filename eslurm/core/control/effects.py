@@ -156,7 +156,7 @@ def find_owed(state: State, revision: int) -> Effect | None:
 
 
 def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
-    """Everything that the attempt's nodes need (E-06, "job loading")."""
+    """The data of a launch for the attempt's nodes (E-06, "job loading")."""
     spec = job.spec
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.

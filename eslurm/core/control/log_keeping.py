@@ -85,7 +85,7 @@ class LogKeeping:
         self._bases = list(bases)
 
     def turn(self, state: State, committed: int, now_us: int) -> Action:
-        """What is due now; `committed` is the last durable revision. A turn that was broken off is forgotten."""
+        """The next action; `committed` is the last durable revision. An unfinished turn is forgotten."""
         assert self._bases is not None
         self._now_us = now_us
         specs = [job.spec for job in state.jobs.values()]

@@ -73,8 +73,8 @@ def _check_resources(state: State, config: ClusterConfig) -> None:
         if one.devices is not (one.name in numbered):
             raise Refused(
                 RefusalCode.CONFLICT,
-                f"resource {one.name}: jobs hold nodes while devices = {str(not one.devices).lower()} is set, and nobody "
-                "knows which items are theirs: drain the nodes first",
+                f"resource {one.name}: jobs hold nodes while devices = {str(not one.devices).lower()} is set, and it is "
+                "unknown which items are theirs: drain the nodes first",
             )
 
 

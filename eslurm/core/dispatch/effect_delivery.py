@@ -191,7 +191,7 @@ class EffectDelivery:
         return found is not None and found[1].stop is not None
 
     def _park(self, effect: Effect | None, revision: int, flight: _Flight, now_us: int) -> None:
-        """Nothing can be sent now: wait for reports, or forget it; absent nodes get it when they register."""
+        """Wait for reports, or forget the effect, when nothing can be sent now; absent nodes get it when they register."""
         if effect is not None and flight.accepted.intersection(effect.nodes):
             self._ask_again(revision, flight, now_us)
         else:

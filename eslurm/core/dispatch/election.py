@@ -46,7 +46,7 @@ class LeaderRow(Protocol):
 
     @property
     def released(self) -> bool:
-        """Whether the holder released the lead in good order."""
+        """True when the holder released the lead in good order."""
 
     @property
     def successor(self) -> str:

@@ -304,7 +304,7 @@ class SatellitePool:
         return None
 
     def on_reallocated(self, to_node: int, nodes: int) -> None:
-        """That many nodes of a failed share went to this satellite."""
+        """Count the nodes of a failed share that went to this satellite."""
         self._by_number[to_node].nodes_given += nodes
 
     def _in_turn(self) -> list[Satellite]:

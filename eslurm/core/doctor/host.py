@@ -149,10 +149,10 @@ def check_log(ends: LogEnds) -> Sliced:
     """Check that the leader row, the end of the log and the state agree."""
     if ends.row_epoch != ends.epoch or (ends.row_holder and ends.row_holder != ends.name):
         text = (
-            f"the store is led by {ends.row_holder or 'somebody'} under epoch {ends.row_epoch}, "
+            f"the store is led by {ends.row_holder or 'another controller'} under epoch {ends.row_epoch}, "
             f"this is {ends.name} under epoch {ends.epoch}"
         )
-        advice = "nothing that this controller decides can be committed: it ends by itself"
+        advice = "this controller can commit nothing more and ends by itself"
         yield Finding(CONTROLLERS, ERROR, f"controller {ends.name}", text, advice)
     if not ends.revision_min <= ends.row_revision <= ends.revision_max:
         text = f"its head is at revision {ends.row_revision}, the state at {ends.revision_max}"
@@ -171,5 +171,5 @@ def check_log(ends: LogEnds) -> Sliced:
 
 
 _LOG_ADVICE = (
-    "somebody else has written to the store: stop the controller and restore the database from a backup"
+    "another process has written to the store: stop the controller and restore the database from a backup"
 )

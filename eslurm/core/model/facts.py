@@ -244,7 +244,7 @@ class AttemptSuspended(FactBase, frozen=True, tag=True):
 
 
 class TimeChanged(FactBase, frozen=True, tag=True):
-    """The running attempt has another time limit from now on; its nodes are told (C-40)."""
+    """The running attempt has another time limit from now on; its nodes get it (C-40)."""
 
     job_id: int
     attempt: int

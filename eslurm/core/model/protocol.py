@@ -27,7 +27,7 @@ class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Everything that nodes need to run a job's batch script. `node_names` is the folded, ordered host list."""
+    """The data of a launch of a job's batch script. `node_names` is the folded, ordered host list."""
 
     job_id: int
     attempt: int

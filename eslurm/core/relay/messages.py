@@ -15,7 +15,7 @@ from eslurm.core.relay.trace import Trace
 
 BroadcastId = int | bytes
 Peer = Hashable
-"""Whatever the shell uses to name the process at the other end of a link, or itself as a source."""
+"""The daemon's handle of a peer process, or of itself as a source."""
 
 
 class Broadcast(msgspec.Struct, frozen=True, array_like=True, gc=False):

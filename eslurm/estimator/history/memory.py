@@ -152,7 +152,7 @@ class Memory:
         return live
 
     def question(self, live: Live, at_s: int, first: bool) -> Question:
-        """Everything known of the job now."""
+        """The question about the job, with all that is known now."""
         rows = np.full(WIDTH, -1, np.int32)
         counts: list[float] = []
         own, is_running = live.row, live.started_s >= 0

@@ -189,7 +189,7 @@ class AgentDriver(Process):
             self.arm()
 
     def on_refused(self, broadcast_id: tree.BroadcastId, heads: tuple[int, ...]) -> None:
-        """Nobody listens at a child's address."""
+        """No process listens at a child's address."""
         self.perform(self.relay.on_refused(broadcast_id, heads, "connection refused", self.now_us))
         if self.alive:
             self.arm()
