@@ -111,7 +111,7 @@ class Watch:
         age_us = now_us - orphan.since_us
         text = f"attempt {what} runs there, no job explains it; told to end {age_us // SECOND_US} s ago"
         severity = ERROR if age_us > grace_us else WARNING
-        advice = "the node gets the order again with each registration; if it stays, look at its processes and restart its agent"
+        advice = "the node gets the order with each registration; if it stays, look at its processes and restart its agent"
         return Finding(ORPHANS, severity, f"node {name}", text, advice)
 
     def _misplaced(self, state: State, job: Job, attempt: Attempt) -> Sliced:
