@@ -139,7 +139,7 @@ class GrpcClient(DoorClient):
             pending.cancel()
 
     def _refusal(self, error: Any) -> tuple[Status, bytes, float]:
-        """What the service said. Raises `Lost` when it was gRPC's own word, because nobody is there."""
+        """The service's refusal. Raises `Lost` for gRPC's own status, without a server."""
         status, text = status_of(error.code().value[0]), error.details() or ""
         after_s = _retry_after_s(error)
         if status is Status.RESOURCE_EXHAUSTED and "larger than max" in text:

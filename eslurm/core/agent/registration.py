@@ -120,7 +120,7 @@ class NodeRegistry:
         self.offer(self.by_name.values())
 
     def on_reply(self, name: str, reply: RegistrationReply | None, now_us: int, sent_us: int) -> None:
-        """What the controller said to the latest offer of this node; None if it acknowledged without a word.
+        """The controller's reply to the latest offer of this node; None if it only acknowledged.
 
         `sent_us` is when that was sent first.
         """
@@ -158,7 +158,7 @@ class NodeRegistry:
             self.offer([self.by_name[name] for name in due])
 
     def next_timer_us(self) -> int | None:
-        """When the next refused node is offered again."""
+        """Time of the next offer of a refused node."""
         return min(self._retries.values()) if self._retries else None
 
     def _count(self, before: int) -> None:

@@ -112,7 +112,7 @@ def parse(text: str) -> Tree:
 
 
 def all_of(text: str) -> tuple[Tree, ...]:
-    """What must all hold: of `a&(b|c)` a and `b|c`. Raises `FeatureError`."""
+    """The terms that must all hold: of `a&(b|c)` a and `b|c`. Raises `FeatureError`."""
     tree = parse(text)
     return tree[1] if tree[0] == "&" and not isinstance(tree, str) else (tree,)
 
