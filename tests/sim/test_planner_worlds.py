@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,10 @@ from eslurm.core.control import effects, planning
 from eslurm.core.control.jobs import outcomes, stopping
 from eslurm.core.explain import inquiry
 from eslurm.core.model import facts
+from eslurm.core.model.accounts import Amount, FreePool
+from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job_states import JobState, StopCause
+from eslurm.core.model.messages import PolicyChange
 from eslurm.core.model.partition import CANCEL
 from eslurm.core.model.protocol import NodeGroup
 from eslurm.core.model.step_key import StepKey
@@ -25,7 +29,7 @@ from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.state import apply
 from eslurm.core.state import apply_jobs as job_apply
 from eslurm.core.state.cluster import State
-from eslurm.lab.sim import controller
+from eslurm.lab.sim import controller, workload_generator
 from eslurm.lab.sim.cluster_config import POLICIES
 from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, make_world
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
@@ -49,7 +53,12 @@ def nothing_is_closed(patch: pytest.MonkeyPatch) -> None:
 
 
 def pools_keep_nothing(patch: pytest.MonkeyPatch) -> None:
-    """FreePools of an amount keep nothing free."""
+    """FreePools of an amount keep nothing free; the operator sets one wherever a limit would be drawn."""
+
+    def draw_pool(rng: random.Random, now_us: int, config: ClusterConfig) -> PolicyChange:
+        return workload_generator.setting(FreePool("quiet", "cores", Amount(rng.randint(1, 4))))
+
+    patch.setattr(workload_generator, "_draw_limit", draw_pool)
     patch.setattr(Rules, "_keep_free", lambda self, *rest: "")
 
 
@@ -158,7 +167,7 @@ def first_failure(first: int, seeds_max: int) -> Failure | None:
     [
         (no_limits, 1, 10, "exceeds limit|lets"),
         (nothing_is_closed, 1, 10, "runs into reservation|nodes of pool"),
-        (pools_keep_nothing, 80, 10, "leaves less than pool"),
+        (pools_keep_nothing, 1, 20, "leaves less than pool"),
         (old_rules, 1, 20, "limit|reservation|pool"),
         (one_device_for_all, 17, 10, "is given to"),
         (newcomers_first, 1, 10, "was promised"),
