@@ -14,15 +14,15 @@ from eslurm.compat.hostlist import expand
 from eslurm.core.agent.registration import NodeRegistry
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.faults.chaos_socket import ChaosReply, ChaosRequest, TooEarly, fold_struck
+from eslurm.faults.relay import FaultyRelayServer
 from eslurm.faults.switches import Mode, Switch
-from eslurm.links.relay_driver import RelayServer
 
 
 class HeldReports:
     """Reports on their way out through the switches of `driver`. `send` takes those that may go."""
 
     def __init__(
-        self, driver: RelayServer, number_of: Callable[[str], int], send: Callable[[Report], None]
+        self, driver: FaultyRelayServer, number_of: Callable[[str], int], send: Callable[[Report], None]
     ) -> None:
         self._driver = driver
         self._number_of = number_of
@@ -58,7 +58,7 @@ class HeldReports:
 class Chaos:
     """Answers requests for failures of the nodes of one agent process."""
 
-    def __init__(self, driver: RelayServer, registry: NodeRegistry) -> None:
+    def __init__(self, driver: FaultyRelayServer, registry: NodeRegistry) -> None:
         self._driver = driver
         self._registry = registry
 

@@ -37,6 +37,7 @@ from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import Outcome, failed
 from eslurm.faults.chaos_socket import NAME as CHAOS
 from eslurm.faults.chaos_socket import ChaosSocket
+from eslurm.faults.relay import FaultyRelayServer
 from eslurm.links.blobs import BlobExchange, LinkLoader
 from eslurm.links.codec import CodecError, decode_command, report_ack_from_pb, report_to_pb
 from eslurm.links.endpoint_directory import BadDirectory, EndpointDirectory
@@ -146,16 +147,15 @@ class NodeDaemon:
         self._distrusted: WeakSet[Link] = WeakSet()
         members = options.credentials.members
         self._open_seal = lambda sealed: open_book(members.ring, sealed)
-        self._driver = RelayServer(
-            Relay(),
-            self._table,
-            self._find_endpoint,
-            self._run_local,
-            is_behind=self._is_behind,
-            wanted=self._book.wanted,
-            on_healed=lambda _nodes: self._reports.release(),
-        )
-        self._reports = HeldReports(self._driver, self._number_of, self._send_report_now)
+        relay = (Relay(), self._table, self._find_endpoint, self._run_local, self._is_behind)
+        self._driver: RelayServer
+        self._put_report = self._send_report_now
+        if options.allow_chaos:
+            faulty = FaultyRelayServer(*relay, lambda _nodes: held.release(), self._book.wanted)
+            held = HeldReports(faulty, self._number_of, self._send_report_now)
+            self._driver, self._put_report = faulty, held.put
+        else:
+            self._driver = RelayServer(*relay, self._book.wanted)
         first = zlib.crc32(options.nodes[0].encode())
         is_straight = options.is_login and bool(options.controllers)
         # Login hosts are few, and what they ask for may be large: a satellite takes no more than an item of it.
@@ -215,7 +215,7 @@ class NodeDaemon:
                 shell.on_runner_ended(ended)
             await rpc.start()
             await door.start()
-            if options.allow_chaos:
+            if isinstance(self._driver, FaultyRelayServer):
                 chaos = ChaosSocket(
                     options.state_dir / CHAOS, Chaos(self._driver, shell.agent.registry).answer
                 )
@@ -508,7 +508,7 @@ class NodeDaemon:
 
     def send_report(self, report: Report) -> None:
         """See `shell.AgentLinks`."""
-        self._reports.put(report)
+        self._put_report(report)
 
     def _send_report_now(self, report: Report) -> None:
         link = self._uplink.link

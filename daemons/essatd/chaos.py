@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from eslurm.faults.chaos_socket import ChaosReply, ChaosRequest, Struck, left_us
+from eslurm.faults.relay import FaultyRelayServer
 from eslurm.faults.switches import Mode, Switch
-from eslurm.links.relay_driver import RelayServer
 from eslurm.ports.link import Link
 from eslurm.v1 import link_pb2
 
@@ -22,7 +22,7 @@ Take = Callable[[Link, Sequence[link_pb2.Item]], None]
 class FaultGate:
     """`take` gets the items that pass; `on_healed` is called at the end of a partition, to ask for lost items again."""
 
-    def __init__(self, driver: RelayServer, take: Take, on_healed: Callable[[], None]) -> None:
+    def __init__(self, driver: FaultyRelayServer, take: Take, on_healed: Callable[[], None]) -> None:
         self._driver = driver
         self._take = take
         self._on_healed = on_healed

@@ -24,6 +24,7 @@ from eslurm.core.dispatch.report_router import ReportRouter
 from eslurm.core.relay.messages import Tuning
 from eslurm.core.relay.relay import Relay
 from eslurm.faults.chaos_socket import ChaosSocket
+from eslurm.faults.relay import FaultyRelayServer
 from eslurm.links.blobs import BlobExchange, LinkLoader
 from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import LocalPeer
@@ -107,14 +108,15 @@ class Satellite:
         self._router: ReportRouter[link_pb2.Report] = ReportRouter(flush_us=0)
         self._flushing = False
         self._book = EndpointDirectory()
-        self._driver = RelayServer(
-            Relay(root=True, tuning=Tuning(max_unacknowledged=self._budget.sends_max)),
-            self._table,
-            self._find_endpoint,
-            is_behind=lambda: self._pulled > self._book.revision,
-            wanted=self._book.wanted,
-        )
-        self._gate = FaultGate(self._driver, self._take_all, self._on_healed)
+        tuning = Tuning(max_unacknowledged=self._budget.sends_max)
+        relay = Relay(root=True, tuning=tuning), self._table, self._find_endpoint, None, self._is_behind
+        self._driver: RelayServer
+        self._gate: FaultGate | None = None
+        if options.chaos_path is None:
+            self._driver = RelayServer(*relay, self._book.wanted)
+        else:
+            self._driver = faulty = FaultyRelayServer(*relay, wanted=self._book.wanted)
+            self._gate = FaultGate(faulty, self._take_all, self._on_healed)
         self._pulled = 0
         self._loader = LinkLoader(self._controller)
         self._blobs = BlobExchange(CACHE_BYTES_MAX, self._load_blob)
@@ -131,7 +133,7 @@ class Satellite:
         self._local.endpoint = endpoint
         await rpc.start()
         chaos = None
-        if self._options.chaos_path is not None:
+        if self._options.chaos_path is not None and self._gate is not None:
             chaos = ChaosSocket(self._options.chaos_path, self._gate.answer)
             await chaos.start()
         self._lag.start()
@@ -233,7 +235,11 @@ class Satellite:
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
         """Route broadcasts down, reports and calls up, and answers by the agent process's identity."""
-        self._gate.put(link, items)
+        take = self._take_all if self._gate is None else self._gate.put
+        take(link, items)
+
+    def _is_behind(self) -> bool:
+        return self._pulled > self._book.revision
 
     def _on_healed(self) -> None:
         # The answer to a pull may have been lost.
@@ -332,7 +338,7 @@ class Satellite:
     def _flush(self) -> None:
         self._flushing = False
         controller = self._controller()
-        if controller is None or self._gate.is_cut:
+        if controller is None or (self._gate is not None and self._gate.is_cut):
             return
         while batch := self._router.take(self._driver.now_us()):
             for report in batch:

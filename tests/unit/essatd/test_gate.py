@@ -9,7 +9,7 @@ import pytest
 
 from eslurm.core.relay.relay import Relay
 from eslurm.faults.chaos_socket import ChaosRequest
-from eslurm.links.relay_driver import RelayServer
+from eslurm.faults.relay import FaultyRelayServer
 from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.v1 import link_pb2
 from essatd.chaos import FaultGate
@@ -32,7 +32,7 @@ class Site:
     """A gate before nothing; `came` are the items that passed."""
 
     def __init__(self) -> None:
-        self.driver = RelayServer(Relay(root=True), NoLinks(), lambda _: None)
+        self.driver = FaultyRelayServer(Relay(root=True), NoLinks(), lambda _: None)
         self.gate = FaultGate(self.driver, self._take, self._on_healed)
         self.link = FakeLink()
         self.came: list[int] = []

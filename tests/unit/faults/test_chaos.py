@@ -13,8 +13,8 @@ from eslurm.core.relay.messages import Broadcast, RunLocal
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import OK, Outcome, Status
 from eslurm.faults.chaos_socket import NAME, ChaosReply, ChaosRequest, ChaosSocket, TooEarly
+from eslurm.faults.relay import FaultyRelayServer
 from eslurm.faults.switches import Mode, Switch
-from eslurm.links.relay_driver import RelayServer
 from eslurm.links.relay_envelopes import broadcast_item, read_ack, read_reply
 from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.v1 import link_pb2
@@ -71,7 +71,7 @@ class Site:
         self.healing = asyncio.Event()
         self.is_manual = False
         self.link = FakeLink()
-        self.server = RelayServer(
+        self.server = FaultyRelayServer(
             Relay(range(1, 8)), NoLinks(), lambda _node: None, self._run, on_healed=self._on_healed
         )
         self.server.on_up(self.link)

@@ -11,8 +11,8 @@ from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.model.protocol import NodeGone, Registration, Report
 from eslurm.core.relay.relay import Relay
 from eslurm.faults.chaos_socket import ChaosRequest, TooEarly
+from eslurm.faults.relay import FaultyRelayServer
 from eslurm.faults.switches import Mode, Switch
-from eslurm.links.relay_driver import RelayServer
 from eslurm.ports.link import ANYBODY, Wanted
 from esnoded.chaos import Chaos, HeldReports
 from tests.support.loops import run
@@ -44,7 +44,7 @@ class Site:
     """The reports of one process; `sent` are those that went up."""
 
     def __init__(self) -> None:
-        self.driver = RelayServer(
+        self.driver = FaultyRelayServer(
             Relay((1, 2, 3)), NoLinks(), lambda _: None, on_healed=lambda _: self.reports.release()
         )
         self.sent: list[int] = []
