@@ -135,7 +135,7 @@ def test_a_planted_bug_becomes_a_small_plan_that_replays_it(
         planted.drop_completions(patch)
         argv = [
             "--from",
-            "1",
+            "2",
             "--seeds",
             "9",
             "--nodes",
