@@ -68,6 +68,8 @@ def _plan_later(ahead: ForwardPlanner, entry: QueueEntry) -> Generator[None, Non
     bookings = schedule.bookings.get(entry.job_id, ())
     from_us = ahead.from_us(entry.job)
     if bookings and from_us is not None and min(booking.start_us for booking in bookings) >= from_us:
+        # What it waits for may end sooner now, and its own nodes have been free all the time.
+        yield from ahead.move_up(entry.job_id, is_changed=True)
         return
     if bookings:
         yield from schedule.removing(entry.job_id)

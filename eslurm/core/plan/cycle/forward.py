@@ -39,12 +39,14 @@ PASS_SIZE = 8_192
 class ForwardPlanner:
     """The forward planner of one cycle, for policies that book ahead."""
 
-    __slots__ = ("_ends", "_is_late", "_never", "cycle", "schedule")
+    __slots__ = ("_ends", "_ends_at", "_is_late", "_never", "cycle", "schedule")
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
         self.schedule = cycle.schedule
+        # Ends of what runs, and how many jobs had started in this cycle when they were listed.
         self._ends: dict[int, int] | None = None
+        self._ends_at = 0
         # Quests (by identity, the cycle keeps them) that have no place at all, as was found in this cycle.
         self._never: dict[int, Why] = {}
         # Whether a start of this cycle comes so late that others, planned after it, would overlap more of it.
@@ -113,7 +115,7 @@ class ForwardPlanner:
             job_id = schedule.to_improve.pop()
             cycle.spend(PASS_STEPS)
             if job_id in schedule.bookings:
-                looked += yield from self._improve(job_id)
+                looked += yield from self.move_up(job_id)
             if cycle.slice_over():
                 yield
         cycle.is_unfinished = bool(schedule.freed)
@@ -257,13 +259,16 @@ class ForwardPlanner:
         changed = [schedule.entries[job_id] for job_id in schedule.changed if job_id in schedule.bookings]
         schedule.changed.clear()
         for entry in sorted(changed, key=lambda one: one.turn):
-            yield from self._improve(entry.job_id, is_changed=True)
+            yield from self.move_up(entry.job_id, is_changed=True)
             query = self._careful(entry)
             if entry.job_id in schedule.bookings and not isinstance(query, Why):
                 yield from self._settle(entry, query)
 
-    def _improve(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
-        """Check whether the job was examined."""
+    def move_up(self, job_id: int, *, is_changed: bool = False) -> Generator[None, None, bool]:
+        """Book a planned job at an earlier start, when there is one; returns whether the job was examined.
+
+        `is_changed`: it may use what was free before, too.
+        """
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
         job = entry.job
@@ -462,8 +467,10 @@ class ForwardPlanner:
         return max(from_us, self.cycle.now_us + 1)
 
     def _end_us(self, job_id: int) -> int:
-        if self._ends is None:
-            self._ends = self.schedule.ends()
+        count = len(self.schedule.starting)
+        if self._ends is None or (self._ends_at < count and job_id in self.cycle.placed):
+            # Jobs that have started in this cycle since count, too.
+            self._ends, self._ends_at = self.schedule.ends(), count
         return max(self._ends.get(job_id, 0), self.schedule.planned_end_us(job_id))
 
     def _unforeseen(self, job: Pending) -> Why:

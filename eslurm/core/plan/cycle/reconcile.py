@@ -231,6 +231,9 @@ class _Following:
             elif old is not None and entry is not None and entry.job is not old.job:
                 if entry.shape == old.shape and not self._begins_elsewhen(entry.job, old.job):
                     self._follow_entry(entry)
+                    if entry.job.after != old.job.after:
+                        # It may begin sooner, on nodes that were free all the time.
+                        schedule.changed.add(job_id)
                 elif differs_in_estimate(entry.job, old.job) and job_id not in schedule.claimants:
                     yield from self._refit(entry)
                 else:

@@ -225,6 +225,58 @@ def test_dependants_follow_those_they_wait_for() -> None:
     assert starts(bench.plan(*behind, at_us=NOW + 11)) == {2: 110, 3: 120}
 
 
+ON_0 = Request(cpus_per_task=4, exclude=("n1",))
+ON_1 = Request(cpus_per_task=4, exclude=("n0",))
+"""A whole node, and which."""
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_a_dependent_moves_up_on_nodes_that_its_dependency_never_had(policy: str) -> None:
+    """Nothing that it may use has become free: what held it back was the end of the other job alone."""
+    bench = Bench(policy)
+    bench.run(bench.plan(job(1, ON_0)))
+    third = later(3, ON_1, after=(2,))
+    assert starts(bench.plan(later(2, ON_1, limit_us=10, after=(1,)), third)) == {2: 100, 3: 110}
+    # It ends early.
+    bench.running.clear()
+    plan = bench.plan(job(2, ON_1, limit_us=10), third, at_us=NOW + 30)
+    assert started(plan.placements) == [2] and starts(plan) == {3: 40}
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_a_dependent_moves_up_when_its_dependency_is_planned_earlier(policy: str) -> None:
+    bench = Bench(policy)
+    bench.running = [runs(0, 4, NOW + 50)]
+    first, second = job(1, ON_0), later(2, ON_1, limit_us=10, after=(1,))
+    assert starts(bench.plan(first, second)) == {1: 50, 2: 150}
+    bench.running.clear()
+    plan = bench.plan(first, second, at_us=NOW + 10)
+    assert started(plan.placements) == [1] and starts(plan) == {2: 110}
+
+
+def test_a_dependent_keeps_its_place_when_its_dependency_starts_in_the_same_cycle() -> None:
+    """The ends of what runs were asked for before it started."""
+    bench = Bench("conservative")
+    bench.running = [runs(0, 4, NOW + 50), runs(1, 4, NOW + 20)]
+    early = later(2, ON_1, limit_us=10, after=(901,))
+    first, second = job(1, ON_0), later(3, ON_1, limit_us=10, after=(1,))
+    assert starts(bench.plan(early, first, second)) == {2: 20, 1: 50, 3: 150}
+    bench.running = [runs(1, 4, NOW + 20)]
+    plan = bench.plan(early, first, second, at_us=NOW + 10)
+    assert started(plan.placements) == [1] and starts(plan) == {2: 20, 3: 110}
+
+
+def test_a_dependent_that_moves_up_delays_nothing_planned() -> None:
+    bench = Bench()
+    first, second = job(1, ON_0), later(2, ON_1, limit_us=50, after=(1,))
+    between = job(3, ON_1, limit_us=90)
+    plan = bench.plan(first, second, between)
+    assert started(plan.placements) == [1, 3] and starts(plan) == {2: 100}
+    bench.run(plan)
+    del bench.running[0]
+    assert starts(bench.plan(job(2, ON_1, limit_us=50), at_us=NOW + 30)) == {2: 90}
+
+
 def test_a_begin_time_is_planned_and_not_started_before_it_is_due() -> None:
     bench = Bench()
     plan = bench.plan(later(1, not_before_us=NOW + 40))
