@@ -389,7 +389,7 @@ def peer_process(name: str, port: int, dials: str = "") -> Iterator[tuple[subpro
     code = (
         "import asyncio, sys\n"
         "from tests.support.trust import Site\n"
-        "from tests.unit.api import kit\n"
+        "from tests.kits import api as kit\n"
         f"kit.SITE = Site(seed=bytes.fromhex({seed!r}))\n"
         "async def main():\n"
         f"    async with kit.process({name!r}, listens=True, at='127.0.0.1:{port}') as p:\n"

@@ -135,7 +135,7 @@ def take_snapshot(
         running=state.live,
         later=state.later,
         known=[*known, *kept],
-        policies=state.policies,
+        policies=state.frozen_policies(),
         policies_changed=state.policies_changed,
         calendar=state.calendar,
         since=since,

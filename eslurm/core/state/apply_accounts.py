@@ -39,6 +39,7 @@ def apply_policy_set(state: State, fact: facts.PolicySet) -> None:
 
 def apply_policy_removed(state: State, fact: facts.PolicyRemoved) -> None:
     before = state.policies[fact.kind].pop(fact.name)
+    state.policies_copy = None
     _index(state, before, None)
     state.touched.records.add((fact.kind, fact.name))
     _changed(state, before, None)
@@ -49,6 +50,7 @@ def put_policy(state: State, policy: Policy) -> None:
     kind = kind_of(policy)
     _index(state, state.policies[kind].get(policy.name), policy)
     state.policies[kind][policy.name] = policy
+    state.policies_copy = None
     state.touched.records.add((kind, policy.name))
     arm(state, policy, state.now_us)
 

@@ -145,6 +145,8 @@ class State:
         self.configured = 0
         # The generation since which the policies are as they are, and when the next of them begins or ends.
         self.policies_changed = 0
+        # A copy for planning cycles, made anew after each change.
+        self.policies_copy: dict[str, dict[str, Policy]] | None = None
         self.policy_due_us = 0
         self.calendar: Calendar = DatesOnly()
         self.mentions = References()
@@ -186,6 +188,12 @@ class State:
     def startable(self, job: Job) -> int:
         """See `job_indexes.startable`."""
         return startable(self.jobs, job)
+
+    def frozen_policies(self) -> dict[str, dict[str, Policy]]:
+        """The policies as they are; later changes leave this copy alone. A planning cycle works on it in slices."""
+        if self.policies_copy is None:
+            self.policies_copy = {kind: dict(named) for kind, named in self.policies.items()}
+        return self.policies_copy
 
     def take_touched(self) -> Touched:
         """The keys changed since the last call."""

@@ -372,7 +372,7 @@ def test_an_estimator_that_fails_costs_forecasts_only(
             pupils.last.lessons.append(lambda: model_of(1))
             pupils.prepare = lambda pupil: pupil.wrong.update({method: KeyError("ada")})
             controller.tell(submitted(1, now_s()))
-            await until(lambda: "the estimator failed: KeyError at kit.py" in caplog.text)
+            await until(lambda: "the estimator failed: KeyError at esestd.py" in caplog.text)
             pupils.prepare = lambda _pupil: None
             await until(lambda: 1 in controller.forecasts)
             assert metric(one, "eslurm_estimator_answering") == 1

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.calendar import SiteCalendar
+from eslurm.core.control.planning import take_snapshot
 from eslurm.core.control.timers import drop_stale, next_timer_us
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import (
@@ -389,3 +390,21 @@ def test_people_are_told_whether_something_is_in_force() -> None:
     assert standing(calendar, Validity(0, now_us), now_us) == "expired"
     assert standing(calendar, Validity(now_us + 1), now_us) == "waiting"
     assert standing(calendar, Validity(cron="0 12 * * *"), now_us) == "idle"
+
+
+def test_a_planning_cycle_keeps_the_policies_it_began_with() -> None:
+    """It works in slices, and what is decided between two of them is for the next cycle."""
+    world = World()
+    first, second = (
+        Limit("each", "user", "*", "cores", Amount(4)),
+        Limit("more", "user", "*", "jobs", Amount(1)),
+    )
+    world.send(put(first))
+    snapshot = take_snapshot(world.state, world.now_us, None)
+    world.send(put(second))
+    assert set(snapshot.policies["limit"]) == {"each"}
+    later = take_snapshot(world.state, world.now_us, None)
+    world.send(change("modify", Limit("each", "user", "*", "cores", Amount(8)), "amount"))
+    world.send(delete("limit more"))
+    assert later.policies["limit"] == {"each": first, "more": second}
+    assert set(take_snapshot(world.state, world.now_us, None).policies["limit"]) == {"each"}
