@@ -21,7 +21,7 @@ from eslurm.api.shapes import Submission
 from eslurm.core.control.rights import Level
 from eslurm.core.model.job import ATTESTED
 from eslurm.ports.audit import AuditLine, AuditSink, NoAudit
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.door import Answered, ApiError, Caller, Status
 from eslurm.telemetry.audit import timestamp
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.peers import address_of
@@ -262,7 +262,11 @@ def _submission_text(request: Submission, payload: bytes) -> str:
     text = ("test " if request.test_only else "") + f"jobs={count}"
     if not count or len(payload) > FIRST_JOB_BYTES_MAX:
         return text
-    first = request.jobs.first or next(iter(request.jobs))
+    try:
+        first = request.jobs.first or next(iter(request.jobs))
+    except ApiError:
+        # That is why it was refused.
+        return f"{text} first=(cannot be decoded)"
     named = [(name, getattr(first, name)) for name in _FIRST_JOB_FIELDS]
     given = " ".join([f"{name}={_value_text(value, 0)}" for name, value in named if value])
     return f"{text} first=({given})"

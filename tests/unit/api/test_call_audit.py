@@ -13,6 +13,7 @@ from eslurm.api import methods
 from eslurm.api.audit import REASON_MAX, STRANGERS, WHAT_MAX, CallAudit, summary
 from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import METHODS, Method
+from eslurm.api.shapes import Submission
 from eslurm.ports.audit import AuditLine
 from eslurm.ports.door import Answered, ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
@@ -287,3 +288,13 @@ def test_an_address_that_tries_often_hides_no_other() -> None:
     assert len(addresses) == 10, "all strangers together have one allowance, too"
     left_out = {one.what.split(" left")[0]: one.count for one in sink.lines if one.result == "repeated"}
     assert left_out["calls of address 192.0.2.1"] == 998 and left_out[f"calls of {STRANGERS}"] == 994
+
+
+def test_a_job_that_cannot_be_decoded_leaves_a_line_and_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    payload = b"\x0a\x02\x0a\x7f"
+    submission = Submission.FromString(payload)
+    assert len(submission.jobs) == 1
+    assert summary(methods.SUBMIT, submission, payload) == "jobs=1 first=(cannot be decoded)"
+    assert not caplog.records
