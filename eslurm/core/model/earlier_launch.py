@@ -57,7 +57,7 @@ def _bring_forward(found: Any) -> bool:
     if not isinstance(launch, list) or len(launch) < _REQUIRED:
         return False
     values = dict(zip(_FIELDS, launch, strict=False))
-    values["components"] = [msgspec.to_builtins(Request(cpus_per_task=values["cpus_per_task"]))]
+    values["components"] = [_as_array(Request, {"cpus_per_task": values["cpus_per_task"]})]
     values["spec"] = _as_array(JobSpec, values)
     found[place] = _as_array(JobLaunch, values)
     return True

@@ -113,7 +113,7 @@ class PromiseChecks:
 
 
 def _rules_of(state: State) -> _Rules:
-    return state.config, {kind: dict(named) for kind, named in state.policies.items()}
+    return state.config, state.frozen_policies()
 
 
 def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:

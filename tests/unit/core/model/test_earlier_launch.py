@@ -122,6 +122,14 @@ def test_what_is_of_no_release_is_refused(place: int) -> None:
             decode(_records, packed(*record))
 
 
+def test_a_value_of_a_foreign_kind_is_a_decoding_error() -> None:
+    """Callers expect errors of the decoder alone."""
+    fields = msgspec.msgpack.decode(OLD)
+    fields[12] = msgspec.msgpack.Ext(5, b"x")
+    with pytest.raises(msgspec.ValidationError):
+        decode_command(packed(*HEAD, ("prepare", fields)))
+
+
 def test_what_is_of_this_release_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msgspec, "convert", None)
     assert decode_command(packed(*HEAD, Prepare(NEW))).body == Prepare(NEW)
