@@ -237,7 +237,7 @@ class AgentPipeline:
         while self._calls and self._order is None:
             actions = self._calls.popleft()
             if self._add_records(actions):
-                together = [*actions, *self._take_mates()]
+                together = [*actions, *self._take_calls_behind()]
                 self._begin(self._write(), together, now_us)
             else:
                 self._release(actions, now_us)
@@ -247,7 +247,7 @@ class AgentPipeline:
         out, self._out = self._out, []
         return [] if self._stopped else out
 
-    def _take_mates(self) -> list[Action]:
+    def _take_calls_behind(self) -> list[Action]:
         """The calls behind the one that is written now: they share its order, for an order costs more than its records.
 
         A call that buries what is not in the spool yet waits for its turn: the preparation is forgotten only where the
