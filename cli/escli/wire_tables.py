@@ -43,12 +43,14 @@ RESOURCE_REQUEST: Table = {
     "constraint": (14, "text", None),
     "chunks": (15, "message*", CHUNK),
     "place": (16, "text", None),
+    "partition": (17, "text", None),
 }
 
 DEPENDENCY: Table = {
     "kind": (1, "text", None),
     "job_id": (2, "int", None),
     "delay_s": (3, "int", None),
+    "task": (4, "int?", None),
 }
 
 TASK_RANGE: Table = {
@@ -92,6 +94,8 @@ JOB_REQUEST: Table = {
     "warn_batch_only": (32, "bool", None),
     "warn_script": (33, "text", None),
     "traceparent": (34, "text", None),
+    "dependency_any": (35, "bool", None),
+    "no_kill": (36, "bool", None),
 }
 
 SUBMIT_REQUEST: Table = {

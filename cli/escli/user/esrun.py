@@ -149,7 +149,10 @@ def _create(door: Door, given: Words, shape: Mapping[str, int], endpoint: str, c
 
     variables = {name: value for name, value in os.environ.items() if not describes_a_job(name)}
     request = pb.CreateStepRequest(
-        **shape,
+        job_id=shape["job_id"],
+        tasks=shape["tasks"],
+        nodes=shape["nodes"],
+        cpus_per_task=shape["cpus_per_task"],
         argv=checked_arguments(given.rest),
         environment=encode_environment(variables),
         work_dir=os.path.join(os.getcwd(), given.text("chdir")) if given.has("chdir") else os.getcwd(),

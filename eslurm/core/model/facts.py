@@ -340,6 +340,9 @@ class StepCreated(FactBase, frozen=True, tag=True):
     endpoint: str
     cookie: bytes
     cpus_per_task: int = 1
+    component: int = 0
+    rank_first: int = 0
+    tasks_total: int = 0
 
 
 class StepAnswered(FactBase, frozen=True, tag=True):

@@ -19,7 +19,7 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.ranges import Ranges
-from eslurm.core.model.request import Request
+from eslurm.core.model.request import PartSpec, Request
 
 NO_LIMIT = 0
 
@@ -48,16 +48,18 @@ class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """One condition on another job. All of a job's dependencies must hold.
+    """One condition on another job. All of a job's dependencies must hold, or any (`JobSpec.dependency_any`).
 
     `kind` is one of after, afterany, afterok, afternotok, aftercorr, singleton (`job_id` 0).
     `settled` is filled at the door when the other job has already left memory: "met" or "never".
+    `task` is one task of the array `job_id`; -1: the whole job.
     """
 
     kind: str
     job_id: int = 0
     delay_s: int = 0
     settled: str = ""
+    task: int = -1
 
 
 class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -116,6 +118,12 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Run on the first node at that time, beside the job, instead of or besides the signal."""
     trace: bytes = b""
     """The W3C trace id that log lines about it carry (16 bytes; none: empty), the same for all tasks of an array."""
+    parts: tuple[PartSpec, ...] = ()
+    """One for each component of a job of several parts (D-02); empty: one component, in `partition`."""
+    dependency_any: bool = False
+    """One met dependency is enough."""
+    no_kill: bool = False
+    """The loss of a node other than the first does not end the job."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -168,6 +176,15 @@ class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     max_rss_kib: int = 0
 
 
+class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """What only few attempts have: nodes that run their prolog, parts and nodes that left a running job."""
+
+    preparing: frozenset[int] = frozenset()
+    """Nodes that have answered the launch and run their prolog; a subset of `waiting`."""
+    gone: frozenset[int] = frozenset()
+    """Nodes that were lost while the job goes on without them (`JobSpec.no_kill`)."""
+
+
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One try to run a job, from placement until every node gave its resources back.
 
@@ -209,6 +226,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Its forecast at placement, against which its run is compared."""
     planned_us: int = 0
     """Its planned end: without a late start, suspensions, or extensions; 0: no limit."""
+    more: AttemptMore | None = None
 
     @property
     def first(self) -> int:

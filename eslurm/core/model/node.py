@@ -9,6 +9,15 @@ import msgspec
 from eslurm.core.model.node_states import NodeState
 
 
+class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """A reason why no new work is placed on a node: its prolog or epilog failed. A passed check or a boot clears it."""
+
+    kind: str
+    text: str
+    since_us: int
+    job_id: int = 0
+
+
 class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One node's current record.
 
@@ -42,6 +51,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     aside_times: int = 0
     orphans_dead_s: float = 0.0
     """Seconds of silence after which attempts launched under earlier configurations are dead; 0: as configured now."""
+    faults: tuple[NodeFault, ...] = ()
 
 
 def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:

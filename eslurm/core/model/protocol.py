@@ -24,6 +24,7 @@ class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     runs: tuple[tuple[int, int], ...]
     amounts: Vector
     tasks: int = 1
+    component: int = 0
 
 
 class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -43,6 +44,10 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     array_max: int = 0
     devices: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
     """(node number, resource, device numbers) of numbered resources."""
+    device_parts: tuple[int, ...] = ()
+    """The component of each entry of `devices`; empty: one component."""
+    phases: tuple[str, ...] = ()
+    """The phases that this attempt runs on each node: prolog, epilog."""
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
@@ -126,6 +131,11 @@ class LaunchStep(
     tasks: int
     cpus_per_task: int = 1
     launch: JobLaunch | None = None
+    component: int = 0
+    rank_first: int = 0
+    """Rank of the first task, where several steps form one (one for each part)."""
+    tasks_total: int = 0
+    """Tasks of all of them together; 0: this step is alone."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
@@ -175,8 +185,8 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Payload of an ok answer to a heartbeat from an unhealthy node: short words, sorted. Healthy nodes send none. Healthy
-    nodes send none. Healthy nodes send none.
+    """Payload of an ok answer to a heartbeat from an unhealthy node: short words, sorted. Healthy
+    nodes send none.
 
     `clock_us`: the node's time, when the heartbeat had expired by it (see `core.relay.command_dates`); else 0.
     """

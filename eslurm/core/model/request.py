@@ -22,6 +22,15 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
     constraint: str = ""
 
 
+class PartSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """What one part of a job of several parts has of its own, besides its `Request` (D-02).
+
+    `partition` empty: the job's.
+    """
+
+    partition: str = ""
+
+
 class Request(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The resources of one component. Fields are only ever appended.
 

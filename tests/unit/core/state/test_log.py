@@ -160,6 +160,19 @@ def test_a_log_from_before_there_were_policies_is_read() -> None:
     assert (spec.qos, spec.nice, spec.trace, spec.components[0].place) == ("", 0, b"", "free")
 
 
+def test_a_log_from_before_jobs_had_parts_is_read() -> None:
+    state = State("main")
+    log = (Path(__file__).parents[3] / "golden/core/log_without_parts.txt").read_text()
+    for revision, line in enumerate(log.splitlines(), 1):
+        kind, version, blob = line.split()
+        apply(
+            state, facts.decode_fact(kind, int(version), bytes.fromhex(blob)), revision, max(state.now_us, 1)
+        )
+    assert state.jobs and all(job.spec.parts == () for job in state.jobs.values())
+    assert {job.attempt.more for job in state.jobs.values() if job.attempt} <= {None}
+    assert {node.faults for node in state.nodes.values()} == {()}
+
+
 def test_replaying_a_log_gives_the_state() -> None:
     world = history()
     assert picture(world.mirror.replayed) == picture(world.state)
