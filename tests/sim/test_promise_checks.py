@@ -49,6 +49,13 @@ def test_one_that_is_not_kept_is_a_breach() -> None:
         checks.on_plan(world.state, plan, lambda state, job: False)
 
 
+def test_a_job_that_others_are_ended_for_needs_no_planned_start() -> None:
+    world, checks = led()
+    plan = first_plan(world)
+    plan.bookings.pop(3)  # type: ignore[attr-defined]
+    assert checks.on_plan(world.state, replace(plan, claimant=3), lambda state, job: False) == 1
+
+
 @pytest.mark.parametrize(
     "policy",
     [

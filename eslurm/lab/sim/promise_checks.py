@@ -68,6 +68,7 @@ class PromiseChecks:
 
         The leader may have begun with rules that are in the log and not in the replay yet, or accepted some that are not in
         the log either: its own are compared with those of the promises. `overtaken` are jobs that others may delay.
+        The job that others are ended for in this plan has no planned start: it begins when they have ended.
         """
         if state.epoch in self._planned or plan.rest is REGISTERING:
             return 0
@@ -81,7 +82,7 @@ class PromiseChecks:
             job = state.jobs[job_id]
             is_same = self._specs.get(job_id) == job.spec
             gives_way = job_id in behind or may_be_pushed_out(state, job)
-            if not is_same or job_id not in state.queue or gives_way:
+            if not is_same or job_id not in state.queue or gives_way or job_id == plan.claimant:
                 continue
             looked += 1
             start_us = plan.start_us(job_id)
