@@ -7,7 +7,7 @@ entries (`is_negative`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from operator import add as _plus
 from operator import le as _at_most
@@ -47,6 +47,14 @@ def add(left: Vector, right: Vector) -> Vector:
     if len(left) == len(right):
         return tuple(map(_plus, left, right))
     return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))
+
+
+def sum_per_node(pairs: Iterable[tuple[int, Vector]]) -> tuple[tuple[int, Vector], ...]:
+    """One pair (node number, amounts) for each node, in the order of their first mention: parts of a job share nodes."""
+    sums: dict[int, Vector] = {}
+    for node, amounts in pairs:
+        sums[node] = add(sums[node], amounts) if node in sums else amounts
+    return tuple(sums.items())
 
 
 def subtract(left: Vector, right: Vector) -> Vector:

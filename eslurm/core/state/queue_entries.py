@@ -6,11 +6,11 @@ Pure functions of a job's record and of its partition.
 from __future__ import annotations
 
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job import Attempt, Job, JobSpec
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.expected import running_us, waiting_us
-from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.cycle.queue import Pending, PendingPart
 from eslurm.core.plan.cycle.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
@@ -36,7 +36,7 @@ def pending_of(
     return Pending(
         job_id=job.job_id,
         request=spec.components[0],
-        partition=spec.partition,
+        partition=spec.parts[0].partition or spec.partition if spec.parts else spec.partition,
         time_limit_us=spec.time_limit_s * SECOND_US,
         priority=job.priority,
         submitted_us=job.submitted_us,
@@ -55,6 +55,17 @@ def pending_of(
         not_before_us=0 if is_ready else job.not_before_us,
         estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US) if use_forecasts else 0,
         eligible_us=spec.begin_us,
+        parts=parts_of(spec) if spec.parts else (),
+    )
+
+
+def parts_of(spec: JobSpec) -> tuple[PendingPart, ...]:
+    """The parts of a job of several parts, for plans."""
+    return tuple(
+        [
+            PendingPart(request, part.partition or spec.partition)
+            for request, part in zip(spec.components, spec.parts, strict=True)
+        ]
     )
 
 

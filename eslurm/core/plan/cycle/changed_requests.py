@@ -70,8 +70,11 @@ def _where_it_was(
     if chosen is None or not is_open(query, at_us, chosen):
         return []
     spans = spans_of(topology, need, chosen)
-    had = {span.node: span.amounts for span in booking.spans}
-    if not fits(need.wide, booking.wide) or not all(fits(span.amounts, had[span.node]) for span in spans):
+    # Part by part: rules may tell the partitions of two parts on one node apart.
+    had = {(span.node, span.component): span.amounts for span in booking.spans}
+    if not fits(need.wide, booking.wide) or not all(
+        fits(span.amounts, had.get((span.node, span.component), ())) for span in spans
+    ):
         return []
     new = Booking(job.job_id, at_us, stop_us, spans, need.wide, booking.made_us, 1, until_us)
     yield from schedule.taking(job, new)

@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from eslurm.core.plan.cycle.array_tasks import allowed_together, merged, split
+from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.placement_query import allows, is_open, query_of
 from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import KEYS_PER_SLICE, Booking, Charge, Held, Schedule, charge_of
 from eslurm.core.plan.cycle.snapshot import Snapshot
-from eslurm.core.plan.placement.protocols import Assignment
 from eslurm.core.plan.profile.search import PlacementQuery
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
@@ -149,21 +149,18 @@ class _Ruling:
         schedule = self.schedule
         if isinstance(query, Why):
             return None
+        topology = schedule.book.topology
         at_us = max(booking.start_us, schedule.book.now_us)
         if booking.tasks == 1:
-            return booking if allows(query, at_us, self._chosen(booking)) else None
+            return booking if allows(query, at_us, assignment_of(booking, topology)) else None
         parts = split(booking)
-        if not is_open(query, at_us, self._chosen(booking)):
-            parts = [part for part in parts if is_open(query, at_us, self._chosen(part))]
-        if not parts or not allows(query, at_us, self._chosen(parts[0])):
+        if not is_open(query, at_us, assignment_of(booking, topology)):
+            parts = [part for part in parts if is_open(query, at_us, assignment_of(part, topology))]
+        if not parts or not allows(query, at_us, assignment_of(parts[0], topology)):
             return None
         if query.constraints:
             del parts[allowed_together(schedule, entry.job, query, at_us, len(parts), is_promised=True) :]
         return booking if len(parts) == booking.tasks else merged(parts)
-
-    def _chosen(self, booking: Booking) -> Assignment:
-        positions = self.schedule.book.topology.positions
-        return [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
 
     def _query(self, entry: QueueEntry) -> PlacementQuery | Why | None:
         """The job's query, shared by all jobs of its shape; None when its partition is gone."""

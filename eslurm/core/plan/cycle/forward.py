@@ -13,6 +13,7 @@ import msgspec
 
 from eslurm.core.plan.cycle import reasons
 from eslurm.core.plan.cycle.array_tasks import allowed_together, as_many, merged, split
+from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.placement_query import allows, is_open
 from eslurm.core.plan.cycle.policy import LATE_US, TRY_STEPS, Cycle
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
@@ -405,7 +406,7 @@ class ForwardPlanner:
         ledger = self.cycle.ledger
         if any(asked > free for asked, free in zip(booking.wide, ledger.wide_free, strict=False)):
             return False
-        return all(ledger.fits_on(span.node, span.amounts) for span in booking.spans)
+        return all(ledger.fits_on(node, amounts) for node, amounts in booking.pairs)
 
     def _is_allowed(self, entry: QueueEntry, booking: Booking) -> bool:
         """Check whether the rules allow the start now: an attempt past its expected end may still count against a limit."""
@@ -417,8 +418,7 @@ class ForwardPlanner:
         # place has passed, others may have been planned where it is now.
         at_us = cycle.now_us - cycle.late_us(booking)
         query = msgspec.structs.replace(query, from_us=at_us)
-        positions = cycle.ledger.topology.positions
-        chosen = [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
+        chosen = assignment_of(booking, cycle.ledger.topology)
         if not is_open(query, at_us, chosen) or not is_open(self._at_once(query), cycle.now_us, chosen):
             return False
         if not query.constraints:

@@ -16,6 +16,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.plan.cycle import reasons
+from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
 from eslurm.core.plan.cycle.late_places import LatePlaces
 from eslurm.core.plan.cycle.placement_query import allows, query_of
@@ -358,14 +359,12 @@ class Cycle:
 
     def _chosen(self, booking: Booking) -> Assignment | None:
         """The booking's nodes as an assignment; None when one of them is out of service."""
-        topology = self.ledger.topology
-        found: Assignment = []
+        topology, usable = self.ledger.topology, self.ledger.usable
         for span in booking.spans:
             position = topology.positions.get(span.node)
-            if position is None or not self.ledger.usable >> position & 1:
+            if position is None or not usable >> position & 1:
                 return None
-            found.append((position, span.amounts, span.tasks))
-        return found
+        return assignment_of(booking, topology)
 
     def is_untried(self, job: Pending) -> bool:
         """Check whether no equal request has failed in this cycle."""
@@ -378,8 +377,8 @@ class Cycle:
         )
         self.placed[booking.job_id] = self.placed.get(booking.job_id, 0) + 1
         self.ledger.hold_wide(booking.wide)
-        for span in booking.spans:
-            self.ledger.hold(span.node, span.amounts, booking.until_us)
+        for node, amounts in booking.pairs:
+            self.ledger.hold(node, amounts, booking.until_us)
             self.spend(SPAN_STEPS)
             if self.slice_over():
                 yield

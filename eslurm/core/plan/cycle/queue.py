@@ -19,6 +19,13 @@ from eslurm.core.resources.timeline import INFINITY_US
 CHANGES_MAX: Final = 20_000
 
 
+class PendingPart(msgspec.Struct, frozen=True, gc=False):
+    """One part of a job of several parts (D-02): its request, and the partition that gives its nodes."""
+
+    request: Request
+    partition: str
+
+
 class Pending(msgspec.Struct, frozen=True, gc=False):
     """One job that waits for resources.
 
@@ -27,7 +34,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     `groups` are gid numbers in decimal. `after` are its unfinished dependencies and `not_before_us` its begin time: such
     jobs are planned ahead (by policies that do) but start only once nothing of that is left. `estimate_us` is the expected
     runtime (0: not known): plans use it, no job ends by it. `start_at_us` is a fixed start, `deadline_us` the latest end;
-    0: none (C-30). `eligible_us` is its begin time at submission: its wait for resources counts from then on.
+    0: none (C-30). `eligible_us` is its begin time at submission: its wait for resources counts from then on. `parts` are
+    those of a job of several parts, else empty; `request` and `partition` are then the first part's.
     """
 
     job_id: int
@@ -51,6 +59,14 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     not_before_us: int = 0
     estimate_us: int = 0
     eligible_us: int = 0
+    parts: tuple[PendingPart, ...] = ()
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that its nodes come from, each once."""
+        if not self.parts:
+            return (self.partition,)
+        return tuple(dict.fromkeys([part.partition for part in self.parts]))
 
     @property
     def since_us(self) -> int:
@@ -88,9 +104,7 @@ class QueueEntry(msgspec.Struct, frozen=True, order=True, gc=False):
         return self.rank, self.submitted_us, self.job_id
 
 
-_Shape: TypeAlias = tuple[
-    str, Request, int, frozenset[int], str, int, tuple[str, ...], str, str, str, int, int, int
-]
+_Shape: TypeAlias = tuple[object, ...]
 
 
 class Journal:
@@ -252,7 +266,7 @@ def differs_in_estimate(one: Pending, other: Pending) -> bool:
 
 
 def _shape_of(job: Pending) -> _Shape:
-    return (
+    shape = (
         job.partition,
         job.request,
         job.time_limit_us,
@@ -268,3 +282,4 @@ def _shape_of(job: Pending) -> _Shape:
         # What has no place for long may have one for shorter: what is known of a shape holds for this length only.
         job.estimate_us,
     )
+    return (job.parts, *shape) if job.parts else shape

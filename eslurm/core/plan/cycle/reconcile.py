@@ -13,6 +13,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from eslurm.core.model.job import Span
+from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.changed_requests import follow_request
 from eslurm.core.plan.cycle.changed_rules import keep_allowed
 from eslurm.core.plan.cycle.expected import end_us
@@ -282,8 +283,7 @@ class _Following:
         if len(bookings) > 1 or bookings[0].tasks > 1:
             # Each alone says nothing of them together.
             return False
-        positions = schedule.book.topology.positions
-        chosen = [(positions[span.node], span.amounts, span.tasks) for span in bookings[0].spans]
+        chosen = assignment_of(bookings[0], schedule.book.topology)
         return allows(query, max(bookings[0].start_us, self.now_us), chosen)
 
     def _follow_entry(self, entry: QueueEntry) -> None:

@@ -31,7 +31,7 @@ from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.resources.vector import Vector
+from eslurm.core.resources.vector import Vector, sum_per_node
 
 NEEDS_MAX: Final = 4_096
 KEYS_PER_SLICE: Final = 4_096
@@ -56,8 +56,14 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def pairs(self) -> tuple[tuple[int, Vector], ...]:
-        """The booking's (node number, amounts), as the profile takes them."""
-        return tuple([(span.node, span.amounts) for span in self.spans])
+        """The booking's (node number, amounts), as the profile takes them: one for each node, whatever parts share it."""
+        pairs = [(span.node, span.amounts) for span in self.spans]
+        return sum_per_node(pairs) if self.has_parts else tuple(pairs)
+
+    @property
+    def has_parts(self) -> bool:
+        """Check whether it is of a job of several parts: its spans come part by part."""
+        return bool(self.spans) and self.spans[-1].component > 0
 
 
 def ends_of(job: Pending, start_us: int) -> tuple[int, int]:
@@ -468,13 +474,11 @@ class Schedule:
         gone: list[_Gone] = []
         start_us, stop_us = wanted.start_us, wanted.stop_us
         short = {
-            span.node
-            for span in wanted.spans
+            node
+            for node, amounts in wanted.pairs
             if any(
                 free < asked
-                for free, asked in zip(
-                    self.book.free_on(span.node, start_us, stop_us), span.amounts, strict=False
-                )
+                for free, asked in zip(self.book.free_on(node, start_us, stop_us), amounts, strict=False)
             )
         }
         returns, self.returns = self.returns, []
