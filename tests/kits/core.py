@@ -35,6 +35,7 @@ from eslurm.core.model.messages import (
     UpdateNodes,
 )
 from eslurm.core.model.protocol import (
+    AGENT_PROTOCOL,
     End,
     Gone,
     HeldAttempt,
@@ -162,11 +163,25 @@ class World:
         return self.send(Reports((Report("agent", self._seq, body),)))
 
     def register(
-        self, number: int, *held: HeldAttempt, session: str = "s1", uid: str = "", boot: str = "b1"
+        self,
+        number: int,
+        *held: HeldAttempt,
+        session: str = "s1",
+        uid: str = "",
+        boot: str = "b1",
+        protocol: int = AGENT_PROTOCOL,
     ) -> RegistrationReply:
         name = f"cn{number}"
         registration = Registration(
-            name, uid or f"uid-{name}", boot, session, self.state.epoch, "host:1", (64, 64_000), held
+            name,
+            uid or f"uid-{name}",
+            boot,
+            session,
+            self.state.epoch,
+            "host:1",
+            (64, 64_000),
+            held,
+            protocol=protocol,
         )
         answer = self.report(registration)
         assert isinstance(answer, tuple)

@@ -14,6 +14,7 @@ from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.messages import NodeOutcome
 from eslurm.core.model.protocol import (
+    AGENT_PROTOCOL,
     End,
     Gone,
     HeldAttempt,
@@ -86,6 +87,7 @@ class Agent:
             "host:1",
             (64, 64_000),
             tuple(held),
+            protocol=AGENT_PROTOCOL,
         )
         self.offers.append(registration)
         return registration

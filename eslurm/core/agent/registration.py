@@ -16,7 +16,7 @@ from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import Booted, EpochSeen, NumberGiven
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
-from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
+from eslurm.core.model.protocol import AGENT_PROTOCOL, HeldAttempt, Registration, RegistrationReply
 
 RETRY_REFUSED_US = 15_000_000
 RETRY_STALE_US = 1_000_000
@@ -106,6 +106,7 @@ class NodeRegistry:
                 resources=node.offer.resources,
                 device_model=node.offer.device_model,
                 login=node.offer.login,
+                protocol=AGENT_PROTOCOL,
             )
             node.registration_seq = self._report_queue.add(body)
 

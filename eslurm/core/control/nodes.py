@@ -192,6 +192,7 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
             registration.endpoint,
             registration.total,
             registration.starts,
+            registration.protocol,
         )
     ]
     if text := _shortfall(state, node, registration):

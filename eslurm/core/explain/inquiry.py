@@ -16,7 +16,7 @@ from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.updating import accepted
 from eslurm.core.control.planning import take_snapshot
 from eslurm.core.explain.alternatives import Alternative, alternatives
-from eslurm.core.explain.own_reasons import expected_end_us, job_holder, own_reasons
+from eslurm.core.explain.own_reasons import expected_end_us, job_holder, older_agents, own_reasons
 from eslurm.core.explain.request_variants import Choices
 from eslurm.core.explain.whatif import WhatIf
 from eslurm.core.explain.why import Holder, Reason, Sources, known_us, plan_reasons
@@ -134,7 +134,7 @@ class _Case:
         if not isinstance(query, Why):
             yield from whatif.preparing(query)
         found = yield from plan_reasons(whatif, self._pending, query, self._sources.port())
-        reasons = [*self._own, *found]
+        reasons = [*self._own, *found, *older_agents(self._state, self._job)]
         start_us, nodes, is_estimate = yield from self._start(query)
         reasons = self._completed(reasons, said, start_us) + self._overrun()
         others: list[Alternative] = []

@@ -12,6 +12,7 @@ from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.plurals import counted
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.resources import bits
 from eslurm.core.state.cluster import State, name_key, task_slots
 
 HOLDS = {
@@ -32,6 +33,23 @@ def own_reasons(state: State, schedule: Schedule, job: Job) -> list[Reason]:
         found.append(Reason(WhyKind.BEGIN_TIME.value, text, job.not_before_us))
     found += [_dependency(state, schedule, job, one) for one in job.open]
     return found + _array_reasons(state, job)
+
+
+def older_agents(state: State, job: Job) -> list[Reason]:
+    """Nodes of a job of several parts whose agents cannot start it."""
+    if not job.spec.parts:
+        return []
+    ledger = state.ledger
+    names = {part.partition or job.spec.partition for part in job.spec.parts}
+    count = 0
+    for position in bits.all_positions(ledger.older & ledger.usable):
+        partitions = ledger.topology.partitions
+        count += any(partitions.get(name, 0) >> position & 1 for name in names)
+    if not count:
+        return []
+    have = "has" if count == 1 else "have"
+    text = f"{counted(count, 'node')} {have} an older agent, which cannot start jobs of several parts: update esnoded there"
+    return [Reason("older_agents", text)]
 
 
 def _pause_text(job: Job) -> str:

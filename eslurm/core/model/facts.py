@@ -65,6 +65,7 @@ class NodeRegistered(FactBase, frozen=True, tag=True):
     endpoint: str
     total: tuple[int, ...]
     starts: int = 0
+    protocol: int = 0
 
 
 class NodeStateChanged(FactBase, frozen=True, tag=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.protocol import AGENT_PROTOCOL
 
 
 class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -52,6 +53,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     orphans_dead_s: float = 0.0
     """Seconds of silence after which attempts launched under earlier configurations are dead; 0: as configured now."""
     faults: tuple[NodeFault, ...] = ()
+    protocol: int = 0
+    """What its agent said at its last registration (`core.model.protocol.AGENT_PROTOCOL`)."""
 
 
 def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
@@ -62,3 +65,8 @@ def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
 def is_usable(node: Node) -> bool:
     """Check whether new work may be placed here."""
     return node.state is NodeState.UP and not node.drain
+
+
+def is_older(node: Node) -> bool:
+    """Check whether its agent is of a release that knows neither jobs of several parts nor phases."""
+    return node.incarnation > 0 and node.protocol < AGENT_PROTOCOL

@@ -9,13 +9,16 @@ Both are append-only: a newer peer's extra fields are ignored, an older peer's m
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.job import JobSpec, StepEnd
 from eslurm.core.model.step_key import BATCH_STEP
+
+AGENT_PROTOCOL: Final = 1
+"""What an agent of this release understands: launches of several parts, and phases. Agents of earlier releases say 0."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -251,6 +254,8 @@ class Registration(
     device_model: str = ""
     login: bool = False
     """True for a login host, where no job may run."""
+    protocol: int = 0
+    """See `AGENT_PROTOCOL`."""
 
 
 ReportBody: TypeAlias = Registration | StepEnded | NodeGone

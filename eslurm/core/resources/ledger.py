@@ -31,7 +31,7 @@ class LedgerError(ValueError):
 class Ledger:
     """Free amounts per node, indexed for "first node that fits"."""
 
-    __slots__ = ("_free", "_full", "_holds", "_idle", "_levels", "_usable", "_wide", "topology")
+    __slots__ = ("_free", "_full", "_holds", "_idle", "_levels", "_older", "_usable", "_wide", "topology")
 
     def __init__(self, topology: Topology) -> None:
         """All nodes of the topology, nothing held."""
@@ -41,6 +41,7 @@ class Ledger:
         self._holds: list[tuple[Hold, ...]] = [()] * topology.size
         self._levels = {cores: dict(group) for cores, group in topology.groups.items()}
         self._usable = topology.usable
+        self._older = 0
         self._full = _union(self._levels.get(0, {}))
         self._idle = topology.everything
         self._wide = topology.wide_totals
@@ -53,6 +54,7 @@ class Ledger:
         other._holds = self._holds.copy()
         other._levels = {cores: group.copy() for cores, group in self._levels.items()}
         other._usable = self._usable
+        other._older = self._older
         other._full = self._full
         other._idle = self._idle
         other._wide = self._wide
@@ -62,6 +64,7 @@ class Ledger:
         """The same nodes, usable or not as now, with nothing held."""
         other = Ledger(self.topology)
         other._usable = self._usable
+        other._older = self._older
         return other
 
     # Changing
@@ -146,12 +149,22 @@ class Ledger:
         bit = 1 << self._position(node)
         self._usable = self._usable | bit if usable else self._usable & ~bit
 
+    def set_older(self, node: int, older: bool) -> None:
+        """Note whether the node's agent is of an earlier release: no job of several parts is placed there."""
+        bit = 1 << self._position(node)
+        self._older = self._older | bit if older else self._older & ~bit
+
     # Reading
 
     @property
     def usable(self) -> int:
         """Positions on which new work may be placed."""
         return self._usable
+
+    @property
+    def older(self) -> int:
+        """Positions whose agents know no jobs of several parts."""
+        return self._older
 
     @property
     def open(self) -> int:

@@ -87,6 +87,7 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             incarnation=fact.incarnation,
             epoch=fact.epoch,
             endpoint=fact.endpoint,
+            protocol=fact.protocol,
             # Another individual counts its own sessions, and one that was lost counts on from what it remembers.
             starts=max(node.starts, fact.starts) if is_the_same else fact.starts,
             # An agent that begins anew is tried at once.

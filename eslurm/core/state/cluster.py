@@ -19,7 +19,7 @@ from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
 from eslurm.core.model.job_weight import weight
-from eslurm.core.model.node import Node, is_usable, names_of
+from eslurm.core.model.node import Node, is_older, is_usable, names_of
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.promise import PROMISE, Promise
@@ -49,6 +49,7 @@ __all__ = [
     "Timer",
     "Touched",
     "attempts_of",
+    "is_older",
     "is_usable",
     "name_key",
     "owed_revisions",
@@ -281,6 +282,11 @@ class State:
             and (old is None or is_usable(old) != is_usable(new))
         ):
             self.ledger.set_usable(new.number, is_usable(new))
+            self.want_plan()
+        if new.number in self.ledger.topology.positions and is_older(new) != (
+            old is not None and is_older(old)
+        ):
+            self.ledger.set_older(new.number, is_older(new))
             self.want_plan()
         self.next_number = max(self.next_number, new.number + 1)
         if old is None or old.state is not new.state or old.since_us != new.since_us:

@@ -24,6 +24,7 @@ from eslurm.core.state.boundaries import TIMER
 from eslurm.core.state.cluster import (
     State,
     attempts_of,
+    is_older,
     is_usable,
     name_key,
     owed_revisions,
@@ -167,6 +168,8 @@ def check(state: State) -> None:
         _require(
             usable == (is_usable(node) and number not in state.removed), f"node {node.name} usable: {usable}"
         )
+        older = bool(state.ledger.older >> position & 1)
+        _require(older == is_older(node), f"node {node.name} with an older agent: {older}")
     login = {state.numbers[name] for name in state.config.login_nodes}
     _require(login == state.login, "the index of login hosts disagrees with the configuration")
     for number in login:

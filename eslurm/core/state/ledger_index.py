@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Attempt, Job
-from eslurm.core.model.node import Node, is_usable
+from eslurm.core.model.node import Node, is_older, is_usable
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.node_order import arranged
@@ -68,6 +68,9 @@ def fresh_ledger(state: AllocationIndexes) -> Ledger:
     ledger = Ledger(
         Topology(views, resources=config.resources, switches=config.switches, rules=config.node_rules)
     )
+    for view in views:
+        if is_older(state.nodes[view.number]):
+            ledger.set_older(view.number, True)
     for job in state.jobs.values():
         for attempt in attempts_of(job):
             if attempt.wide and attempt.held:

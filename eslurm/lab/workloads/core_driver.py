@@ -38,6 +38,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.protocol import (
+    AGENT_PROTOCOL,
     End,
     Gone,
     Prepare,
@@ -117,7 +118,11 @@ class CoreDriver:
         self._must(ConfigLoaded(config))
         self._must(EpochStarted(1))
         for node in config.nodes:
-            self._report(Registration(node.name, node.name, "boot", "session", 1, "", node.total))
+            self._report(
+                Registration(
+                    node.name, node.name, "boot", "session", 1, "", node.total, protocol=AGENT_PROTOCOL
+                )
+            )
         changes = rules.changes(self._now_us)
         if changes:
             self._must(ChangePolicies(_OPERATOR, changes))

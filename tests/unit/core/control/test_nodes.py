@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.dispatch.heartbeat_rule import HeartbeatRule
 from eslurm.core.model.facts import NodeRegistered, OrphanFound
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.messages import Changed, EpochStarted, HeartbeatDone, Reports, UpdateNodes
-from eslurm.core.model.node import Node
+from eslurm.core.model.node import Node, is_older
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.protocol import End, HeldAttempt, Prepare, Registration, Report, StepEnded
+from eslurm.core.model.protocol import (
+    AGENT_PROTOCOL,
+    End,
+    HeldAttempt,
+    Prepare,
+    Registration,
+    Report,
+    StepEnded,
+)
 from eslurm.core.model.request import Request
+from eslurm.core.state.invariants import check
 from eslurm.ports.store import AttemptRow
 from eslurm.store.rows import to_store
 from tests.kits.core import ALICE, ROOT, World, refused
@@ -99,6 +109,26 @@ def test_a_replaced_node_without_jobs_may_take_over_once_the_old_one_is_silent()
     world = World(nodes=1)
     world.send(HeartbeatDone(missing=(0,)))
     assert world.register(0, uid="other", session="t").refused == ""
+
+
+def test_a_node_with_an_agent_of_an_earlier_release_is_known_as_such_until_it_is_updated() -> None:
+    world = World(nodes=3)
+    assert world.state.ledger.older == 0
+    world.register(1, session="s2", protocol=0)
+    assert world.state.ledger.older == 1 << world.state.ledger.topology.positions[1]
+    assert world.state.ledger.fork().older == world.state.ledger.emptied().older == world.state.ledger.older
+    check(world.state)
+    world.register(1, session="s3")
+    assert world.state.ledger.older == 0
+    assert world.state.plan_wanted
+    check(world.state)
+
+
+def test_nodes_that_no_agent_has_offered_yet_are_not_taken_for_older_ones() -> None:
+    node = Node(number=0, name="cn0", total=(1, 1))
+    assert not is_older(node)
+    assert is_older(replace(node, incarnation=1))
+    assert not is_older(replace(node, incarnation=1, protocol=AGENT_PROTOCOL))
 
 
 def test_a_node_that_offers_too_little_is_drained() -> None:

@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core.explain.inquiry import Answer, would_wait
+from eslurm.core.explain.own_reasons import older_agents
 from eslurm.core.explain.why import Holder
 from eslurm.core.model.accounts import Access, Amount, FreePool, Limit, Policy, Reservation, Validity
 from eslurm.core.model.config import NodeConfig, Partition, Resource
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import ArraySpec, JobSpec
 from eslurm.core.model.messages import ConfigLoaded, Refused, SetForecasts, SubmitJobs, UpdateNodes
-from eslurm.core.model.request import Request
+from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.state.cluster import State
 from tests.kits.asking import HOUR, Site
@@ -70,6 +71,23 @@ def test_holds_times_and_dependencies_are_all_told() -> None:
     assert after.text == f"waits for job {first} (afterok), which is RUNNING" and after.until_us == end_us
     assert after.holders == (Holder(f"job {first}", first, 1, end_us),)
     assert (answer.start_us, answer.alternatives) == (0, ())
+
+
+def test_nodes_with_agents_of_an_earlier_release_are_counted_for_jobs_of_several_parts_only() -> None:
+    world = site().world
+    job = world.state.get_job(world.submit())
+    several = replace(job, spec=replace(job.spec, parts=(PartSpec(), PartSpec())))
+    assert older_agents(world.state, several) == []
+    world.register(1, session="s2", protocol=0)
+    (reason,) = older_agents(world.state, several)
+    assert reason.text == (
+        "1 node has an older agent, which cannot start jobs of several parts: update esnoded there"
+    )
+    world.register(2, session="s2", protocol=0)
+    assert older_agents(world.state, several)[0].text.startswith("2 nodes have an older agent")
+    assert older_agents(world.state, job) == []
+    elsewhere = replace(job, spec=replace(job.spec, parts=(PartSpec("none"), PartSpec("none"))))
+    assert older_agents(world.state, elsewhere) == []
 
 
 def test_a_dependency_without_an_end_has_none() -> None:
