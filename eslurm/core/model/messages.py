@@ -53,10 +53,14 @@ class SubmitJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A job, or one task of an array (`task >= 0`), as users write it: 17 or 17_4."""
+    """A job, one task of an array (`task >= 0`), one part of either (`part >= 0`), as users write it: 17, 17_4, 17+1.
+
+    `job_id` may also be the id of a part.
+    """
 
     job_id: int
     task: int = -1
+    part: int = -1
 
 
 class CancelJobs(msgspec.Struct, frozen=True, gc=False):

@@ -37,6 +37,8 @@ CONSTRAINT_CHARS_MAX = 1024
 """An expression over features."""
 CHUNKS_MAX = 8
 """Kinds of chunks."""
+PARTS_MAX = 128
+"""Parts of a job."""
 COUNT_MAX = 2**31 - 1
 """Tasks, cores, nodes and items of a resource."""
 MEMORY_MAX_MIB = 2**40

@@ -15,6 +15,7 @@ from eslurm.core.model.job_states import (
     IllegalTransition,
     JobState,
 )
+from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state import launch_failures
@@ -45,7 +46,7 @@ def phased(job: Job, attempt: Attempt, phase: AttemptPhase) -> AttemptPhase:
 
 def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
     spec = fact.spec
-    state.next_id = max(state.next_id, fact.job_id + 1)
+    state.next_id = max(state.next_id, fact.job_id + ids_taken(spec))
     state.touched.settings = True
     state.put_job(
         Job(

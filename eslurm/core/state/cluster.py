@@ -22,6 +22,7 @@ from eslurm.core.model.job_weight import weight
 from eslurm.core.model.node import Node, is_older, is_usable, names_of
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.parts import part_ids
 from eslurm.core.model.promise import PROMISE, Promise
 from eslurm.core.model.request import Request
 from eslurm.core.model.satellite import SatelliteDown
@@ -123,6 +124,8 @@ class State:
         # `dependents` when it begins.
         self.unsettled: dict[int, None] = {}
         self.same_name: dict[tuple[int, str], set[int]] = {}
+        self.alias: dict[int, int] = {}
+        """By the ids of later parts, the job's."""
         self.tasks_of: dict[int, set[int]] = {}
         self.tasks_pending: dict[int, set[int]] = {}
         self.jobs_on: dict[int, frozenset[int]] = {}
@@ -165,6 +168,10 @@ class State:
 
     def get_job(self, job_id: int) -> Job:
         return self.jobs[job_id]
+
+    def find_named(self, job_id: int) -> Job | None:
+        """The job that has this id, or a part of that id."""
+        return self.jobs.get(self.alias.get(job_id, job_id))
 
     def find_attempt(self, job_id: int, number: int) -> tuple[Job, Attempt] | None:
         """The live (or residual) attempt, if it is still in the state."""
@@ -263,6 +270,8 @@ class State:
         self.touched.jobs.add(job_id)
         self.finished.pop(job_id, None)
         self.changed.pop(job_id, None)
+        for part_id in part_ids(job):
+            del self.alias[part_id]
         if job.array_job_id:
             siblings = self.tasks_of.get(job.array_job_id)
             if siblings is not None:
@@ -510,6 +519,7 @@ class State:
                 self.owed[revision] = new.job_id
 
     def _index_identity(self, new: Job) -> None:
+        self.alias.update(dict.fromkeys(part_ids(new), new.job_id))
         if new.array_job_id:
             self.tasks_of.setdefault(new.array_job_id, set()).add(new.job_id)
         if new.state not in FINAL and not new.array_job_id:

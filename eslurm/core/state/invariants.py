@@ -15,6 +15,7 @@ from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, J
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.member import JOIN_TOKEN
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.parts import part_ids
 from eslurm.core.model.step import StepState
 from eslurm.core.model.token import TOKEN
 from eslurm.core.resources.devices import Devices
@@ -225,7 +226,9 @@ def _check_names(state: State) -> None:
     same_name: dict[tuple[int, str], set[int]] = {}
     tasks_of: dict[int, set[int]] = {}
     tasks_pending: dict[int, set[int]] = {}
+    alias: dict[int, int] = {}
     for job_id, job in state.jobs.items():
+        alias.update(dict.fromkeys(part_ids(job), job_id))
         for dependency in job.open:
             dependents.setdefault(dependency.job_id, set()).add(job_id)
         if job.array_job_id:
@@ -236,6 +239,8 @@ def _check_names(state: State) -> None:
             same_name.setdefault(name_key(job.spec), set()).add(job_id)
     _require(dependents == state.dependents, "the index of dependents disagrees with the jobs")
     _require(same_name == state.same_name, "the index of names disagrees with the jobs")
+    _require(alias == state.alias, "the index of parts' ids disagrees with the jobs")
+    _require(not alias.keys() & state.jobs.keys(), "a job has the id of another job's part")
     _require(tasks_of == state.tasks_of, "the index of array tasks disagrees with the jobs")
     _require(tasks_pending == state.tasks_pending, "the index of waiting tasks disagrees with the jobs")
 

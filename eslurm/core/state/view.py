@@ -12,6 +12,7 @@ from eslurm.core.model.accounts import Usage
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.node import Node, names_of
+from eslurm.core.model.parts import part_ids
 from eslurm.core.model.step import Step
 from eslurm.core.state.allocation_amounts import attempts_of, lends
 from eslurm.core.state.apply_accounts import Record, find_record, records_of
@@ -43,6 +44,7 @@ class View:
         self.pending_count = state.pending_count
         self.active_count = state.active_count
         self.tasks_of: dict[int, set[int]] = {array: set(tasks) for array, tasks in state.tasks_of.items()}
+        self.alias: dict[int, int] = dict(state.alias)
         self._take_scalars()
         self._take_holdings()
         self._take_coordinators()
@@ -50,6 +52,10 @@ class View:
     def find_job(self, job_id: int) -> Job | None:
         """The job, if it is still in memory."""
         return self.jobs.get(job_id)
+
+    def find_named(self, job_id: int) -> Job | None:
+        """The job that has this id, or a part of that id."""
+        return self.jobs.get(self.alias.get(job_id, job_id))
 
     def all_of(self, kind: type[R]) -> list[R]:
         """All records of this class."""
@@ -122,10 +128,14 @@ class View:
             if old is not None:
                 del self.jobs[job_id]
                 self._drop_task(old)
+                for part_id in part_ids(old):
+                    del self.alias[part_id]
             return
         self.jobs[job_id] = new
-        if old is None and new.array_job_id:
-            self.tasks_of.setdefault(new.array_job_id, set()).add(job_id)
+        if old is None:
+            self.alias.update(dict.fromkeys(part_ids(new), job_id))
+            if new.array_job_id:
+                self.tasks_of.setdefault(new.array_job_id, set()).add(job_id)
 
     def _drop_task(self, job: Job) -> None:
         if job.array_job_id:

@@ -23,6 +23,7 @@ from eslurm.core.model.config import Partition
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs, Submitted
+from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.request import Request
 from eslurm.core.model.request_limits import NICE_MAX, PRIORITY_MAX
 from eslurm.core.model.units import SECOND_US
@@ -42,11 +43,15 @@ RESERVED_PART = 20
 def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[facts.Fact], Submitted]:
     """All of the jobs or none. Raises `Refused` naming the option and the way out."""
     check_room(state, message.specs[0].user, len(message.specs), sum(map(weight, message.specs)))
-    lease, ids = take_ids(state, len(message.specs))
+    lease, ids = take_ids(state, sum(map(ids_taken, message.specs)))
+    job_ids: list[int] = []
+    next_id = ids.start
     found: list[facts.Fact] = list(lease)
     names: set[tuple[int, str]] = set()
     beside = 0
-    for job_id, spec in zip(ids, message.specs, strict=True):
+    for spec in message.specs:
+        job_id, next_id = next_id, next_id + ids_taken(spec)
+        job_ids.append(job_id)
         spec = admitted(state, spec, now_us, beside)
         beside += jobs_of(spec)
         still_open, not_before_us = open_dependencies(state, spec, job_id, names)
@@ -54,7 +59,7 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
         due_us = max(spec.begin_us, not_before_us)
         priority = first_priority(state, spec)
         found.append(facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0))
-    return found, Submitted(tuple(ids))
+    return found, Submitted(tuple(job_ids))
 
 
 def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:

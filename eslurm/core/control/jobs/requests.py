@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from eslurm.core.control.jobs.access import check_managed, get_seen
+from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
 from eslurm.core.control.jobs.running import suspend
 from eslurm.core.control.jobs.stopping import stop
 from eslurm.core.control.jobs.users import check_user
@@ -31,6 +31,8 @@ from eslurm.core.state.cluster import State
 
 PROBLEMS_MAX = 1_000
 """Individually reported problems of one call: answers are stored."""
+NOTES_MAX = 10
+"""Remarks on named parts."""
 Decision = tuple[list[facts.Fact], Changed]
 HOLDS = ("", "system", "user", "account", "admin")
 """Kinds of holds: a caller lifts those up to what the caller could set."""
@@ -42,17 +44,32 @@ Change = Callable[[Job, int], list[facts.Fact]]
 
 
 def for_each(
-    state: State, by: Principal, refs: Iterable[JobRef], change: Change
+    state: State, by: Principal, refs: Iterable[JobRef], change: Change, *, by_part: bool = False
 ) -> tuple[list[facts.Fact], Changed]:
-    """Apply `change(job, task)` to each named job; the first problems are reported one by one, the others go through."""
+    """Apply `change(job, task)` to each named job; the first problems are reported one by one, the others go through.
+
+    A part names its whole job, with a note; unless the change is one `by_part`.
+    """
     found: list[facts.Fact] = []
     problems: list[JobProblem] = []
+    notes: list[str] = []
+    parted: set[tuple[int, int]] = set()
     count = failed = 0
     for ref in dict.fromkeys(refs):
-        what = f"{ref.job_id}_{ref.task}" if ref.task >= 0 else str(ref.job_id)
+        what = name_of(ref)
         try:
-            job, task = _resolve(state, by, ref)
+            job, task, part = _resolve(state, by, ref)
             check_managed(state, by, job, what)
+            if len(job.spec.components) > 1 and not by_part:
+                if part >= 0 and len(notes) < NOTES_MAX:
+                    notes.append(
+                        f"{what} is part {part} of job {job.job_id}: "
+                        f"this concerns the whole job, all {len(job.spec.components)} parts"
+                    )
+                # Several of its parts may be named.
+                if (job.job_id, task) in parted:
+                    continue
+                parted.add((job.job_id, task))
             found += change(job, task)
             count += 1
         except Refused as refused:
@@ -62,20 +79,21 @@ def for_each(
     if failed > len(problems):
         more = failed - len(problems)
         problems.append(JobProblem("", RefusalCode.CONFLICT, f"{more} more of them could not be changed"))
-    return found, Changed(count, tuple(problems))
+    return found, Changed(count, tuple(problems), tuple(notes))
 
 
-def _resolve(state: State, by: Principal, ref: JobRef) -> tuple[Job, int]:
-    """The record a reference means; the second value is a task that has no record of its own yet, or -1."""
+def _resolve(state: State, by: Principal, ref: JobRef) -> tuple[Job, int, int]:
+    """The record a reference means, a task that has no record of its own yet, or -1, and a part, or -1: all of them."""
     job = get_seen(state, by, ref.job_id)
+    part = part_of(job, ref)
     if ref.task < 0:
-        return job, -1
+        return job, -1, part
     if job.tasks_left is not None and ranges.contains(job.tasks_left, ref.task):
-        return job, ref.task
-    for task_id in state.tasks_of.get(ref.job_id, ()):
+        return job, ref.task, part
+    for task_id in state.tasks_of.get(job.job_id, ()):
         task = state.get_job(task_id)
         if task.array_task == ref.task:
-            return task, -1
+            return task, -1, part
     raise Refused(RefusalCode.NOT_FOUND, f"job {ref.job_id} has no waiting or running task {ref.task}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core.control.accounts.associations import check_times
+from eslurm.core.control.jobs.access import name_of, part_of
 from eslurm.core.control.jobs.admission import check_limits, check_nice, check_room, checked, first_priority
 from eslurm.core.control.jobs.comparing import asks_for_more
 from eslurm.core.control.jobs.requests import for_each
@@ -20,6 +21,7 @@ from eslurm.core.model.job_states import STARTED, JobState
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import Changed, RefusalCode, Refused, UpdateJob
 from eslurm.core.model.option_text import asked_words
+from eslurm.core.model.parts import partition_of
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.request import Request
 from eslurm.core.model.request_limits import PRIORITY_MAX
@@ -38,6 +40,9 @@ _PLAIN = (
     "nice",
     "deadline_us",
 )
+_OF_PART = ("partition", "nodes_min", "nodes_max", "constraint", "request")
+"""What each part has of its own."""
+_REFERENCES = ("by", "job", "was")
 
 
 def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts.Fact], Changed]:
@@ -67,7 +72,9 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
             check_nice(state, message.nice, message.by)
         if message.account is not None:
             _check_moved(state, job, message.account, message.by)
-        spec = accepted(state, _changed_spec(job, message), job.spec, now_us, message.by)
+        spec = accepted(
+            state, _changed_spec(job, message, _part(state, job, message)), job.spec, now_us, message.by
+        )
         if not job.hold and asks_for_more(job.spec, spec):
             notes.append(
                 f"job {job.job_id} asks for more now, or for something else: it keeps its turn, but its start may be later "
@@ -76,8 +83,43 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
         changed = _fact(state, job, spec, message, now_us)
         return [changed, *_given_up(state, job, changed)]
 
-    found, changed = for_each(state, message.by, (message.job,), change)
+    found, changed = for_each(state, message.by, (message.job,), change, by_part=True)
     return found, replace(changed, notes=tuple(notes))
+
+
+def _part(state: State, job: Job, message: UpdateJob) -> int:
+    """The part to change, the first one of most jobs. Raises `Refused` when the change is none of a part, or of no part."""
+    named = state.find_named(message.job.job_id)
+    assert named is not None
+    part = part_of(named, message.job)
+    if len(job.spec.components) == 1:
+        return 0
+    given = [
+        name
+        for name in UpdateJob.__struct_fields__
+        if name not in _REFERENCES and getattr(message, name) is not None
+    ]
+    of_part = [name for name in given if name in _OF_PART]
+    whole = [name for name in given if name not in _OF_PART]
+    if part < 0 and of_part:
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"{_named(of_part[0])}: job {job.job_id} has {len(job.spec.components)} parts: say which one is to be changed, "
+            f"like {name_of(message.job)}+1",
+        )
+    if part >= 0 and whole:
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"{_named(whole[0])}: it is one for all parts of job {job.job_id}: change it without naming a part",
+        )
+    return max(part, 0)
+
+
+def _named(field: str) -> str:
+    """A field of the message as users know it."""
+    return {"nodes_min": "nodes", "nodes_max": "nodes", "request": "resources"}.get(
+        field, field.removesuffix("_us")
+    )
 
 
 def accepted(state: State, spec: JobSpec, before: JobSpec, now_us: int, by: Principal) -> JobSpec:
@@ -146,12 +188,22 @@ def _times(spec: JobSpec) -> tuple[int, ...]:
     return (spec.time_limit_s, spec.start_at_us, spec.begin_us, spec.deadline_us)
 
 
-def _changed_spec(job: Job, message: UpdateJob) -> JobSpec:
+def _changed_spec(job: Job, message: UpdateJob, part: int) -> JobSpec:
+    """The job's spec with the changes, those of resources in one of its parts."""
     spec = job.spec
     changes: dict[str, object] = {
         name: value for name in _PLAIN if (value := getattr(message, name)) is not None
     }
-    changes["components"] = (_changed_request(job, message), *spec.components[1:])
+    request = _changed_request(job, message, part)
+    changes["components"] = (*spec.components[:part], request, *spec.components[part + 1 :])
+    if spec.parts and message.partition is not None:
+        # The job's own partition is the first part's: the others stay where they are.
+        named = [partition_of(spec, number) for number in range(len(spec.parts))]
+        named[part] = message.partition
+        changes["parts"] = tuple(
+            [replace(own, partition=partition) for own, partition in zip(spec.parts, named, strict=True)]
+        )
+        changes["partition"] = named[0]
     if message.array_limit is not None:
         assert spec.array is not None
         if message.array_limit < 0:
@@ -163,15 +215,10 @@ def _changed_spec(job: Job, message: UpdateJob) -> JobSpec:
     return replace(spec, **changes)
 
 
-def _changed_request(job: Job, message: UpdateJob) -> Request:
-    """The whole request, or the parts that can be named alone."""
-    request = job.spec.components[0]
+def _changed_request(job: Job, message: UpdateJob, part: int) -> Request:
+    """The whole request of a part, or the parts of it that can be named alone."""
+    request = job.spec.components[part]
     if message.request is not None:
-        if len(job.spec.components) > 1:
-            raise Refused(
-                RefusalCode.CONFLICT,
-                f"job {job.job_id} has {len(job.spec.components)} components: cancel it and submit it again",
-            )
         if message.was and message.was != asked_words(request):
             raise Refused(
                 RefusalCode.CONFLICT,

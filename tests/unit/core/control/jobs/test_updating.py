@@ -215,7 +215,7 @@ def test_jobs_of_several_components_and_jobs_that_are_gone() -> None:
     # As releases before have accepted it.
     world.state.put_job(replace(world.job(job), spec=spec))
     message = UpdateJob(ALICE, JobRef(job), request=Request(tasks=2))
-    assert "has 2 components: cancel it and submit it again" in problem(world.send(message))
+    assert f"has 2 parts: say which one is to be changed, like {job}+1" in problem(world.send(message))
     with pytest.raises(CommandFailed, match="job 99 does not exist"):
         update(world, 99, "nodes=2")
     with pytest.raises(OptionError, match="tasks cannot fill 3 nodes"):

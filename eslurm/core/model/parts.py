@@ -1,0 +1,26 @@
+"""Parts of a job: the ids and the partition of each (D-02).
+
+A job of n parts takes n consecutive ids at its submission, its own first: commands accept each of them, and part 1 of job 17
+is `17+1`, or 18. A task of an array takes one id.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.model.job import Job, JobSpec
+
+
+def ids_taken(spec: JobSpec) -> int:
+    """Number of consecutive ids that a submission takes."""
+    return len(spec.components)
+
+
+def part_ids(job: Job) -> range:
+    """The ids of the parts after the first one; empty for most jobs."""
+    if len(job.spec.components) == 1 or job.array_task >= 0:
+        return range(0)
+    return range(job.job_id + 1, job.job_id + len(job.spec.components))
+
+
+def partition_of(spec: JobSpec, part: int) -> str:
+    """The partition of one part."""
+    return (spec.parts[part].partition if spec.parts else "") or spec.partition
