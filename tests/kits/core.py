@@ -85,6 +85,7 @@ class World:
         *,
         register: bool = True,
         restarts: bool = True,
+        nodes_with: tuple[NodeConfig, ...] = (),
         **config: object,
     ) -> None:
         self.now_us = 1_000 * SECOND
@@ -95,7 +96,7 @@ class World:
         names = tuple(f"cn{number}" for number in range(nodes))
         policy = {
             "cluster": "test",
-            "nodes": tuple(NodeConfig(name, (cores, 1000)) for name in names),
+            "nodes": nodes_with or tuple(NodeConfig(name, (cores, 1000)) for name in names),
             "partitions": (Partition("main", names, default=True),),
             **config,
         }

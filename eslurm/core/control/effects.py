@@ -140,7 +140,7 @@ def find_owed(state: State, revision: int) -> Effect | None:
     body: Body
     match owing:
         case Owing.LAUNCH:
-            body = Prepare(job_launch(state, job, attempt), start=len(attempt.spans) == 1)
+            body = Prepare(job_launch(state, job, attempt), start=attempt.is_on_one_node)
         case Owing.START:
             body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
         case Owing.RELEASE:
@@ -160,14 +160,15 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
     spec = job.spec
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.
-    own = Request(cpus_per_task=spec.components[0].cpus_per_task)
-    spec = msgspec.structs.replace(spec, components=(own,), dependencies=(), array=None)
+    own = tuple([Request(cpus_per_task=request.cpus_per_task) for request in spec.components])
+    spec = msgspec.structs.replace(spec, components=own, dependencies=(), array=None)
+    devices, device_parts = _devices(state, attempt)
     return JobLaunch(
         job_id=job.job_id,
         attempt=attempt.number,
         spec=spec,
         groups=node_groups(attempt.spans),
-        node_names=fold(state.node_names([span.node for span in attempt.spans])),
+        node_names=fold(state.node_names(attempt.nodes)),
         kill_grace_s=state.config.kill_grace_s,
         orphan_timeout_s=state.config.orphan_timeout_s if spec.requeue else 0.0,
         array_job_id=job.array_job_id,
@@ -175,7 +176,8 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
         array_count=ranges.count(array),
         array_min=array[0][0] if array else 0,
         array_max=array[-1][1] if array else 0,
-        devices=_devices(state, attempt),
+        devices=devices,
+        device_parts=device_parts,
     )
 
 
@@ -183,22 +185,26 @@ def _without_arguments(launch: JobLaunch) -> JobLaunch:
     return msgspec.structs.replace(launch, spec=msgspec.structs.replace(launch.spec, arguments=()))
 
 
-def _devices(state: State, attempt: Attempt) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
-    """(node, resource, numbers) of the attempt's numbered devices."""
+def _devices(
+    state: State, attempt: Attempt
+) -> tuple[tuple[tuple[int, str, tuple[int, ...]], ...], tuple[int, ...]]:
+    """(node, resource, numbers) of the attempt's numbered devices, and the component of each (one part: none)."""
     names: list[str] = []
     found = []
+    components = []
     for span in attempt.spans:
         for index, numbers in span.devices:
             names = names or [*RESOURCES, *(one.name for one in state.config.resources if not one.wide_total)]
             found.append((span.node, names[index], numbers))
-    return tuple(found)
+            components.append(span.component)
+    return tuple(found), tuple(components) if attempt.has_parts else ()
 
 
 def node_groups(spans: Iterable[Span]) -> tuple[NodeGroup, ...]:
-    """Spans folded into runs of consecutive nodes that hold the same, in order."""
-    groups: list[tuple[list[tuple[int, int]], tuple[int, ...], int]] = []
+    """Spans folded into runs of consecutive nodes on which one component holds the same, in order."""
+    groups: list[tuple[list[tuple[int, int]], tuple[int, ...], int, int]] = []
     for span in spans:
-        if groups and groups[-1][1] == span.amounts and groups[-1][2] == span.tasks:
+        if groups and groups[-1][1:] == (span.amounts, span.tasks, span.component):
             runs = groups[-1][0]
             first, length = runs[-1]
             if span.node == first + length:
@@ -206,12 +212,12 @@ def node_groups(spans: Iterable[Span]) -> tuple[NodeGroup, ...]:
             else:
                 runs.append((span.node, 1))
         else:
-            groups.append(([(span.node, 1)], span.amounts, span.tasks))
-    return tuple(NodeGroup(tuple(runs), amounts, tasks) for runs, amounts, tasks in groups)
+            groups.append(([(span.node, 1)], span.amounts, span.tasks, span.component))
+    return tuple(NodeGroup(tuple(runs), amounts, tasks, part) for runs, amounts, tasks, part in groups)
 
 
 def _ordered(attempt: Attempt, nodes: frozenset[int]) -> tuple[int, ...]:
-    return tuple(span.node for span in attempt.spans if span.node in nodes)
+    return tuple(node for node in attempt.nodes if node in nodes)
 
 
 def _signal(state: State, fact: facts.JobSignalled) -> Effect | None:

@@ -240,7 +240,7 @@ def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted:
     if entry is not None and entry.stage != "tombstone":
         return False
     if attempt.phase is AttemptPhase.PREPARING:
-        may_have_run = rebooted and len(attempt.spans) == 1
+        may_have_run = rebooted and attempt.is_on_one_node
         return number not in attempt.waiting or entry is not None or may_have_run
     return True
 

@@ -31,6 +31,7 @@ from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import Running, Snapshot, changes_since
 from eslurm.core.plan.placement.mapping import revalidate
 from eslurm.core.resources.devices import Picker
+from eslurm.core.resources.shares import by_node
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State, task_slots, waits
 
@@ -192,8 +193,8 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
             if not revalidate(placement, scratch):
                 continue
             scratch.hold_wide(placement.wide)
-            for span in placement.spans:
-                scratch.hold(span.node, span.amounts, placement.until_us)
+            for node, amounts in by_node(placement.spans):
+                scratch.hold(node, amounts, placement.until_us)
         if group:
             taken[group] = taken.get(group, 0) + 1
         drafts.append((job, placement, new_tasks if job.is_array else -1))
@@ -204,7 +205,13 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
     picker = Picker(state.devices, state.ledger.topology)
     for job, placement, at in drafts:
         spans = tuple(
-            Span(span.node, span.amounts, span.tasks, devices=picker.take(span.node, span.amounts))
+            Span(
+                span.node,
+                span.amounts,
+                span.tasks,
+                span.component,
+                devices=picker.take(span.node, span.amounts),
+            )
             for span in placement.spans
         )
         until_us, wide = placement.until_us, placement.wide

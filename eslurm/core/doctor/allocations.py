@@ -10,7 +10,7 @@ from eslurm.core.doctor.finding import ERROR, Finding, Sliced
 from eslurm.core.model.job import Job
 from eslurm.core.resources.ledger import Hold
 from eslurm.core.resources.vector import Vector, add, aligned, fits, is_negative
-from eslurm.core.state.allocation_amounts import held_amounts
+from eslurm.core.state.allocation_amounts import shares_of
 from eslurm.core.state.cluster import State, attempts_of, is_usable, owed_revisions
 from eslurm.core.state.invariants import check_job
 
@@ -36,9 +36,8 @@ class Spread:
             return known[1]
         found: dict[int, list[Hold]] = {}
         for attempt in attempts_of(job):
-            for span in attempt.spans:
-                if span.node in attempt.held:
-                    found.setdefault(span.node, []).append((attempt.until_us, held_amounts(attempt, span)))
+            for node, amounts in shares_of(attempt):
+                found.setdefault(node, []).append((attempt.until_us, amounts))
         self._known[job.job_id] = (job, found)
         return found
 

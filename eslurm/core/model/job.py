@@ -233,6 +233,24 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
         """The node that runs the batch script."""
         return self.spans[0].node
 
+    @property
+    def has_parts(self) -> bool:
+        """Check whether several components hold something. Spans are in the order of their components."""
+        return self.spans[-1].component > 0
+
+    @property
+    def is_on_one_node(self) -> bool:
+        """Check whether all its spans are on its first node."""
+        if not self.has_parts:
+            return len(self.spans) == 1
+        return all(span.node == self.first for span in self.spans)
+
+    @property
+    def nodes(self) -> list[int]:
+        """Its nodes in the order of its spans, each once: two parts may share one."""
+        numbers = [span.node for span in self.spans]
+        return list(dict.fromkeys(numbers)) if self.has_parts else numbers
+
 
 class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A job's current record.

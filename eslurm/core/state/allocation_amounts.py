@@ -1,14 +1,15 @@
 """The amounts that an attempt holds on its nodes, its time limit, and its expected end.
 
-Invariant: the ledger holds exactly `held_amounts` of an attempt's spans until `Attempt.until_us`; both are functions of
+Invariant: the ledger has one hold for each node of an attempt, `shares_of` until `Attempt.until_us`; both are functions of
 the attempt's record alone.
 """
 
 from __future__ import annotations
 
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.job import NO_LIMIT, Attempt, Job, Span
+from eslurm.core.model.job import NO_LIMIT, Attempt, Job
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.resources.shares import Share, by_node
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 
@@ -31,9 +32,21 @@ def lends(attempt: Attempt) -> bool:
     return bool(attempt.room_for) and not attempt.informing
 
 
-def held_amounts(attempt: Attempt, span: Span) -> Vector:
-    """The amounts that the ledger holds for one of its spans."""
-    return without_cores(span.amounts) if lends(attempt) else span.amounts
+def amounts_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
+    """The amounts on these of its nodes, lent or not, the sum over its parts for each."""
+    spans = attempt.spans
+    return by_node(spans if len(nodes) == len(spans) else [span for span in spans if span.node in nodes])
+
+
+def shares_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
+    """What the ledger holds for the attempt on these of its nodes, one hold for each."""
+    shares = amounts_on(attempt, nodes)
+    return [(node, without_cores(amounts)) for node, amounts in shares] if lends(attempt) else shares
+
+
+def shares_of(attempt: Attempt) -> list[Share]:
+    """What the ledger holds for the attempt: on each node that it still holds, the sum over its parts."""
+    return shares_on(attempt, attempt.held)
 
 
 def without_cores(amounts: Vector) -> Vector:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import kind_of
-from eslurm.core.model.job import Job, Span
+from eslurm.core.model.job import Attempt, Job, Span
 from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.member import JOIN_TOKEN
@@ -20,7 +20,7 @@ from eslurm.core.model.step import StepState
 from eslurm.core.model.token import TOKEN
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
-from eslurm.core.state.allocation_amounts import held_amounts
+from eslurm.core.state.allocation_amounts import shares_of
 from eslurm.core.state.boundaries import TIMER
 from eslurm.core.state.cluster import (
     State,
@@ -57,6 +57,7 @@ def check_job(state: State, job: Job) -> None:
     for held in attempts_of(job):
         nodes = {span.node for span in held.spans}
         _require(held.held <= nodes, f"{name} holds nodes outside its spans")
+        _check_parts(job, held, name)
         _require(bool(held.held), f"{name} keeps an attempt that holds nothing")
     if attempt is not None:
         _require(
@@ -79,6 +80,22 @@ def check_job(state: State, job: Job) -> None:
     is_sane = said is None or (1 <= said.p10_s <= said.p50_s <= said.p90_s and said.estimate_s >= 1)
     _require(is_sane, f"{name} is foretold {said}")
     _require(said is not None or not job.first_estimate_s, f"{name} was estimated, and has no forecast")
+
+
+def _check_parts(job: Job, attempt: Attempt, name: str) -> None:
+    """Check that every part has its place, in the parts' order, and none a node twice."""
+    parts = len(job.spec.components)
+    _require(len(job.spec.parts) in (0, parts), f"{name} has {parts} requests, {len(job.spec.parts)} parts")
+    if parts == 1 and not attempt.has_parts:
+        _require(len(set(attempt.nodes)) == len(attempt.spans), f"{name} has a node twice")
+        return
+    order = [span.component for span in attempt.spans]
+    _require(order == sorted(order), f"{name} has its parts in the order {order}")
+    _require(
+        set(order) == set(range(parts)), f"{name} has places for the parts {sorted(set(order))} of {parts}"
+    )
+    places = {(span.component, span.node) for span in attempt.spans}
+    _require(len(places) == len(attempt.spans), f"{name} has a node twice in one part")
 
 
 def _check_array(state: State, job: Job, name: str) -> None:
@@ -145,12 +162,13 @@ def check(state: State) -> None:
         for attempt in attempts_of(job):
             if attempt.held:
                 wide = subtract(wide, aligned(attempt.wide, len(wide)))
+            for number, share in shares_of(attempt):
+                amounts = aligned(share, len(state.ledger.free(number)))
+                held.setdefault(number, []).append((amounts, attempt.until_us))
+                jobs_on.setdefault(number, set()).add(job_id)
             for span in attempt.spans:
                 if span.node in attempt.held:
-                    amounts = aligned(held_amounts(attempt, span), len(state.ledger.free(span.node)))
-                    held.setdefault(span.node, []).append((amounts, attempt.until_us))
                     _hold(devices, job_id, span)
-                    jobs_on.setdefault(span.node, set()).add(job_id)
             for revision in owed_revisions(attempt):
                 _require(0 < revision <= state.revision, f"job {job_id} owes revision {revision}")
                 owed[revision] = job_id

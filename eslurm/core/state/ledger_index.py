@@ -15,7 +15,7 @@ from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.node_order import arranged
 from eslurm.core.resources.nodes import NodeView, Topology
-from eslurm.core.state.allocation_amounts import attempts_of, held_amounts, lends
+from eslurm.core.state.allocation_amounts import attempts_of, lends, shares_of, shares_on
 
 _NOBODY: Final[frozenset[int]] = frozenset()
 
@@ -75,9 +75,8 @@ def fresh_ledger(state: AllocationIndexes) -> Ledger:
         for attempt in attempts_of(job):
             if attempt.wide and attempt.held:
                 ledger.hold_wide(attempt.wide)
-            for span in attempt.spans:
-                if span.node in attempt.held:
-                    ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
+            for number, amounts in shares_of(attempt):
+                ledger.hold(number, amounts, attempt.until_us)
     return ledger
 
 
@@ -93,13 +92,14 @@ def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None
             if attempt.wide and attempt.held:
                 state.ledger.hold_wide(attempt.wide)
             for span in attempt.spans:
-                if span.node in attempt.held:
+                if span.devices and span.node in attempt.held:
                     state.devices.hold(span.node, span.devices)
-                    state.ledger.hold(span.node, held_amounts(attempt, span), attempt.until_us)
-                    here = state.jobs_on.get(span.node, _NOBODY)
-                    if here not in joined:
-                        joined[here] = here | {new.job_id}
-                    state.jobs_on[span.node] = joined[here]
+            for number, amounts in shares_of(attempt):
+                state.ledger.hold(number, amounts, attempt.until_us)
+                here = state.jobs_on.get(number, _NOBODY)
+                if here not in joined:
+                    joined[here] = here | {new.job_id}
+                state.jobs_on[number] = joined[here]
             continue
         if previous.until_us != attempt.until_us or lends(previous) != lends(attempt):
             _hold_otherwise(state, previous, attempt)
@@ -120,10 +120,10 @@ def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None
 
 def _hold_otherwise(state: AllocationIndexes, before: Attempt, after: Attempt) -> None:
     """Replace the holds of `before` by those of `after`: another end, with or without cores."""
+    # Only the cores differ, and only with what is lent: the nodes and their order are the same.
     changes = [
-        (span.node, held_amounts(before, span), held_amounts(after, span))
-        for span in before.spans
-        if span.node in before.held
+        (number, had, has)
+        for (number, had), (_, has) in zip(shares_of(before), shares_on(after, before.held), strict=True)
     ]
     state.ledger.rehold(changes, before.until_us, after.until_us)
     state.want_plan()
@@ -132,9 +132,10 @@ def _hold_otherwise(state: AllocationIndexes, before: Attempt, after: Attempt) -
 def _give_back(state: AllocationIndexes, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
     if not nodes:
         return
+    for number, amounts in shares_on(attempt, nodes):
+        state.ledger.give_back(number, amounts, attempt.until_us)
     for span in attempt.spans:
-        if span.node in nodes:
-            state.ledger.give_back(span.node, held_amounts(attempt, span), attempt.until_us)
+        if span.devices and span.node in nodes:
             state.devices.give_back(span.node, span.devices)
     left: dict[frozenset[int], frozenset[int]] = {}
     for number in nodes:

@@ -14,7 +14,7 @@ from eslurm.core.plan.cycle.queue import Pending, PendingPart
 from eslurm.core.plan.cycle.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
-from eslurm.core.state.allocation_amounts import elapsed_us, held_amounts, lends, limit_s
+from eslurm.core.state.allocation_amounts import amounts_on, elapsed_us, lends, limit_s, shares_of
 
 UNFORESEEN = frozenset({"singleton", "afternotok"})
 """Dependencies that plans do not count on: on jobs not named, or on a failure."""
@@ -77,12 +77,9 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
     if estimate_us and not attempt.suspended_us:
         since_us = (attempt.started_us or attempt.placed_us) + attempt.paused_us
         expected_us = min(since_us + estimate_us, attempt.until_us)
-    spans = tuple(
-        [(span.node, held_amounts(attempt, span)) for span in attempt.spans if span.node in attempt.held]
-    )
     return Running(
         job.job_id,
-        spans,
+        tuple(shares_of(attempt)),
         attempt.until_us,
         attempt.wide if attempt.held else (),
         pending_of(job, 1, is_placed=True, use_forecasts=use_forecasts),
@@ -96,9 +93,7 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
 
 def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], int, int]:
     """Cores that a suspended attempt has lent, the job that uses them, and its own remaining time in microseconds."""
-    spans = tuple(
-        [(span.node, span.amounts[: CORES + 1]) for span in attempt.spans if span.node in attempt.held]
-    )
+    spans = tuple([(node, amounts[: CORES + 1]) for node, amounts in amounts_on(attempt, attempt.held)])
     limit_us = limit_s(job, attempt) * SECOND_US
     left_us = max(1, limit_us - elapsed_us(attempt, attempt.suspended_us)) if limit_us else INFINITY_US
     return spans, attempt.room_for, left_us

@@ -33,7 +33,7 @@ def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts
         return []
     job, attempt, owing = found
     match owing:
-        case Owing.LAUNCH if len(attempt.spans) > 1:
+        case Owing.LAUNCH if not attempt.is_on_one_node:
             return _on_prepared(state, job, attempt, message, now_us)
         case Owing.LAUNCH | Owing.START:
             return _on_started(state, job, attempt, message, now_us)
@@ -58,7 +58,7 @@ def _on_started(
             return _user_refused(state, job, attempt, now_us, outcome.text)
         if outcome.status == "failed":
             # The node vouches that the script has not run there and never will.
-            released = (first,) if len(attempt.spans) == 1 else ()
+            released = (first,) if attempt.is_on_one_node else ()
             return _launch_failed(state, job, attempt, now_us, released, (first,), (first,), outcome.text)
     return []
 
@@ -83,7 +83,7 @@ def _on_prepared(
         return [facts.NodesPrepared(job.job_id, attempt.number, tuple(ok))] if ok else []
     bad = (*failed, *unreached)
     if not text:
-        text = f"{len(unreached)} of its {len(attempt.spans)} nodes did not answer"
+        text = f"{len(unreached)} of its {len(attempt.nodes)} nodes did not answer"
     return _launch_failed(state, job, attempt, now_us, tuple(failed), bad, tuple(failed), text)
 
 
@@ -126,7 +126,7 @@ def _launch_failed(
 
 def _user_refused(state: State, job: Job, attempt: Attempt, now_us: int, text: str) -> list[facts.Fact]:
     """Handle a node whose settings refuse this user's jobs: no fault of the node, and no retry before a change."""
-    released = (attempt.first,) if len(attempt.spans) == 1 else ()
+    released = (attempt.first,) if attempt.is_on_one_node else ()
     if attempt.stop is not None:
         return _launch_failed(state, job, attempt, now_us, released, (), (), text)
     (name,) = state.node_names([attempt.first])

@@ -19,6 +19,7 @@ from eslurm.core.model.partition import OFF, REQUEUE, SUSPEND
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.priority import Ranking, weighs
 from eslurm.core.plan.cycle.victims import Claim, Preemptable, Ranks
+from eslurm.core.state.allocation_amounts import amounts_on
 from eslurm.core.state.cluster import State, attempts_of, waits
 
 ROOM_KEPT_US = 300 * SECOND_US
@@ -142,7 +143,7 @@ def _running(
         attempt=attempt.number,
         priority=priority,
         started_us=attempt.started_us,
-        shares=tuple((span.node, span.amounts) for span in attempt.spans if span.node in attempt.held),
+        shares=tuple(amounts_on(attempt, attempt.held)),
         wide=attempt.wide,
         qos=job.spec.qos,
         tier=partition.tier if partition is not None else 0,

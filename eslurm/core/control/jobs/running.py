@@ -17,7 +17,15 @@ from eslurm.core.model.option_text import differing
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
-from eslurm.core.state.allocation_amounts import UNLIMITED_S, elapsed_us, end_us, lends, limit_s, paused_us
+from eslurm.core.state.allocation_amounts import (
+    UNLIMITED_S,
+    amounts_on,
+    elapsed_us,
+    end_us,
+    lends,
+    limit_s,
+    paused_us,
+)
 from eslurm.core.state.cluster import State
 
 _NOT_PARAMETERS = ("by", "job", "request", "was")
@@ -68,9 +76,8 @@ def cores_are_back(state: State, attempt: Attempt) -> bool:
     if not lends(attempt):
         return True
     return all(
-        state.ledger.free(span.node)[CORES] >= span.amounts[CORES]
-        for span in attempt.spans
-        if span.node in attempt.held
+        state.ledger.free(number)[CORES] >= amounts[CORES]
+        for number, amounts in amounts_on(attempt, attempt.held)
     )
 
 

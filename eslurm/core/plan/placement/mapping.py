@@ -22,6 +22,7 @@ from eslurm.core.plan.placement.protocols import Assignment, Availability
 from eslurm.core.resources import bits
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.shares import fits_together
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, add, aligned, fits, padded, scale
 
@@ -37,7 +38,7 @@ def revalidate(placement: Placement, ledger: Ledger) -> bool:
     """Check whether a placement planned on an older generation can still be carried out."""
     if placement.wide and not fits(placement.wide, ledger.wide_free):
         return False
-    return all(ledger.fits_on(span.node, span.amounts) for span in placement.spans)
+    return fits_together(ledger, placement.spans)
 
 
 def place(room: Availability, need: CompiledRequest) -> tuple[Span, ...] | None:

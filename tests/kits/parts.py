@@ -1,0 +1,48 @@
+"""Jobs of several parts in a `World`, placed by hand: parts may share nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from eslurm.core.control.jobs import admission
+from eslurm.core.model.job import Attempt, JobSpec, Principal, Span
+from eslurm.core.model.messages import PlanMade, SubmitJobs, Submitted
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.request import PartSpec, Request
+from eslurm.core.resources.timeline import INFINITY_US
+from tests.kits.core import ALICE, World
+
+
+@pytest.fixture
+def parts_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submissions of several parts get past the door."""
+    monkeypatch.setattr(admission, "parts_problem", lambda count: "", raising=False)
+
+
+def parted(
+    *requests: Request, partitions: Sequence[str] = (), user: Principal = ALICE, **others: object
+) -> JobSpec:
+    """A job with one part for each request, in these partitions ("" each: the job's)."""
+    names = partitions or [""] * len(requests)
+    parts = tuple(PartSpec(name) for name in names)
+    hashes = (b"s" * 32, b"e" * 32)
+    return JobSpec("job", user, "", requests, *hashes, "/tmp", parts=parts, **others)  # type: ignore[arg-type]
+
+
+def submit(world: World, spec: JobSpec) -> int:
+    answer = world.send(SubmitJobs((spec,)))
+    assert isinstance(answer, Submitted), answer
+    return answer.job_ids[0]
+
+
+def span(node: int, cores: int, component: int = 0, *more: int, tasks: int = 1) -> Span:
+    return Span(node, (cores, 0, *more), tasks, component)
+
+
+def place(world: World, job_id: int, *spans: Span, generation: int = 0) -> Attempt | None:
+    """A plan that starts the job on these spans; its attempt, if the controller agreed."""
+    placement = Placement(job_id, spans, INFINITY_US)
+    world.send(PlanMade((placement,), generation or world.state.generation))
+    return world.job(job_id).attempt
