@@ -1,0 +1,210 @@
+"""Jobs whose parts share nodes, placed at random, while nodes are late or lost and people interfere.
+
+After each fact the world checks every invariant, that rows and log give the same state, and what a restart would find;
+after each act a naive sum over all records has to give what the ledger has free.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.model.accounts import Qos
+from eslurm.core.model.job import Span, StepEnd
+from eslurm.core.model.job_states import FINAL, AttemptPhase
+from eslurm.core.model.messages import (
+    CancelJobs,
+    ChangePolicies,
+    JobRef,
+    PlanMade,
+    PolicyChange,
+    Preemption,
+    RequeueJobs,
+    SuspendJobs,
+    UpdateNodes,
+)
+from eslurm.core.model.placement import Placement
+from eslurm.core.model.protocol import NodeGone, StepEnded
+from eslurm.core.model.request import Request
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.cluster import attempts_of
+from tests.kits.core import ROOT, SECOND, World
+from tests.kits.parts import parted, parts_admitted, submit
+from tests.support.profiles import draws
+
+__all__ = ["parts_admitted"]
+
+pytestmark = pytest.mark.usefixtures("parts_admitted")
+
+SEEDS = draws(30)
+STEPS = 60
+NODES = 4
+CORES = 6
+
+
+class Walk:
+    """One seed, one history."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.world = World(NODES, CORES, restarts=seed % 3 == 0, node_lost_after_s=60.0)
+        qos = (Qos("low", preempt_mode="suspend"), Qos("high", preempts=("low",)))
+        self.world.send(ChangePolicies(ROOT, tuple(PolicyChange("add", "qos", one.name, one) for one in qos)))
+        self.unsent: list[Send] = []
+        self.shared = 0
+
+    def act(self) -> None:
+        acts = (
+            self.submit,
+            self.place,
+            self.place,
+            self.deliver,
+            self.deliver,
+            self.end,
+            self.people,
+            self.people,
+            self.lose,
+        )
+        self.rng.choice(acts)()
+        self.check()
+        self.world.pass_time(self.rng.choice((0, 0, 1, 5, 40)))
+        if self.rng.random() < 0.03:
+            self.world.restart()
+            self.unsent = []
+        self.check()
+
+    def check(self) -> None:
+        """What is free on each node by the plainest sum: that of lent cores is not counted."""
+        state = self.world.state
+        used: Counter[int] = Counter()
+        for job in state.jobs.values():
+            for attempt in attempts_of(job):
+                lent = bool(attempt.room_for) and not attempt.informing
+                for span in attempt.spans:
+                    if span.node in attempt.held and not lent:
+                        used[span.node] += span.amounts[0]
+        for node in range(NODES):
+            assert state.ledger.free(node)[0] == CORES - used[node]
+
+    def submit(self) -> None:
+        parts = self.rng.choice((1, 2, 2, 3))
+        spec = parted(
+            *[Request()] * parts,
+            qos=self.rng.choice(("low", "low", "high")),
+            requeue=self.rng.random() < 0.7,
+            time_limit_s=self.rng.choice((0, 20, 100)),
+        )
+        submit(self.world, spec)
+
+    def place(self) -> None:
+        """Start a waiting job anywhere: on too much of a node, the controller has to refuse."""
+        rng, state = self.rng, self.world.state
+        waiting = [job for job in state.jobs.values() if job.job_id in state.queue]
+        if not waiting:
+            return
+        job = rng.choice(waiting)
+        fits, tries = False, 0
+        while not fits and tries < 4:
+            spans, fits = self.anywhere(len(job.spec.components))
+            tries += 1
+        limit_us = job.spec.time_limit_s * SECOND
+        until_us = self.world.now_us + limit_us if limit_us else INFINITY_US
+        older = max(
+            state.generation - 1, state.configured, state.policies_changed, state.changed.get(job.job_id, 0)
+        )
+        if older == state.generation and not fits:
+            return
+        self.world.send(PlanMade((Placement(job.job_id, spans, until_us),), older))
+        placed = self.world.job(job.job_id).attempt is not None
+        assert placed == fits
+        self.shared += placed and len({span.node for span in spans}) < len(spans)
+
+    def anywhere(self, parts: int) -> tuple[tuple[Span, ...], bool]:
+        """Places for the parts, and whether there is room for them."""
+        rng, ledger = self.rng, self.world.state.ledger
+        spans: list[Span] = []
+        asked: Counter[int] = Counter()
+        for component in range(parts):
+            for node in sorted(rng.sample(range(NODES), rng.choice((1, 1, 2, 3)))):
+                spans.append(Span(node, (rng.randint(1, 3), 0), 1, component))
+                asked[node] += spans[-1].amounts[0]
+        return tuple(spans), all(ledger.fits_on(node, (cores, 0)) for node, cores in asked.items())
+
+    def deliver(self) -> None:
+        """Some of the nodes hear some of what is owed to them, now or too late."""
+        world = self.world
+        self.unsent += world.sends()
+        for send in self.unsent:
+            assert len(set(send.nodes)) == len(send.nodes)
+        self.rng.shuffle(self.unsent)
+        while self.unsent and self.rng.random() < 0.8:
+            send = self.unsent.pop()
+            nodes = tuple(node for node in send.nodes if self.rng.random() < 0.9)
+            status = self.rng.choice(("ok",) * 9 + ("failed",))
+            world.done(send, status, nodes, world.answer_of(send))
+
+    def end(self) -> None:
+        world = self.world
+        live = [
+            (job, attempt)
+            for job in world.state.jobs.values()
+            for attempt in attempts_of(job)
+            if attempt.phase is not AttemptPhase.PREPARING
+        ]
+        if not live:
+            return
+        job, attempt = self.rng.choice(live)
+        end = StepEnd(0, cause=self.rng.choice(("", "orphaned", "time_limit")))
+        world.report(StepEnded(attempt.first, 1, job.job_id, attempt.number, end, self.rng.random() < 0.7))
+        for node in attempt.nodes[1:]:
+            if self.rng.random() < 0.7:
+                world.report(NodeGone(node, 1, job.job_id, attempt.number))
+
+    def people(self) -> None:
+        rng, world = self.rng, self.world
+        jobs = [job for job in world.state.jobs.values() if job.state not in FINAL]
+        if not jobs:
+            return
+        running = [job for job in jobs if job.attempt is not None and job.attempt.started_us]
+        one = rng.choice(running if running and rng.random() < 0.8 else jobs)
+        refs = (JobRef(one.job_id),)
+        victim = Preemption(one.job_id, one.attempts, "suspend", rng.choice(jobs).job_id)
+        make_room = PlanMade((), world.state.generation, (victim,))
+        world.send(
+            rng.choice(
+                (
+                    CancelJobs(ROOT, refs),
+                    RequeueJobs(ROOT, refs),
+                    SuspendJobs(ROOT, refs),
+                    SuspendJobs(ROOT, refs, resume=True),
+                    *[make_room] * 4,
+                )
+            )
+        )
+
+    def lose(self) -> None:
+        rng, world = self.rng, self.world
+        name = f"cn{rng.randrange(NODES)}"
+        if rng.random() < 0.3:
+            world.send(UpdateNodes(ROOT, (name,), "lost", "gone"))
+            world.register(int(name[2:]), boot=f"b{rng.random()}", session=f"s{rng.random()}")
+        else:
+            world.send(UpdateNodes(ROOT, (name,), rng.choice(("drain", "resume")), "test"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_history(seed: int) -> None:
+    walk = Walk(seed)
+    for _ in range(STEPS):
+        walk.act()
+
+
+def test_histories_share_nodes() -> None:
+    walks = [Walk(seed) for seed in (1, 2)]
+    for walk in walks:
+        for _ in range(STEPS):
+            walk.act()
+    assert sum(walk.shared for walk in walks) >= 4
