@@ -6,11 +6,11 @@ avoids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
-from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_request
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_job
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
@@ -28,8 +28,20 @@ def compile_avoiding(
 
     `empty` gives all nodes in service with nothing held (`feasible.empty_ledger`).
     """
+    return compile_job_avoiding((request,), (partition,), topology, avoid, time_limit_us, empty)
+
+
+def compile_job_avoiding(
+    requests: Sequence[Request],
+    partitions: Sequence[PartitionView],
+    topology: Topology,
+    avoid: Collection[int],
+    time_limit_us: int,
+    empty: Callable[[], Ledger],
+) -> CompiledRequest:
+    """The same for a job with a request and a partition for each of its parts."""
     if avoid:
-        need = compile_request(request, partition, topology, avoid, time_limit_us)
+        need = compile_job(requests, partitions, topology, avoid, time_limit_us)
         if choose(empty(), need) is not None:
             return need
-    return compile_request(request, partition, topology, time_limit_us=time_limit_us)
+    return compile_job(requests, partitions, topology, time_limit_us=time_limit_us)

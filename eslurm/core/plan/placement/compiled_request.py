@@ -4,11 +4,13 @@ Mapping and the resource profile work on a `Need`. It is compiled once per shape
 topology, avoid, time_limit_us)`. A job of tasks has one part; a job of chunks (C-16) has one for each kind of chunk, the
 most expensive first (C-34). Invariant: `floor` and `filters` are necessary, never sufficient: every result of
 `mapping.choose` satisfies them.
+
+A job of several parts (D-02) is compiled by `compile_job`: one need for the whole job with a member for each of its parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -67,6 +69,10 @@ class CompiledRequest(msgspec.Struct, frozen=True):
     is the amount that limits count before there is a mapping: the same, with exclusive nodes as average ones (C-42).
     `filters`: within `allowed` at least this many positions must have these amounts free. `avoided` are positions left out
     because a launch of the job has just failed there.
+
+    `members` are the needs of the parts of a job of several parts, each with its own partition's nodes; empty: one part.
+    With members, `parts`, `allowed`, `include`, `wide`, `floor` and `expected` describe all of them together; `exclusive`,
+    `pack`, `scatter` and `filters` are each member's own.
     """
 
     parts: tuple[Part, ...]
@@ -81,6 +87,7 @@ class CompiledRequest(msgspec.Struct, frozen=True):
     expected: Vector
     filters: tuple[tuple[Vector, int], ...]
     avoided: int = 0
+    members: tuple[CompiledRequest, ...] = ()
 
     @property
     def tasks(self) -> int:
@@ -123,6 +130,58 @@ def compile_request(
     elif len(parts) > 1:
         parts.sort(key=lambda part: -worth(part.unit, topology))
     return _completed(tuple(parts), request, include, pack, wide or (), avoided, topology)
+
+
+def compile_job(
+    requests: Sequence[Request],
+    partitions: Sequence[PartitionView],
+    topology: Topology,
+    avoid: Iterable[int] = (),
+    time_limit_us: int = 0,
+) -> CompiledRequest:
+    """Compile a job: the request of each of its parts in that part's partition, as one need. A job of one part is plain.
+
+    Equal parts share one compiled request.
+    """
+    avoid = tuple(avoid)
+    known: dict[tuple[Request, str], CompiledRequest] = {}
+    members: list[CompiledRequest] = []
+    for request, partition in zip(requests, partitions, strict=True):
+        key = request, partition.name
+        if key not in known:
+            known[key] = compile_request(request, partition, topology, avoid, time_limit_us)
+        members.append(known[key])
+    return members[0] if len(members) == 1 else joined(members)
+
+
+def joined(members: Sequence[CompiledRequest]) -> CompiledRequest:
+    """One need for several parts that begin together."""
+    allowed = include = avoided = 0
+    wide: Vector = ()
+    floor: Vector = ()
+    expected: Vector = ()
+    for one in members:
+        allowed |= one.allowed
+        include |= one.include
+        avoided |= one.avoided
+        wide = add(wide, one.wide)
+        floor = add(floor, one.floor)
+        expected = add(expected, one.expected)
+    return CompiledRequest(
+        parts=tuple([part for one in members for part in one.parts]),
+        exclusive=False,
+        allowed=allowed,
+        include=include,
+        pack=False,
+        scatter=False,
+        wide=wide,
+        packed=(),
+        floor=floor,
+        expected=expected,
+        filters=(),
+        avoided=avoided,
+        members=tuple(members),
+    )
 
 
 def amounts_of(named: Iterable[tuple[str, int]], names: tuple[str, ...]) -> Vector | None:

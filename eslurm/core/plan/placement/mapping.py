@@ -5,7 +5,8 @@ different availabilities: `choose(room, need)`. For jobs of one part, packed and
 what fits still fits when more is free. Several kinds of chunks that may share nodes are mapped greedily, the expensive
 ones first onto the cheapest nodes, and by a bounded search where that fails; no chunk is ever split. Nodes are taken in
 the topology's order, and a job that fits under one switch stays under one (`switches`). Spans come in that order, and the
-same input gives the same nodes.
+same input gives the same nodes. The parts of a job of several parts are mapped by `joint`; its spans come in the order of
+the parts.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Final
 
 from eslurm.core.model.job import Span
 from eslurm.core.model.placement import Placement
-from eslurm.core.plan.placement import chunks, switches
+from eslurm.core.plan.placement import chunks, joint, switches
 from eslurm.core.plan.placement.capacity import capacities, fitting
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part
-from eslurm.core.plan.placement.protocols import Assignment, Availability
+from eslurm.core.plan.placement.protocols import Assignment, Availability, JointAssignment
 from eslurm.core.resources import bits
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
@@ -49,6 +50,8 @@ def place(room: Availability, need: CompiledRequest) -> tuple[Span, ...] | None:
 
 def choose(room: Availability, need: CompiledRequest) -> Assignment | None:
     """Nodes, amounts and tasks for the whole job on the free amounts of `room`, or None when it does not fit."""
+    if need.members:
+        return joint.choose(room, need, choose)
     candidates = need.allowed & room.usable
     if need.exclusive:
         candidates &= room.idle
@@ -73,17 +76,56 @@ def choose(room: Availability, need: CompiledRequest) -> Assignment | None:
 
 def spans_of(topology: Topology, need: CompiledRequest, chosen: Assignment) -> tuple[Span, ...]:
     """The assignment by node numbers; an exclusive job gets all amounts of its nodes."""
+    if need.members:
+        assert isinstance(chosen, JointAssignment)
+        return tuple(
+            [
+                span
+                for component, (one, own) in enumerate(zip(need.members, chosen.members, strict=True))
+                for span in _spans(topology, one, own, component)
+            ]
+        )
+    return tuple(_spans(topology, need, chosen, 0))
+
+
+def _spans(topology: Topology, need: CompiledRequest, chosen: Assignment, component: int) -> list[Span]:
     numbers = topology.numbers
     if need.exclusive:
         totals = topology.totals
-        return tuple([Span(numbers[position], totals[position], tasks) for position, _, tasks in chosen])
-    return tuple([Span(numbers[position], amounts, tasks) for position, amounts, tasks in chosen])
+        return [Span(numbers[position], totals[position], tasks, component) for position, _, tasks in chosen]
+    return [Span(numbers[position], amounts, tasks, component) for position, amounts, tasks in chosen]
 
 
 def satisfies(
     topology: Topology, need: CompiledRequest, spans: Sequence[Span], wide: Vector, times: int = 1
 ) -> bool:
     """Check whether an assignment of another configuration, for `times` tasks of the job, still meets its request."""
+    asked = scale(need.wide, times)
+    if aligned(wide, len(asked)) != asked:
+        return False
+    if need.members:
+        return times == 1 and _members_satisfied(topology, need.members, spans)
+    return _is_satisfied(topology, need, spans, times)
+
+
+def _members_satisfied(topology: Topology, members: Sequence[CompiledRequest], spans: Sequence[Span]) -> bool:
+    """Check each part against its own spans, and that a part with whole nodes has them alone."""
+    by_part: list[list[Span]] = [[] for _ in members]
+    parts_on: dict[int, int] = {}
+    for span in spans:
+        if span.component >= len(members):
+            return False
+        by_part[span.component].append(span)
+        parts_on[span.node] = parts_on.get(span.node, 0) + 1
+    return all(
+        own
+        and _is_satisfied(topology, one, own, 1)
+        and not (one.exclusive and any(parts_on[span.node] > 1 for span in own))
+        for one, own in zip(members, by_part, strict=True)
+    )
+
+
+def _is_satisfied(topology: Topology, need: CompiledRequest, spans: Sequence[Span], times: int) -> bool:
     width = len(topology.totals[0]) if topology.totals else 0
     taken = 0
     total: Vector = (0,) * width
@@ -107,8 +149,7 @@ def satisfies(
         total = add(total, amounts)
     if len(need.parts) > 1 and not need.exclusive and total != need.floor:
         return False
-    asked = scale(need.wide, times)
-    return not taken & ~need.allowed and not need.include & ~taken and aligned(wide, len(asked)) == asked
+    return not taken & ~need.allowed and not need.include & ~taken
 
 
 def _keeps_width(need: CompiledRequest) -> bool:

@@ -2,7 +2,8 @@
 
 Node after node is filled, and only the remaining demands of all fillings so far are kept, without those that exceed
 another in every kind. The work is bounded; a search that exhausts it has proved nothing. Invariant: a result holds every
-chunk whole, and a proof has examined every node that could hold a chunk.
+chunk whole, and a proof has examined every node that could hold a chunk. Kinds may want a node for themselves (`alone`):
+parts of one job that ask for whole nodes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ class Packing(msgspec.Struct, frozen=True):
     is_proved: bool = False
 
 
+class Fillings(msgspec.Struct, frozen=True):
+    """The chunks of each kind on each used position; without `found`, `is_proved` means that there are none."""
+
+    found: tuple[tuple[int, tuple[int, ...]], ...] | None
+    is_proved: bool = False
+
+
 class _Node(msgspec.Struct, frozen=True):
     """`plain_cores`: cores for kinds without a device together; `kinds` may run there at all."""
 
@@ -61,15 +69,41 @@ def search(room: Availability, need: CompiledRequest, candidates: int, steps_max
 
     Not for packed jobs.
     """
+    fillings = fill(room, need, candidates, steps_max=steps_max)
+    if fillings.found is None:
+        return Packing(None, fillings.is_proved)
+    units = [part.unit for part in need.parts]
+    return Packing(
+        sorted([(position, _sum(units, filling), sum(filling)) for position, filling in fillings.found])
+    )
+
+
+def fill(
+    room: Availability,
+    need: CompiledRequest,
+    candidates: int,
+    alone: frozenset[int] = frozenset(),
+    steps_max: int = STEPS_MAX,
+) -> Fillings:
+    """The same with the kinds on each node; a chunk of a kind in `alone` shares its node with no other chunk."""
     positions, is_whole = _worth_looking_at(room, need, candidates)
     if not positions and is_whole:
-        return Packing(None, is_proved=True)
-    searching = _Search(room, need, positions, steps_max)
+        return Fillings(None, is_proved=True)
+    searching = _Search(room, need, positions, alone, steps_max)
     try:
         found = searching.run()
     except _SpentError:
-        return Packing(None)
-    return Packing(found, is_proved=is_whole and found is None)
+        return Fillings(None)
+    return Fillings(found, is_proved=is_whole and found is None)
+
+
+def _sum(units: list[Vector], filling: _Demand) -> Vector:
+    amounts: Vector = ()
+    for unit, count in zip(units, filling, strict=True):
+        if count:
+            taken = scale(unit, count)
+            amounts = add(amounts, taken) if amounts else taken
+    return amounts
 
 
 def _worth_looking_at(room: Availability, need: CompiledRequest, candidates: int) -> tuple[int, bool]:
@@ -100,16 +134,24 @@ def _worth_looking_at(room: Availability, need: CompiledRequest, candidates: int
 class _Search:
     """One search over these nodes, the named ones first and then the largest."""
 
-    def __init__(self, room: Availability, need: CompiledRequest, positions: int, steps_max: int) -> None:
+    def __init__(
+        self,
+        room: Availability,
+        need: CompiledRequest,
+        positions: int,
+        alone: frozenset[int],
+        steps_max: int,
+    ) -> None:
         self._need = need
+        self._alone = alone
         self._units = [part.unit for part in need.parts]
         devices = room.topology.devices
         self._plain = [not any(unit[index] for index in devices) for unit in self._units]
         self._left = steps_max
         self._nodes = sorted(self._read(room, positions), key=_named_and_large_first)
 
-    def run(self) -> Assignment | None:
-        """The first found placement of all chunks; None when there is none."""
+    def run(self) -> tuple[tuple[int, _Demand], ...] | None:
+        """The first found filling of all chunks; None when there is none."""
         reached: dict[_Demand, _Link | None] = {tuple([part.tasks for part in self._need.parts]): None}
         if not self._is_enough():
             return None
@@ -136,7 +178,7 @@ class _Search:
             reached = found
             nothing_left = (0,) * len(self._units)
             if nothing_left in reached and not named_left:
-                return self._chosen(reached[nothing_left])
+                return _links(reached[nothing_left])
         return None
 
     def _read(self, room: Availability, positions: int) -> Iterator[_Node]:
@@ -160,11 +202,12 @@ class _Search:
 
     def _fillings(self, node: _Node, demand: _Demand) -> Iterator[_Demand]:
         """Fillings of the node with at least one chunk of a demand; fewer than the most only where that has an advantage."""
-        if self._need.scatter:
-            for kind in node.kinds:
-                if demand[kind]:
-                    self._spend()
-                    yield tuple([int(index == kind) for index in range(len(demand))])
+        alone = node.kinds if self._need.scatter else [kind for kind in node.kinds if kind in self._alone]
+        for kind in alone:
+            if demand[kind]:
+                self._spend()
+                yield tuple([int(index == kind) for index in range(len(demand))])
+        if len(alone) == len(node.kinds):
             return
         counts = [0] * len(demand)
         yield from self._filled(node, demand, counts, 0, node.free, node.plain_cores)
@@ -178,6 +221,9 @@ class _Search:
                 yield tuple(counts)
             return
         kind = node.kinds[at]
+        if kind in self._alone:
+            yield from self._filled(node, demand, counts, at + 1, free, plain_cores)
+            return
         unit, is_plain = self._units[kind], self._plain[kind]
         most = min(demand[kind], times(free, unit))
         if is_plain:
@@ -207,17 +253,13 @@ class _Search:
         if self._left < 0:
             raise _SpentError
 
-    def _chosen(self, link: _Link | None) -> Assignment:
-        found: Assignment = []
-        while link is not None:
-            amounts: Vector = ()
-            for kind, count in enumerate(link.filling):
-                if count:
-                    taken = scale(self._units[kind], count)
-                    amounts = add(amounts, taken) if amounts else taken
-            found.append((link.position, amounts, sum(link.filling)))
-            link = link.before
-        return sorted(found)
+
+def _links(link: _Link | None) -> tuple[tuple[int, _Demand], ...]:
+    found: list[tuple[int, _Demand]] = []
+    while link is not None:
+        found.append((link.position, link.filling))
+        link = link.before
+    return tuple(found)
 
 
 def _alike(one: _Node, other: _Node) -> bool:

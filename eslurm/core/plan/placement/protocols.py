@@ -12,10 +12,31 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from eslurm.core.resources.nodes import Topology
-from eslurm.core.resources.vector import Vector
+from eslurm.core.resources.vector import Vector, add
 
 Assignment: TypeAlias = list[tuple[int, Vector, int]]
 """Nodes of a job: (position, amounts, tasks) in ascending order of position."""
+
+
+class JointAssignment(list[tuple[int, Vector, int]]):
+    """Nodes of a job of several parts: the sum of all parts on each node; `members` are the parts' own assignments.
+
+    In those, a part with whole nodes has all amounts of each.
+    """
+
+    __slots__ = ("members",)
+
+    def __init__(self, members: Sequence[Assignment]) -> None:
+        sums: dict[int, tuple[int, Vector, int]] = {}
+        for one in members:
+            for entry in one:
+                position, amounts, tasks = entry
+                before = sums.get(position)
+                if before is not None:
+                    entry = position, add(before[1], amounts), before[2] + tasks
+                sums[position] = entry
+        super().__init__([sums[position] for position in sorted(sums)])
+        self.members = tuple(members)
 
 
 class Availability(Protocol):

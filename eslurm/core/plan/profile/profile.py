@@ -179,11 +179,14 @@ class ResourceProfile:
         if not need.exclusive and not self._lookup.knows(need, self._slots):
             asked = [
                 (resource, amount)
-                for amounts, _ in need.filters
+                for one in need.members or (need,)
+                if not one.exclusive
+                for amounts, _ in one.filters
                 for resource, amount in enumerate(amounts)
                 if amount > 0
             ]
-        yield from self._slots.preparing(asked, self._profiles, with_idle=need.exclusive)
+        with_idle = need.exclusive or any(one.exclusive for one in need.members)
+        yield from self._slots.preparing(asked, self._profiles, with_idle=with_idle)
 
     def set_usable(self, node: int, usable: bool) -> None:
         """Allow or forbid plans on the node; its bookings stay."""

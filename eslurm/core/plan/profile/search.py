@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from eslurm.core.plan.placement.compiled_request import CompiledRequest
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, joined
 from eslurm.core.plan.placement.protocols import Assignment, Closure, Constraint
 from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.resources.nodes import Topology
@@ -143,6 +143,8 @@ def start_exactly(book: ResourceProfile, query: PlacementQuery, at_us: int) -> S
 
 def _frugal(topology: Topology, need: CompiledRequest, chosen: Assignment) -> CompiledRequest | None:
     """The same request on the fewest nodes, or without the largest of those chosen; None when it cannot do with less."""
+    if need.members:
+        return None
     replace = msgspec.structs.replace
     if need.exclusive:
         largest = max(topology.totals[position] for position, _, _ in chosen)
@@ -179,6 +181,10 @@ def _against(
 def narrowed(need: CompiledRequest, within: int) -> CompiledRequest:
     """The same request restricted to these positions: a job inside a reservation (C-41)."""
     replace = msgspec.structs.replace
+    if need.members:
+        # Equal parts still share one compiled request.
+        known = {id(one): narrowed(one, within) for one in need.members}
+        return joined([known[id(one)] for one in need.members])
     parts = tuple(replace(part, allowed=part.allowed & within) for part in need.parts)
     return replace(need, parts=parts, allowed=need.allowed & within)
 

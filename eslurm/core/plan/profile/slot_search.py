@@ -6,7 +6,7 @@ Per slot so many nodes must have so much free (`Need.filters`), and all nodes to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import and_
 from typing import Final, TypeAlias
 
@@ -15,7 +15,7 @@ from eslurm.core.plan.profile.node_profile import Profile
 from eslurm.core.plan.profile.rows import Row
 from eslurm.core.plan.profile.slots import Slots
 from eslurm.core.resources.nodes import Topology
-from eslurm.core.resources.vector import Vector, fits
+from eslurm.core.resources.vector import Vector, fits, scale
 
 Test: TypeAlias = tuple[list[Row], int, int, Vector]
 """(rows of which a node must be in all, how many nodes, the positions that have so much at all, the amounts).
@@ -44,16 +44,18 @@ class Conditions:
         self.tests: list[Test] = []
         self.asked: list[tuple[int, int]] = []
         self.is_exact = True
-        for amounts, nodes in sorted(need.filters, key=lambda item: -item[1]):
-            if need.exclusive:
+        for amounts, nodes, exclusive, within in _asked(need, topology):
+            if exclusive:
                 idle = slots.idle if slots.idle is not None else slots.build_idle(profiles)
-                self.tests.append(([idle], nodes, _large_enough(topology, amounts), ()))
+                self.tests.append(([idle], nodes, _large_enough(topology, amounts) & within, ()))
                 continue
             asked = [(resource, amount) for resource, amount in enumerate(amounts) if amount > 0]
             found = [slots.searched(resource, amount, profiles) for resource, amount in asked]
             rows = [row for row, _ in found if row is not None]
             exact = all(is_exact for _, is_exact in found)
-            self.tests.append((rows, nodes, -1, amounts if exact else ()))
+            # Positions of one part alone say too little about the same amounts of another part.
+            is_whole = exact and within == -1
+            self.tests.append((rows, nodes, within, amounts if is_whole else ()))
             self.asked += asked
             self.is_exact = self.is_exact and exact
         self.floors: list[Floor] = []
@@ -186,6 +188,36 @@ class Search:
                 fitting[amounts] = left
         self.fitting = fitting
         return -1
+
+
+_Asked: TypeAlias = tuple[Vector, int, bool, int]
+"""(amounts, how many nodes must have them, whether idle, of these positions)."""
+
+
+def _asked(need: CompiledRequest, topology: Topology) -> Iterable[_Asked]:
+    """The filters of the request, the most demanding first; of several parts, each on the part's own nodes."""
+    if not need.members:
+        filters = sorted(need.filters, key=lambda item: -item[1])
+        return [(amounts, nodes, need.exclusive, -1) for amounts, nodes in filters]
+    alone: dict[tuple[Vector, bool, int], int] = {}
+    together: dict[tuple[Vector, bool, int], int] = {}
+    for one in need.members:
+        for amounts, nodes in one.filters:
+            key = amounts, one.exclusive, one.allowed
+            alone[key] = max(alone.get(key, 0), nodes)
+        amounts, nodes = one.filters[0]
+        key = amounts, one.exclusive, one.allowed
+        if one.exclusive or not _holds_two(topology, amounts, one.allowed):
+            together[key] = together.get(key, 0) + nodes
+    asked = [(*key, max(nodes, together.get(key, 0))) for key, nodes in alone.items()]
+    # Where the fewest nodes can be spared a search fails first.
+    asked.sort(key=lambda item: item[2].bit_count() - item[3])
+    return [(amounts, nodes, exclusive, within) for amounts, exclusive, within, nodes in asked]
+
+
+def _holds_two(topology: Topology, amounts: Vector, within: int) -> bool:
+    twice = scale(amounts, 2)
+    return any(mask & within and fits(twice, total) for total, mask in _totals(topology))
 
 
 def _with(row: Row, own: int, first: int, last: int) -> Row:

@@ -1,0 +1,158 @@
+"""Parts of one job placed together, against brute force: every way to put every part on every node, on small clusters."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eslurm.core.model.config import Resource
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Chunk, Request
+from eslurm.core.plan.cycle.snapshot import NodeView
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_job
+from eslurm.core.plan.placement.mapping import choose, satisfies, spans_of
+from eslurm.core.plan.placement.protocols import JointAssignment
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.vector import Vector, add, fits
+from tests.kits.naive_joint import Part, is_possible
+from tests.support.profiles import draws
+
+RESOURCES = (Resource("gpu", devices=True), Resource("matlab", wide_total=3))
+TOTALS = [(4, 8, 0), (4, 8, 2), (6, 16, 0), (8, 12, 4)]
+SPAN = 8
+MISSED_AT_MOST = 0.01
+
+
+def cluster(draw: random.Random, *, disjoint: bool = False) -> Ledger:
+    """2 to 4 nodes, partly held, in the partitions a and b, which share nodes unless `disjoint`."""
+    nodes = []
+    for number in range(draw.randint(2, 4)):
+        partitions = draw.choice([("a",), ("b",)] if disjoint else [("a",), ("b",), ("a", "b"), ("a", "b")])
+        features = tuple(feature for feature in ("ib", "old") if draw.random() < 0.5)
+        nodes.append(NodeView(number, f"n{number}", draw.choice(TOTALS), True, partitions, features))
+    ledger = Ledger(Topology(nodes, resources=RESOURCES))
+    for node in nodes:
+        held = tuple(draw.choice([0, 0, 0, draw.randint(0, amount // 2)]) for amount in node.total)
+        if any(held):
+            ledger.hold(node.number, held)
+    ledger.hold_wide((draw.randint(0, 2),))
+    return ledger
+
+
+def request(draw: random.Random, ledger: Ledger, partition: str, *, single: bool) -> Request:
+    """A part of some tasks or chunks; with `single` of one node."""
+    common = {
+        "exclusive": draw.random() < 0.15,
+        "wide": draw.choice([(), (), (), (("matlab", 1),)]),
+        "constraint": draw.choice([*[""] * 8, "ib", "!old"]),
+    }
+    topology = ledger.topology
+    members = [
+        name
+        for name, at in topology.positions_by_name.items()
+        if topology.partitions.get(partition, 0) >> at & 1
+    ]
+    include = (draw.choice(members),) if members and draw.random() < 0.1 else ()
+    if draw.random() < 0.2:
+        chunks = tuple(
+            Chunk(1 if single else draw.randint(1, 2), draw.randint(1, 3), draw.choice([0, 3]))
+            for _ in range(draw.randint(1, 2))
+        )
+        place = "pack" if single else draw.choice(["free", "pack", "scatter"])
+        tasks = sum(chunk.count for chunk in chunks)
+        return Request(tasks=tasks, chunks=chunks, place=place, include=include, **common)  # type: ignore[arg-type]
+    nodes = 1 if single else draw.choice([0, 0, 1, 2, 3])
+    tasks = draw.randint(max(nodes, 1), 4)
+    most = nodes if single or not nodes else draw.choice([nodes, nodes, min(nodes + 1, tasks)])
+    return Request(
+        tasks=tasks,
+        cpus_per_task=draw.randint(1, 2),
+        nodes_min=nodes,
+        nodes_max=most,
+        memory_per_node_mib=draw.choice([0, 0, 3, 6]),
+        per_node=draw.choice([(), (), (), (("gpu", 1),)]),
+        include=include,
+        **common,  # type: ignore[arg-type]
+    )
+
+
+def parts_of(draw: random.Random, ledger: Ledger, kind: str) -> list[Part]:
+    """Two to four parts; `kind`: disjoint (one in each partition), single (of one node each), any."""
+    names = ["a", "b"] if kind == "disjoint" else [draw.choice("ab") for _ in range(draw.randint(2, 4))]
+    return [(request(draw, ledger, name, single=kind == "single"), name) for name in names]
+
+
+def compiled(parts: list[Part], topology: Topology) -> CompiledRequest:
+    requests, names = [one for one, _ in parts], [name for _, name in parts]
+    return compile_job(requests, [PartitionView(name) for name in names], topology)
+
+
+def amounts_of(ledger: Ledger) -> tuple[list[Vector], int]:
+    free = [ledger.free_on(position) for position in range(ledger.topology.size)]
+    return free, ledger.wide_free[0]
+
+
+def check(chosen: object, need: CompiledRequest, ledger: Ledger) -> None:
+    """Never more than is free, the sums of the parts, whole nodes alone, and spans in the order of the parts."""
+    assert isinstance(chosen, JointAssignment)
+    topology = ledger.topology
+    positions = [position for position, _, _ in chosen]
+    assert positions == sorted(set(positions))
+    sums: dict[int, Vector] = {}
+    for one, own in zip(need.members, chosen.members, strict=True):
+        mask = sum(1 << position for position, _, _ in own)
+        assert not mask & ~one.allowed and not one.include & ~mask
+        assert sum(tasks for _, _, tasks in own) == one.tasks or len(own) > one.tasks
+        for position, amounts, _ in own:
+            sums[position] = add(sums[position], amounts) if position in sums else amounts
+            if one.exclusive:
+                assert ledger.idle >> position & 1 and amounts == topology.totals[position]
+    assert {position: amounts for position, amounts, _ in chosen} == sums
+    for position, amounts in sums.items():
+        assert fits(amounts, ledger.free_on(position))
+    spans = spans_of(topology, need, chosen)
+    keys = [(span.component, topology.positions[span.node]) for span in spans]
+    assert keys == sorted(keys) and {component for component, _ in keys} == set(range(len(need.members)))
+    assert satisfies(topology, need, spans, need.wide)
+    for filters, one in [(one.filters, one) for one in need.members]:
+        room = ledger.idle if one.exclusive else -1
+        for asked, count in filters:
+            assert (ledger.fitting(asked) & one.allowed & room).bit_count() >= count
+
+
+def outcome(seed: int, kind: str) -> tuple[bool, bool]:
+    """(found, possible) of one drawn case."""
+    draw = random.Random(seed)
+    ledger = cluster(draw, disjoint=kind == "disjoint")
+    parts = parts_of(draw, ledger, kind)
+    need = compiled(parts, ledger.topology)
+    chosen = choose(ledger, need)
+    if chosen is not None:
+        check(chosen, need, ledger)
+    return chosen is not None, is_possible(parts, *amounts_of(ledger), ledger)
+
+
+@settings(max_examples=draws(600), deadline=None)
+@given(st.integers(0, 1 << 60))
+def test_parts_on_disjoint_nodes_are_placed_whenever_they_fit(seed: int) -> None:
+    found, possible = outcome(seed, "disjoint")
+    assert found == possible
+
+
+@settings(max_examples=draws(600), deadline=None)
+@given(st.integers(0, 1 << 60))
+def test_parts_of_one_node_are_placed_whenever_they_fit_together(seed: int) -> None:
+    found, possible = outcome(seed, "single")
+    assert found == possible
+
+
+def test_parts_that_share_nodes_are_missed_in_few_cases() -> None:
+    outcomes = [outcome(seed, "any") for seed in range(draws(9_000))]
+    assert not any(found and not possible for found, possible in outcomes)
+    possible = sum(possible for _, possible in outcomes)
+    missed = sum(possible and not found for found, possible in outcomes)
+    assert possible > len(outcomes) // 8
+    assert missed <= MISSED_AT_MOST * possible
