@@ -254,6 +254,11 @@ class Checks:
         launch = self._launches[attempt]
         clock = Clock(self._world.scheduler.at_us, launch.spec.time_limit_s * 1_000_000)
         run = self._runs[attempt] = Run(host, key, launch, clock)
+        job = self._replica.jobs.get(key.job_id)
+        if job is not None and job.attempt is not None and job.attempt.number == key.attempt:
+            # A start that was under way when another node was given up: the order to end it follows.
+            for number in run.usage.keys() - job.attempt.held - {key.node}:
+                del run.usage[number]
         problem = self._occupancy.take(run, self._world.totals)
         require(not problem, problem)
 

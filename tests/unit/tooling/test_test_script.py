@@ -101,9 +101,9 @@ def words_of(tmp_path: Path, *options: str) -> list[str]:
     return (tmp_path / "words").read_text().split("\n")[:-1]
 
 
-def test_all_tests_but_the_attacks_run_on_several_processes(tmp_path: Path) -> None:
+def test_all_tests_but_attacks_and_worlds_run_on_several_processes(tmp_path: Path) -> None:
     words = words_of(tmp_path)
-    assert words[:4] == ["-m", "pytest", "tests", "--ignore=tests/security"]
+    assert words[:5] == ["-m", "pytest", "tests", "--ignore=tests/security", "--ignore=tests/sim"]
     assert any(word.startswith("--numprocesses=") for word in words)
 
 
