@@ -123,5 +123,5 @@ def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
 def job_holder(state: State, schedule: Schedule, job_id: int) -> Holder:
     """The job as a `Holder`, for which others wait."""
     job = state.find_job(job_id)
-    nodes = len(job.attempt.spans) if job is not None and job.attempt is not None else 0
+    nodes = len(job.attempt.nodes) if job is not None and job.attempt is not None else 0
     return Holder(f"job {job_id}", job_id, nodes, expected_end_us(state, schedule, job_id))
