@@ -12,7 +12,7 @@ from eslurm.core.model.messages import PlanMade, SubmitJobs, Submitted
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.resources.timeline import INFINITY_US
-from tests.kits.core import ALICE, World
+from tests.kits.core import ALICE, SECOND, World
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def span(node: int, cores: int, component: int = 0, *more: int, tasks: int = 1) 
 
 def place(world: World, job_id: int, *spans: Span, generation: int = 0) -> Attempt | None:
     """A plan that starts the job on these spans; its attempt, if the controller agreed."""
-    placement = Placement(job_id, spans, INFINITY_US)
+    limit_s = world.job(job_id).spec.time_limit_s
+    placement = Placement(job_id, spans, world.now_us + limit_s * SECOND if limit_s else INFINITY_US)
     world.send(PlanMade((placement,), generation or world.state.generation))
     return world.job(job_id).attempt

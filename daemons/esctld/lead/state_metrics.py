@@ -19,6 +19,7 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node import Node, is_usable
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.parts import partitions_of
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.usage import usage_now
@@ -145,7 +146,7 @@ class StateMetrics:
                 states[job.state.value] += 1
                 if job.state is JobState.PENDING:
                     reasons[self._reason(job)] += 1
-                    partitions[job.spec.partition] += 1
+                    partitions.update(partitions_of(job.spec))
                     tasks += ranges.count(job.tasks_left) if job.tasks_left else 0
                 elif job.attempt is not None and job.attempt.held:
                     held = job.attempt.held

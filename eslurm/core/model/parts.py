@@ -24,3 +24,15 @@ def part_ids(job: Job) -> range:
 def partition_of(spec: JobSpec, part: int) -> str:
     """The partition of one part."""
     return (spec.parts[part].partition if spec.parts else "") or spec.partition
+
+
+def partitions_of(spec: JobSpec) -> tuple[str, ...]:
+    """The partitions of all parts, each once."""
+    if not spec.parts:
+        return (spec.partition,)
+    return tuple(dict.fromkeys([part.partition or spec.partition for part in spec.parts]))
+
+
+def part_text(spec: JobSpec, part: int, text: str) -> str:
+    """A refusal of one part; a job of one part needs no number."""
+    return text if len(spec.components) == 1 else f"part {part}: {text}"

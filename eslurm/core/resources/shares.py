@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from eslurm.core.model.job import Span
 from eslurm.core.resources.ledger import Ledger
-from eslurm.core.resources.vector import Vector, add
+from eslurm.core.resources.vector import Vector, sum_per_node
 
 Share: TypeAlias = tuple[int, Vector]
 """(node number, amounts): all that one job has there."""
@@ -21,11 +21,7 @@ def by_node(spans: Sequence[Span]) -> list[Share]:
     """Each node once, with the sum of its spans, in the order of the nodes' first spans."""
     if not spans or not spans[-1].component:
         return [(span.node, span.amounts) for span in spans]
-    found: dict[int, Vector] = {}
-    for span in spans:
-        before = found.get(span.node)
-        found[span.node] = span.amounts if before is None else add(before, span.amounts)
-    return list(found.items())
+    return list(sum_per_node([(span.node, span.amounts) for span in spans]))
 
 
 def fits_together(ledger: Ledger, spans: Sequence[Span]) -> bool:

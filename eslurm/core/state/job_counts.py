@@ -13,6 +13,7 @@ import msgspec
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Job, JobSpec
 from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.parts import partitions_of
 
 if TYPE_CHECKING:
     from eslurm.core.plan.rules.limits import Consumer, LimitIndex
@@ -29,7 +30,8 @@ class Submitter(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobCounts:
-    """Number of unfinished jobs by consumer; each task of an array counts.
+    """Number of unfinished jobs by consumer; each task of an array counts, and a job of several parts once in each of
+    its partitions.
 
     An account's count has the jobs that name it, not those of the accounts below it, because the tree may change.
     """
@@ -56,7 +58,7 @@ class JobCounts:
         if jobs:
             user = spec.user
             for consumer in _consumers(
-                user.name, user.gid, user.groups, spec.account, spec.qos, spec.partition
+                user.name, user.gid, user.groups, spec.account, spec.qos, partitions_of(spec)
             ):
                 left = self.counts.get(consumer, 0) + jobs
                 if left:
@@ -83,17 +85,21 @@ def _group_names(gid: int, groups: tuple[int, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _consumers(
-    user: str, gid: int, groups: tuple[int, ...], account: str, qos: str, partition: str
+    user: str, gid: int, groups: tuple[int, ...], account: str, qos: str, partitions: tuple[str, ...]
 ) -> tuple[Consumer, ...]:
     return (
         ("user", user),
         *[("group", group) for group in _group_names(gid, groups)],
         ("account", account),
         ("qos", qos),
-        ("partition", partition),
+        *[("partition", partition) for partition in partitions],
     )
 
 
-def submitter_of(spec: JobSpec) -> Submitter:
-    """The submitter of a job."""
-    return Submitter(spec.user.name, groups_of(spec), spec.account, spec.qos, spec.partition)
+def submitters_of(spec: JobSpec) -> list[Submitter]:
+    """The submitter of a job, once for each partition that it has parts in."""
+    groups = groups_of(spec)
+    return [
+        Submitter(spec.user.name, groups, spec.account, spec.qos, partition)
+        for partition in partitions_of(spec)
+    ]

@@ -18,6 +18,8 @@ from eslurm.core.model.request import Request
 
 OPTIONS: Final = ("time", "partition", "account", "qos", "mem-per-cpu", "constraint", "nice", "requeue")
 """The options of `essubmit` that may have a default. Values are stored in one form: seconds, MiB, numbers, yes or no."""
+_OF_REQUEST: Final = ("mem-per-cpu", "constraint")
+"""Those that each part of a job has for itself."""
 
 
 def with_defaults(spec: JobSpec, records: Iterable[Defaults]) -> JobSpec:
@@ -34,10 +36,14 @@ def with_defaults(spec: JobSpec, records: Iterable[Defaults]) -> JobSpec:
         for option, value in record.forced:
             forced.setdefault(option, value)
     for option, value in defaults.items():
-        if option not in forced and not _is_said(spec, option):
+        if option in forced:
+            continue
+        if option in _OF_REQUEST:
+            spec = _with_requests(spec, option, value, is_forced=False)
+        elif not _is_said(spec, option):
             spec = _with(spec, option, value)
     for option, value in forced.items():
-        spec = _with(spec, option, value)
+        spec = _with(spec, option, value, is_forced=True)
     return spec
 
 
@@ -55,21 +61,18 @@ def _rank(record: Defaults, spec: JobSpec) -> tuple[int, int, str] | None:
 
 
 def _is_said(spec: JobSpec, option: str) -> bool:
-    request = spec.components[0]
     said: Mapping[str, object] = {
         "time": spec.time_limit_s,
         "partition": spec.partition,
         "account": spec.account,
         "qos": spec.qos,
-        "mem-per-cpu": request.memory_per_cpu_mib or request.memory_per_node_mib or request.chunks,
-        "constraint": request.constraint,
         "nice": spec.nice,
         "requeue": not spec.requeue,
     }
     return bool(said.get(option))
 
 
-def _with(spec: JobSpec, option: str, value: str) -> JobSpec:
+def _with(spec: JobSpec, option: str, value: str, *, is_forced: bool = False) -> JobSpec:
     if option == "time":
         return replace(spec, time_limit_s=int(value))
     if option == "nice":
@@ -77,12 +80,32 @@ def _with(spec: JobSpec, option: str, value: str) -> JobSpec:
     if option == "requeue":
         return replace(spec, requeue=value == "yes")
     if option == "partition":
-        return replace(spec, partition=value)
+        parts = tuple([replace(part, partition="") for part in spec.parts]) if is_forced else spec.parts
+        return replace(spec, partition=value, parts=parts)
     if option == "account":
         return replace(spec, account=value)
     if option == "qos":
         return replace(spec, qos=value)
-    return replace(spec, components=tuple(_requesting(request, option, value) for request in spec.components))
+    return _with_requests(spec, option, value, is_forced=is_forced)
+
+
+def _with_requests(spec: JobSpec, option: str, value: str, *, is_forced: bool) -> JobSpec:
+    """The option in each part's request: everywhere, or only where the part says nothing itself."""
+    return replace(
+        spec,
+        components=tuple(
+            [
+                _requesting(request, option, value) if is_forced or not _asks(request, option) else request
+                for request in spec.components
+            ]
+        ),
+    )
+
+
+def _asks(request: Request, option: str) -> bool:
+    if option == "constraint":
+        return bool(request.constraint)
+    return bool(request.memory_per_cpu_mib or request.memory_per_node_mib or request.chunks)
 
 
 def _requesting(request: Request, option: str, value: str) -> Request:

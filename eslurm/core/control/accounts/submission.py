@@ -6,13 +6,14 @@ the planner's matter (C-14).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import Account, Limit
 from eslurm.core.model.job import JobSpec
+from eslurm.core.model.parts import part_text, partition_of
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.placement.compiled_request import compile_request
@@ -22,7 +23,7 @@ from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import Timeline
 from eslurm.core.resources.usage import Steps
 from eslurm.core.resources.windows import DAY_US
-from eslurm.core.state.job_counts import Submitter, submitter_of
+from eslurm.core.state.job_counts import Submitter, groups_of, submitters_of
 
 if TYPE_CHECKING:
     from eslurm.core.state.cluster import State
@@ -81,13 +82,18 @@ def submission_problem(
     is counted only for new consumers: with too many jobs since a limit was lowered a user may still change them.
     """
     gate = _gate(state, now_us)
-    who = submitter_of(spec)
+    who = submitters_of(spec)
     tasks = ranges.count(spec.array.tasks) if spec.array is not None else 1
-    counted = frozenset(gate.index.memberships(submitter_of(before))) if before is not None else frozenset()
-    problems = _too_many(state, gate, who, tasks, beside, now_us, counted)
+    counted = frozenset(
+        consumer
+        for one in (submitters_of(before) if before is not None else ())
+        for consumer in gate.index.memberships(one)
+    )
+    bound = _bound(gate, who, counted)
+    problems = _too_many(state, gate, bound, tasks, beside, now_us)
     if spec.array is not None:
-        problems = chain(problems, _array_too_large(gate, who, tasks, now_us, counted))
-    return next(problems, None) or _never(state, gate, spec, who)
+        problems = chain(problems, _array_too_large(gate, bound, tasks, now_us))
+    return next(problems, None) or _never(state, gate, spec)
 
 
 def rules_now(state: State, now_us: int) -> Rules:
@@ -102,18 +108,27 @@ def _gate(state: State, now_us: int) -> SubmissionRules:
     return gate
 
 
+def _bound(
+    gate: SubmissionRules, who: Iterable[Submitter], counted: Set[Consumer]
+) -> list[tuple[Consumer, Submitter]]:
+    """The consumers through which limits bind a job, each once, besides those `counted` already."""
+    found: dict[Consumer, Submitter] = {}
+    for one in who:
+        for consumer in gate.index.consumers(one):
+            if consumer not in counted:
+                found.setdefault(consumer, one)
+    return list(found.items())
+
+
 def _too_many(
     state: State,
     gate: SubmissionRules,
-    who: Submitter,
+    bound: Iterable[tuple[Consumer, Submitter]],
     tasks: int,
     beside: int,
     now_us: int,
-    counted: Set[Consumer],
 ) -> Iterator[str]:
-    for consumer in gate.index.consumers(who):
-        if consumer in counted:
-            continue
+    for consumer, who in bound:
         for limit in gate.in_force(gate.index.levels(consumer, JOBS, who), now_us):
             most = most_items(limit.amount, 0)
             if most is None:
@@ -127,11 +142,9 @@ def _too_many(
 
 
 def _array_too_large(
-    gate: SubmissionRules, who: Submitter, tasks: int, now_us: int, counted: Set[Consumer]
+    gate: SubmissionRules, bound: Iterable[tuple[Consumer, Submitter]], tasks: int, now_us: int
 ) -> Iterator[str]:
-    for consumer in gate.index.consumers(who):
-        if consumer in counted:
-            continue
+    for consumer, who in bound:
         for limit in gate.in_force(gate.index.levels(consumer, ARRAYJOBS, who), now_us):
             most = most_items(limit.amount, 0)
             if most is not None and tasks > most:
@@ -141,25 +154,25 @@ def _array_too_large(
                 )
 
 
-def _never(state: State, gate: SubmissionRules, spec: JobSpec, who: Submitter) -> str | None:
-    view = state.partition_views[spec.partition]
+def _never(state: State, gate: SubmissionRules, spec: JobSpec) -> str | None:
     limit_us = spec.time_limit_s * SECOND_US
-    for request in spec.components:
+    for part, request in enumerate(spec.components):
+        view = state.partition_views[partition_of(spec, part)]
         need = compile_request(request, view, gate.topology, time_limit_us=limit_us)
         job = Pending(
             job_id=0,
             request=request,
-            partition=spec.partition,
+            partition=view.name,
             time_limit_us=limit_us,
-            user=who.user,
-            groups=who.groups,
+            user=spec.user.name,
+            groups=groups_of(spec),
             account=spec.account,
             qos=spec.qos,
             reservation=spec.reservation,
         )
         never = gate.rules.of(job, need).never
         if never:
-            return never
+            return part_text(spec, part, never)
     return None
 
 

@@ -5,7 +5,7 @@ Invariant: a refusal has a reason and the way out, and the jobs of one submissio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from msgspec.structs import replace
@@ -23,8 +23,8 @@ from eslurm.core.model.config import Partition
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs, Submitted
-from eslurm.core.model.parts import ids_taken
-from eslurm.core.model.request import Request
+from eslurm.core.model.parts import ids_taken, part_text, partition_of
+from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.model.request_limits import NICE_MAX, PRIORITY_MAX
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import parts_problem
@@ -125,41 +125,73 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
     if state.policies["defaults"]:
         spec = with_defaults(spec, cast("Iterable[Defaults]", state.policies["defaults"].values()))
     spec = associated(state, spec, now_us, operator=is_operator(state, by))
-    partition = _partition(state, spec.partition)
-    limit_s = spec.time_limit_s or partition.time_limit_default_s or partition.time_limit_max_s
-    if partition.time_limit_max_s and limit_s > partition.time_limit_max_s:
-        raise Refused(
-            RefusalCode.INFEASIBLE,
-            f"--time: {limit_s} s is more than partition {partition.name} allows "
-            f"({partition.time_limit_max_s} s): ask for less or use another partition",
-        )
+    spec, partitions = _in_partitions(state, spec)
+    limit_s = _time_limit_s(spec, partitions)
     if spec.array is not None and ranges.count(spec.array.tasks) > state.config.array_tasks_max:
         raise Refused(
             RefusalCode.INVALID,
             f"--array: {ranges.count(spec.array.tasks)} tasks are more than {state.config.array_tasks_max}: split it",
         )
     is_said = bool(spec.time_limit_s)
-    spec = replace(spec, partition=partition.name, time_limit_s=limit_s)
+    spec = replace(spec, time_limit_s=limit_s)
     spec = within_qos(state, spec, is_said=is_said)
-    for request in spec.components:
-        _feasible(state, spec.partition, request, spec.time_limit_s)
+    for part, (request, partition) in enumerate(zip(spec.components, partitions, strict=True)):
+        problem = _infeasible(state, partition.name, request, spec.time_limit_s)
+        if problem:
+            raise Refused(RefusalCode.INFEASIBLE, part_text(spec, part, problem))
     return spec
 
 
-def _partition(state: State, name: str) -> Partition:
+def _in_partitions(state: State, spec: JobSpec) -> tuple[JobSpec, list[Partition]]:
+    """The spec with the partition of each part by name; the job's own is that of its first part."""
+    count = len(spec.components)
+    if count == 1:
+        partition = _partition(state, spec, 0)
+        return replace(spec, partition=partition.name, parts=()), [partition]
+    if len(spec.parts) not in (0, count):
+        text = f"{count} requests and {len(spec.parts)} parts: give each part one request"
+        raise Refused(RefusalCode.INVALID, text)
+    found = [_partition(state, spec, part) for part in range(count)]
+    given = spec.parts or (PartSpec(),) * count
+    parts = tuple([replace(part, partition=one.name) for part, one in zip(given, found, strict=True)])
+    return replace(spec, partition=found[0].name, parts=parts), found
+
+
+def _time_limit_s(spec: JobSpec, partitions: Sequence[Partition]) -> int:
+    """The one time limit of all parts (seconds; 0: none): as given, else the least of their partitions' own.
+
+    Raises `Refused` when a partition allows less than is given.
+    """
+    own = [one.time_limit_default_s or one.time_limit_max_s for one in partitions]
+    limit_s = spec.time_limit_s or min(filter(None, own), default=0)
+    for part, partition in enumerate(partitions):
+        if partition.time_limit_max_s and limit_s > partition.time_limit_max_s:
+            text = (
+                f"--time: {limit_s} s is more than partition {partition.name} allows "
+                f"({partition.time_limit_max_s} s): ask for less or use another partition"
+            )
+            raise Refused(RefusalCode.INFEASIBLE, part_text(spec, part, text))
+    return limit_s
+
+
+def _partition(state: State, spec: JobSpec, part: int) -> Partition:
+    name = partition_of(spec, part)
     if not name:
         for partition in state.config.partitions:
             if partition.default:
                 return partition
-        raise Refused(RefusalCode.INVALID, "--partition: there is no default partition: name one")
+        text = "--partition: there is no default partition: name one"
+        raise Refused(RefusalCode.INVALID, part_text(spec, part, text))
     named = state.partitions.get(name)
     if named is None:
         known = ", ".join(sorted(state.partitions)) or "none"
-        raise Refused(RefusalCode.INVALID, f"--partition: '{name}' does not exist: use one of {known}")
+        text = f"--partition: '{name}' does not exist: use one of {known}"
+        raise Refused(RefusalCode.INVALID, part_text(spec, part, text))
     return named
 
 
-def _feasible(state: State, partition: str, request: Request, time_limit_s: int) -> None:
+def _infeasible(state: State, partition: str, request: Request, time_limit_s: int) -> str:
+    """The reason why the request never fits its partition; empty if it does."""
     # The time limit matters only where some nodes are for short jobs.
     limit_us = time_limit_s * SECOND_US if state.ledger.topology.rules else 0
     key = (partition, request, limit_us)
@@ -173,8 +205,7 @@ def _feasible(state: State, partition: str, request: Request, time_limit_s: int)
             if len(state.feasible) >= FEASIBLE_MAX:
                 state.feasible.clear()
             state.feasible[key] = known
-    if known:
-        raise Refused(RefusalCode.INFEASIBLE, known)
+    return known
 
 
 def first_priority(state: State, spec: JobSpec) -> int:

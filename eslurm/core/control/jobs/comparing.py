@@ -11,7 +11,7 @@ from eslurm.core.model.features import terms
 from eslurm.core.model.job import NO_LIMIT, JobSpec
 from eslurm.core.model.request import Chunk, Request
 
-_ALIKE = ("partition", "account", "qos", "reservation", "start_at_us", "begin_us", "deadline_us")
+_ALIKE = ("partition", "parts", "account", "qos", "reservation", "start_at_us", "begin_us", "deadline_us")
 
 
 def asks_for_more(old: JobSpec, new: JobSpec) -> bool:

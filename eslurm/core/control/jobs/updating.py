@@ -181,7 +181,10 @@ def _check_moved(state: State, job: Job, account: str, by: Principal) -> None:
 
 def _bound_by(spec: JobSpec) -> tuple[object, ...]:
     """The fields that limits, pools and reservations examine."""
-    return spec.partition, spec.account, spec.qos, spec.reservation, spec.time_limit_s, spec.components
+    return (
+        *(spec.partition, spec.account, spec.qos, spec.reservation),
+        *(spec.time_limit_s, spec.components, spec.parts),
+    )
 
 
 def _times(spec: JobSpec) -> tuple[int, ...]:
