@@ -1,5 +1,6 @@
 """The SLURM_* variables for programs, each with an ESLURM_* twin, and the environment blob's form.
 
+Of a job of several parts, names without a suffix describe part 0, or the parts of a step; `_HET_GROUP_<n>` describe part n.
 Invariant: a job's own variables never come from an outer job: a job submitted from inside another gets none of the
 other's.
 """
@@ -7,10 +8,19 @@ other's.
 from __future__ import annotations
 
 from eslurm.compat.hostlist import fold
+from eslurm.core.model.node_groups import (
+    count_nodes,
+    distinct_nodes,
+    find_place,
+    find_share,
+    group_size,
+    has_parts,
+    node_numbers,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup
 
@@ -53,7 +63,7 @@ def batch_environment(
 
     `names` are the job's nodes in order; the script runs on the first one.
     """
-    values = _job_values(launch)
+    values = _job_values(launch, names)
     values |= {
         "CPUS_ON_NODE": str(_amount(launch.groups[0], _CORES)),
         "GTIDS": "0",
@@ -65,7 +75,7 @@ def batch_environment(
     _put(environment, values)
     _put_submit_dir(environment, launch)
     environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": names[0], "ESLURM_NODENAME": names[0]}
-    _put_devices(environment, launch, launch.groups[0].runs[0][0], "JOB")
+    _put_devices(environment, launch, launch.groups[0].runs[0][0], 0, "JOB")
     return environment
 
 
@@ -87,17 +97,17 @@ class StepEnvironment:
         self._launch = launch
         self._step = step
         self._names = names
-        values = _job_values(launch)
-        values |= _step_values(step, self._node_list())
+        self._groups = step.whole or step.groups
+        values = _job_values(launch, names, parts_of(step), step.component)
+        values |= _step_values(step, self._groups, self._node_list())
         self.shared = _without_outer_job(submitted or {})
         _put(self.shared, values)
         _put_submit_dir(self.shared, launch)
 
     def _node_list(self) -> str:
-        if _merged(self._step.groups) == _merged(self._launch.groups):
+        if _merged(self._groups) == _merged(self._launch.groups):
             return self._launch.node_names
-        by_number = dict(zip(_numbers(self._launch.groups), self._names, strict=True))
-        return fold([by_number[number] for number in _numbers(self._step.groups)])
+        return _folded(self._groups, self._launch, self._names)
 
     def is_of(self, launch: JobLaunch, step: LaunchStep) -> bool:
         """Check whether it was built for exactly these."""
@@ -105,31 +115,39 @@ class StepEnvironment:
 
     def of_task(self, node_number: int, local: int) -> dict[str, str]:
         """A task's own variables, by its rank on this node, which has a part in the step."""
-        place, in_job = _find(self._step.groups, node_number), _find(self._launch.groups, node_number)
-        assert place is not None and in_job is not None
-        index, first_task, group = place
+        share, in_job = (
+            find_share(self._step.groups, node_number),
+            find_place(self._launch.groups, node_number),
+        )
+        index = find_place(self._groups, node_number)
+        assert share is not None and in_job is not None and index is not None
+        _, first_task, group = share
         own: dict[str, str] = {}
-        _put_devices(own, self._launch, node_number, "STEP")
-        return own | _task_values(self._names[in_job[0]], index, group, first_task, local)
+        _put_devices(own, self._launch, node_number, self._step.component, "STEP")
+        return own | _task_values(
+            self._names[in_job], index, group, first_task + self._step.rank_first, local
+        )
 
 
-def find_share(step: LaunchStep, node_number: int) -> tuple[int, int] | None:
+def find_tasks(step: LaunchStep, node_number: int) -> tuple[int, int] | None:
     """(tasks, rank of the first) of a node; None when it has no part in the step."""
-    place = _find(step.groups, node_number)
-    return None if place is None else (place[2].tasks, place[1])
+    place = find_share(step.groups, node_number)
+    return None if place is None else (place[2].tasks, place[1] + step.rank_first)
 
 
-def _step_values(step: LaunchStep, node_list: str) -> dict[str, str]:
-    tasks_per_node = repeated((group.tasks, _size(group)) for group in step.groups)
+def _step_values(step: LaunchStep, groups: Sequence[NodeGroup], node_list: str) -> dict[str, str]:
+    tasks_per_node = _on_each(groups, _tasks)
+    tasks = str(step.tasks_total or step.tasks)
+    number = str(step.step if step.first < 0 else step.first)
     return {
         "CPUS_PER_TASK": str(step.cpus_per_task),
-        "NPROCS": str(step.tasks),
-        "NTASKS": str(step.tasks),
-        "STEPID": str(step.step),
-        "STEP_ID": str(step.step),
+        "NPROCS": tasks,
+        "NTASKS": tasks,
+        "STEPID": number,
+        "STEP_ID": number,
         "STEP_NODELIST": node_list,
-        "STEP_NUM_NODES": str(sum(map(_size, step.groups))),
-        "STEP_NUM_TASKS": str(step.tasks),
+        "STEP_NUM_NODES": str(count_nodes(groups)),
+        "STEP_NUM_TASKS": tasks,
         "STEP_TASKS_PER_NODE": tasks_per_node,
         "TASKS_PER_NODE": tasks_per_node,
     }
@@ -148,40 +166,39 @@ def _task_values(name: str, index: int, group: NodeGroup, first_task: int, local
     return variables
 
 
-def _job_values(launch: JobLaunch) -> dict[str, str]:
-    """Name without prefix -> value, for all values that are the same everywhere in the job."""
+def _job_values(
+    launch: JobLaunch, names: Sequence[str], components: Sequence[int] = (0,), own: int = 0
+) -> dict[str, str]:
+    """Name without prefix -> value, for all values that are the same everywhere in the job.
+
+    Of a job of several parts: nodes and tasks of these parts, the rest of its part `own`; and all parts by their suffixes.
+    """
     spec = launch.spec
-    nodes = str(sum(map(_size, launch.groups)))
-    tasks = str(sum(group.tasks * _size(group) for group in launch.groups))
-    tasks_per_node = repeated((group.tasks, _size(group)) for group in launch.groups)
+    groups = launch.groups
+    node_names = launch.node_names
+    if spec.parts:
+        groups = tuple(group for group in groups if group.component in components)
+        node_names = _folded(groups, launch, names)
+    nodes = str(count_nodes(groups))
+    tasks = str(sum(group.tasks * group_size(group) for group in groups))
     values = {
-        "CPUS_PER_TASK": str(spec.components[0].cpus_per_task),
         "JOBID": str(launch.job_id),
-        "JOB_CPUS_PER_NODE": repeated((_amount(group, _CORES), _size(group)) for group in launch.groups),
         "JOB_GID": str(spec.user.gid),
         "JOB_ID": str(launch.job_id),
         "JOB_NAME": spec.name,
-        "JOB_NODELIST": launch.node_names,
+        "JOB_NODELIST": node_names,
         "JOB_NUM_NODES": nodes,
-        "JOB_PARTITION": spec.partition,
         "JOB_UID": str(spec.user.uid),
         "JOB_USER": spec.user.name,
         "NNODES": nodes,
-        "NODELIST": launch.node_names,
+        "NODELIST": node_names,
         "NPROCS": tasks,
         "NTASKS": tasks,
         "RESTART_COUNT": str(launch.attempt - 1),
-        "TASKS_PER_NODE": tasks_per_node,
     }
-    memory_mib = _amount(launch.groups[0], _MEMORY_MIB)
-    if memory_mib:
-        values["MEM_PER_NODE"] = str(memory_mib)
-    named = {
-        "JOB_ACCOUNT": spec.account,
-        "JOB_QOS": spec.qos,
-        "JOB_RESERVATION": spec.reservation,
-    }
-    values |= {name: str(value) for name, value in named.items() if value}
+    values |= _part_values(launch, own, groups)
+    if spec.parts:
+        values |= _het_values(launch, names)
     if launch.array_task >= 0:
         values |= {
             "ARRAY_JOB_ID": str(launch.array_job_id),
@@ -193,10 +210,80 @@ def _job_values(launch: JobLaunch) -> dict[str, str]:
     return values
 
 
-def _numbers(groups: Iterable[NodeGroup]) -> list[int]:
-    return [
-        number for group in groups for first, length in group.runs for number in range(first, first + length)
-    ]
+def _part_values(launch: JobLaunch, component: int, groups: Sequence[NodeGroup]) -> dict[str, str]:
+    """What a part has of its own, and what there is on each node of `groups`."""
+    spec = launch.spec
+    partition = spec.parts[component].partition if spec.parts else ""
+    values = {
+        "CPUS_PER_TASK": str(spec.components[component].cpus_per_task),
+        "JOB_CPUS_PER_NODE": _on_each(groups, _cores),
+        "JOB_PARTITION": partition or spec.partition,
+        "TASKS_PER_NODE": _on_each(groups, _tasks),
+    }
+    memory_mib = next((_amount(one, _MEMORY_MIB) for one in groups if one.component == component), 0)
+    if memory_mib:
+        values["MEM_PER_NODE"] = str(memory_mib)
+    named = {
+        "JOB_ACCOUNT": spec.account,
+        "JOB_QOS": spec.qos,
+        "JOB_RESERVATION": spec.reservation,
+    }
+    return values | {name: str(value) for name, value in named.items() if value}
+
+
+def _het_values(launch: JobLaunch, names: Sequence[str]) -> dict[str, str]:
+    """Values of all parts by their suffixes (Slurm: `_foreach_set_het_job_env`, and what salloc sets)."""
+    size = len(launch.spec.parts)
+    values = {"HET_SIZE": str(size), "PACK_SIZE": str(size)}
+    by_part: list[list[NodeGroup]] = [[] for _ in range(size)]
+    for group in launch.groups:
+        by_part[group.component].append(group)
+    for component, groups in enumerate(by_part):
+        nodes = str(count_nodes(groups))
+        # Parts have consecutive ids, tasks of an array one for all of their parts.
+        job_id = launch.job_id + (component if launch.array_task < 0 else 0)
+        own = _part_values(launch, component, groups) | {
+            "JOB_ID": str(job_id),
+            "JOB_NAME": launch.spec.name,
+            "JOB_NODELIST": _folded(groups, launch, names),
+            "JOB_NUM_NODES": nodes,
+            "NNODES": nodes,
+            "NTASKS": str(sum(group.tasks * group_size(group) for group in groups)),
+        }
+        values |= {f"{name}_HET_GROUP_{component}": value for name, value in own.items()}
+    return values
+
+
+def parts_of(step: LaunchStep) -> tuple[int, ...]:
+    """The parts of the job that the whole step runs on, in the order of its ranks."""
+    if not step.whole:
+        return (step.component,)
+    return tuple(dict.fromkeys(group.component for group in step.whole))
+
+
+def _folded(groups: Iterable[NodeGroup], launch: JobLaunch, names: Sequence[str]) -> str:
+    """The host list of the groups' nodes, each once."""
+    by_number = dict(zip(distinct_nodes(launch.groups), names, strict=True))
+    return fold([by_number[number] for number in distinct_nodes(groups)])
+
+
+def _on_each(groups: Sequence[NodeGroup], amount: Callable[[NodeGroup], int]) -> str:
+    """An amount on each node, in Slurm's form; of parts that share a node, the sum."""
+    if not has_parts(groups):
+        return repeated((amount(group), group_size(group)) for group in groups)
+    found: dict[int, int] = {}
+    for group in groups:
+        for number in node_numbers((group,)):
+            found[number] = found.get(number, 0) + amount(group)
+    return repeated((items, 1) for items in found.values())
+
+
+def _cores(group: NodeGroup) -> int:
+    return _amount(group, _CORES)
+
+
+def _tasks(group: NodeGroup) -> int:
+    return group.tasks
 
 
 def _merged(groups: Iterable[NodeGroup]) -> list[tuple[int, int]]:
@@ -207,22 +294,6 @@ def _merged(groups: Iterable[NodeGroup]) -> list[tuple[int, int]]:
             start = runs.pop()[0] if runs and runs[-1][1] == first else first
             runs.append((start, first + length))
     return runs
-
-
-def _find(groups: Iterable[NodeGroup], number: int) -> tuple[int, int, NodeGroup] | None:
-    """(index among the nodes, rank of its first task, group) of a node; None when it is not among them."""
-    index = first_task = 0
-    for group in groups:
-        for first, length in group.runs:
-            if first <= number < first + length:
-                return index + number - first, first_task + (number - first) * group.tasks, group
-            index += length
-            first_task += length * group.tasks
-    return None
-
-
-def _size(group: NodeGroup) -> int:
-    return sum(length for _, length in group.runs)
 
 
 def _amount(group: NodeGroup, resource: int) -> int:
@@ -240,12 +311,19 @@ def _put_submit_dir(environment: dict[str, str], launch: JobLaunch) -> None:
     _put(environment, {"SUBMIT_DIR": submit_dir})
 
 
-def _put_devices(environment: dict[str, str], launch: JobLaunch, node_number: int, scope: str) -> None:
-    """Set the variables of the job's devices on this node, as libraries expect them; `scope` is JOB or STEP.
+def _put_devices(
+    environment: dict[str, str], launch: JobLaunch, node_number: int, component: int, scope: str
+) -> None:
+    """Set the variables of one part's devices on this node, as libraries expect them; `scope` is JOB or STEP.
 
     Resources that the job holds only elsewhere are empty here, whatever the submitted variables say.
     """
-    here = {resource: held for number, resource, held in launch.devices if number == node_number}
+    parts = launch.device_parts or (0,) * len(launch.devices)
+    here = {
+        resource: held
+        for (number, resource, held), part in zip(launch.devices, parts, strict=True)
+        if number == node_number and part == component
+    }
     for resource in sorted({resource for _, resource, _ in launch.devices}):
         held = here.get(resource, ())
         listed = ",".join(map(str, held))

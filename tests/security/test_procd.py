@@ -23,7 +23,8 @@ import msgspec
 import pytest
 
 from eslurm.core.model.job import Principal
-from eslurm.core.model.protocol import Prepare
+from eslurm.core.model.protocol import LaunchStep, NodeGroup, Prepare
+from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepSpec
 from eslurm.security.site_keys import new_site, write_ring
@@ -185,6 +186,54 @@ def test_nothing_starts_that_no_controller_has_sealed(fallen: Fallen) -> None:
         *("script is not the one", "environment is not the one", "not replaced"),
     )
     assert not list(fallen.work.iterdir())
+
+
+def test_a_step_of_one_part_starts_as_no_other_step_and_takes_no_cores_of_another_part(
+    fallen: Fallen,
+) -> None:
+    """Both parts of the job share node 3: part 0 holds 2 cores there, part 1 holds 1."""
+    groups = (NodeGroup(((3, 1),), (2,), 1), NodeGroup(((3, 1),), (1,), 1, 1))
+    job = launch(
+        user=Principal("ada", STRANGER, STRANGER),
+        work_dir=str(fallen.work),
+        groups=groups,
+        node_names="cn3",
+        parts=(PartSpec(), PartSpec()),
+        components=(Request(), Request()),
+    )
+
+    def step(number: int, component: int, cpus_per_task: int) -> bytes:
+        own = (NodeGroup(((3, 1),), (cpus_per_task,), 1, component),)
+        body = LaunchStep(
+            *(7, 1, number, own, ("true",), job.spec.environment_hash, str(fallen.work)),
+            *("127.0.0.1:9", b"c" * 32, 1, cpus_per_task),
+            launch=job,
+            component=component,
+            rank_first=component,
+            tasks_total=2,
+            first=0,
+            whole=groups,
+        )
+        return sealed(body)
+
+    def admit(number: int, credential: bytes) -> Callable[[], str]:
+        key = StepKey(7, 1, number, 3)
+        return lambda: fallen.ask(wire.Admit(order(credential, key=key, script=b"")))
+
+    heard = fallen.as_agent(
+        admit(1, step(0, 0, 1)),
+        admit(0, step(1, 1, 1)),
+        admit(-1, step(0, 0, 1)),
+        admit(1, step(1, 1, 2)),
+        admit(1, step(1, 2, 1)),
+        admit(0, step(0, 0, 2)),
+        admit(1, step(1, 1, 1)),
+    )
+    refused(
+        heard[:5],
+        *("another step", "another step", "another step", "where part 1 holds 1", "none of part 2"),
+    )
+    assert heard[5:] == ["Done", "Done"]
 
 
 def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:

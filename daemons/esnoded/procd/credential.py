@@ -16,6 +16,7 @@ import msgspec
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.core.model.earlier_launch import decode_command
+from eslurm.core.model.node_groups import find_place, find_share
 from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, Start
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.model.values import id_problem
@@ -139,10 +140,16 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
         raise NotAllowed(f"node number {key.node} is not the first of the job")
     tasks = 1
     if request is not None:
-        _, tasks = _place_of(request.groups, key.node)
+        tasks = _tasks_on(request.groups, key.node)
         if not 1 <= tasks <= TASKS_MAX:
             raise NotAllowed(f"the credential has {tasks} tasks for node number {key.node}")
-    place, _ = _place_of(launch.groups, key.node)
+    if launch.spec.parts:
+        _check_parts(launch)
+        if request is not None:
+            _check_share(launch, request, key.node, tasks)
+    place = find_place(launch.groups, key.node)
+    if place is None:
+        raise NotAllowed(f"node number {key.node} has no part in it")
     try:
         names = _expand(launch.node_names)
     except OptionError as error:
@@ -152,15 +159,36 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
     return Launchable(launch, request, names[place], names, tasks, command.expires_us + TOLERANCE_US)
 
 
-def _place_of(groups: tuple[NodeGroup, ...], number: int) -> tuple[int, int]:
-    """The place of a node among those of the groups, and how many tasks it has. Raises `NotAllowed`."""
-    before = 0
-    for group in groups:
-        for first, length in group.runs:
-            if first <= number < first + length:
-                return before + number - first, group.tasks
-            before += length
-    raise NotAllowed(f"node number {number} has no part in it")
+def _tasks_on(groups: tuple[NodeGroup, ...], number: int) -> int:
+    """How many tasks a node has. Raises `NotAllowed`."""
+    found = find_share(groups, number)
+    if found is None:
+        raise NotAllowed(f"node number {number} has no part in it")
+    return found[2].tasks
+
+
+def _check_parts(launch: JobLaunch) -> None:
+    """Check that a launch of several parts describes each of them. Raises `NotAllowed`."""
+    parts = len(launch.spec.parts)
+    components = [group.component for group in launch.groups]
+    if len(launch.spec.components) != parts or not all(0 <= one < parts for one in components):
+        raise NotAllowed(f"the credential has groups of other parts than its {parts}")
+    if len(launch.device_parts) not in (0, len(launch.devices)):
+        raise NotAllowed("the credential does not say of which parts its devices are")
+
+
+def _check_share(launch: JobLaunch, request: LaunchStep, number: int, tasks: int) -> None:
+    """Check that a step fits what its own part holds on a node: other parts' cores are not its. Raises `NotAllowed`."""
+    own = [group for group in launch.groups if group.component == request.component]
+    found = find_share(own, number)
+    if found is None:
+        raise NotAllowed(f"node number {number} is none of part {request.component}")
+    # Cores are the first of the amounts.
+    cores, asked = next(iter(found[2].amounts), 0), tasks * max(1, request.cpus_per_task)
+    if asked > cores:
+        raise NotAllowed(
+            f"the credential has {asked} cores for node number {number}, where part {request.component} holds {cores}"
+        )
 
 
 @lru_cache(_LISTS_MAX)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment, find_share
+from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment, find_tasks
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
@@ -73,7 +73,7 @@ def outline(key: StepKey, launch: JobLaunch, request: LaunchStep | None, node_na
 
 
 def _share(key: StepKey, request: LaunchStep) -> tuple[int, int]:
-    share = find_share(request, key.node)
+    share = find_tasks(request, key.node)
     if share is None:
         raise ValueError(f"the step has no tasks on node number {key.node}")
     return share

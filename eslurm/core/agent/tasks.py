@@ -16,7 +16,8 @@ from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, PendingStep, Wai
 from eslurm.core.agent.blob_waiters import BlobWaiters
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.model.job import StepEnd
-from eslurm.core.model.protocol import LaunchStep, NodeGroup
+from eslurm.core.model.node_groups import find_share
+from eslurm.core.model.protocol import LaunchStep
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import OK, Outcome, failed
 
@@ -65,7 +66,7 @@ class Tasks:
         if pending is None or step in attempt.live or attempt.launch is None:
             return
         request = pending.request
-        share = find_share(request.groups, attempt.node)
+        share = _share(request, attempt.node)
         if share is None:
             self.refuse(attempt, step, "the step has no tasks for this node")
         elif not self._blob_waiters.ask(attempt, step, (request.environment_hash,)):
@@ -101,15 +102,9 @@ class Tasks:
                 self._buffer.settle(waiter, attempt.node, outcome)
 
 
-def find_share(groups: tuple[NodeGroup, ...], node: int) -> Share | None:
-    """The node's tasks: their number, the global number of the first, the node's place in the list."""
-    first_task = 0
-    index = 0
-    for group in groups:
-        for start, length in group.runs:
-            if start <= node < start + length:
-                offset = node - start
-                return Share(group.tasks, first_task + offset * group.tasks, index + offset)
-            first_task += length * group.tasks
-            index += length
-    return None
+def _share(request: LaunchStep, node: int) -> Share | None:
+    found = find_share(request.groups, node)
+    if found is None:
+        return None
+    index, first_task, group = found
+    return Share(group.tasks, request.rank_first + first_task, index)

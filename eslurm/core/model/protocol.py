@@ -139,6 +139,10 @@ class LaunchStep(
     """Rank of the first task, where several steps form one (one for each part)."""
     tasks_total: int = 0
     """Tasks of all of them together; 0: this step is alone."""
+    first: int = -1
+    """Number of the first of them; -1: this step is alone."""
+    whole: tuple[NodeGroup, ...] = ()
+    """Nodes and tasks of all of them, in the order of ranks; empty: this step is alone."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):

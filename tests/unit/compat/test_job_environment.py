@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
+from msgspec.structs import replace
 
 from eslurm.compat.environment import (
     StepEnvironment,
     batch_environment,
     decode_environment,
     encode_environment,
-    find_share,
+    find_tasks,
     repeated,
 )
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup
+from eslurm.core.model.request import PartSpec, Request
 from tests.kits.launches import launch_of
+from tests.support.golden import Golden
 
 NAMES = ("cn05", "cn06", "gpu1")
 
@@ -123,7 +128,7 @@ def test_a_steps_tasks_are_numbered_over_its_nodes() -> None:
     last = environment.of_task(9, 0)
     assert (last["SLURM_PROCID"], last["SLURM_LOCALID"], last["SLURM_NODEID"]) == ("2", "0", "1")
     assert (last["SLURMD_NODENAME"], last["SLURM_GTIDS"]) == ("gpu1", "2")
-    assert find_share(step, 4) is None
+    assert find_tasks(step, 4) is None
 
 
 def test_a_step_on_all_nodes_has_the_list_of_its_job() -> None:
@@ -134,7 +139,7 @@ def test_a_step_on_all_nodes_has_the_list_of_its_job() -> None:
     assert (
         step.shared["SLURM_STEP_TASKS_PER_NODE"] == "2,1(x2)" and step.shared["SLURM_STEP_NUM_NODES"] == "3"
     )
-    assert [find_share(request, number) for number in (4, 5, 9)] == [(2, 0), (1, 2), (1, 3)]
+    assert [find_tasks(request, number) for number in (4, 5, 9)] == [(2, 0), (1, 2), (1, 3)]
     assert step.of_task(9, 0)["SLURMD_NODENAME"] == "gpu1"
 
 
@@ -211,3 +216,91 @@ def test_each_node_of_a_step_sees_its_own_devices() -> None:
 def test_a_job_knows_its_class_of_service_and_its_reservation() -> None:
     found = batch_environment(launch(qos="urgent", reservation="course"), NAMES)
     assert (found["SLURM_JOB_QOS"], found["SLURM_JOB_RESERVATION"]) == ("urgent", "course")
+
+
+# ---- jobs of several parts ----
+
+SHARED = (
+    NodeGroup(((4, 2),), (4, 2048, 1), 2, 0),
+    NodeGroup(((5, 1),), (8, 0, 2), 1, 1),
+    NodeGroup(((9, 1),), (8, 0, 2), 2, 1),
+    NodeGroup(((9, 1),), (1, 512), 1, 2),
+)
+"""Parts 0 and 1 share node 5, parts 1 and 2 node 9."""
+
+
+def several(**changes: object) -> JobLaunch:
+    """A job of three parts; its nodes are cn05, cn06 and gpu1."""
+    found = launch(groups=SHARED, account="physics", **changes)
+    parts = (PartSpec(), PartSpec("booster"), PartSpec("data"))
+    components = (Request(cpus_per_task=2), Request(cpus_per_task=8), Request())
+    return replace(found, spec=replace(found.spec, parts=parts, components=components))
+
+
+def sibling(component: int) -> LaunchStep:
+    """Of a step over parts 1 and 2 that is numbers 6 and 7: two tasks on cn06, one on gpu1; and one on gpu1."""
+    first = NodeGroup(((5, 1),), (2,), 2, 1), NodeGroup(((9, 1),), (1,), 1, 1)
+    second = (NodeGroup(((9, 1),), (1,), 1, 2),)
+    return LaunchStep(
+        *(17, 2, 5 + component, first if component == 1 else second, ("solve",), b"", "/", "host:1", b"c"),
+        tasks=3 if component == 1 else 1,
+        component=component,
+        rank_first=0 if component == 1 else 3,
+        tasks_total=4,
+        first=6,
+        whole=(*first, *second),
+    )
+
+
+def described(variables: Mapping[str, str]) -> str:
+    return "".join(
+        f"{name}={variables[name]}\n"
+        for name in sorted(variables)
+        if name.startswith(("SLURM", "CUDA")) and "SUBMIT" not in name
+    )
+
+
+def test_the_script_of_several_parts_finds_part_0_and_all_parts_by_their_suffixes(golden: Golden) -> None:
+    found = batch_environment(several(), NAMES)
+    golden("compat/environment-parts.txt", described(found))
+    assert found["ESLURM_JOB_NODELIST_HET_GROUP_1"] == found["SLURM_JOB_NODELIST_HET_GROUP_1"] == "cn06,gpu1"
+    assert found["ESLURM_HET_SIZE"] == "3"
+
+
+def test_a_task_of_a_step_over_parts_finds_the_whole_step(golden: Golden) -> None:
+    text = ""
+    for component, node, local in ((1, 5, 0), (1, 5, 1), (1, 9, 0), (2, 9, 0)):
+        step = StepEnvironment(several(), sibling(component), NAMES, {"SLURM_HET_SIZE": "9"})
+        own = step.shared | step.of_task(node, local)
+        plain = {name: value for name, value in own.items() if "_HET_GROUP_" not in name}
+        text += f"# part {component}, node {node}, task {local}\n{described(plain)}\n"
+    golden("compat/environment-step-over-parts.txt", text)
+    assert [find_tasks(sibling(1), node) for node in (4, 5, 9)] == [None, (2, 0), (1, 2)]
+    assert find_tasks(sibling(2), 9) == (1, 3)
+
+
+def test_a_step_in_one_part_knows_the_nodes_of_that_part_only() -> None:
+    step = LaunchStep(
+        *(17, 2, 3, (NodeGroup(((5, 1),), (8,), 1, 1),), ("solve",), b"", "/", "host:1", b"c", 1), component=1
+    )
+    found = StepEnvironment(several(), step, NAMES).shared
+    assert (found["SLURM_JOB_NODELIST"], found["SLURM_JOB_PARTITION"]) == ("cn06,gpu1", "booster")
+    assert (found["SLURM_STEP_NODELIST"], found["SLURM_STEP_ID"]) == ("cn06", "3")
+    assert found["SLURM_JOB_CPUS_PER_NODE"] == "8(x2)"
+
+
+def test_a_step_sees_the_devices_of_its_own_part_on_a_shared_node() -> None:
+    devices = ((5, "gpu", (0,)), (5, "gpu", (2, 3)), (9, "gpu", (1,)), (9, "fpga", (0,)))
+    both = several(devices=devices, device_parts=(0, 1, 1, 2))
+    assert batch_environment(both, NAMES)["CUDA_VISIBLE_DEVICES"] == "", "part 0 has none on the first node"
+    tasks = {
+        component: StepEnvironment(both, sibling(component), NAMES).of_task(9, 0) for component in (1, 2)
+    }
+    assert tasks[1]["CUDA_VISIBLE_DEVICES"] == "1" and tasks[2]["CUDA_VISIBLE_DEVICES"] == ""
+    assert (tasks[1]["SLURM_STEP_FPGA"], tasks[2]["SLURM_STEP_FPGA"]) == ("", "0")
+    assert StepEnvironment(both, sibling(1), NAMES).of_task(5, 0)["CUDA_VISIBLE_DEVICES"] == "2,3"
+
+
+def test_the_parts_of_an_arrays_task_have_the_tasks_id() -> None:
+    found = batch_environment(several(array_job_id=12, array_task=3, array_count=4), NAMES)
+    assert {found[f"SLURM_JOB_ID_HET_GROUP_{part}"] for part in range(3)} == {"17"}

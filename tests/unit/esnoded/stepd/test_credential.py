@@ -12,6 +12,7 @@ import pytest
 
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import Command, Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
+from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.model.step_key import StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import Ring, new_site, write_ring
@@ -109,6 +110,57 @@ def test_what_does_not_fit_is_refused(fields: dict[str, Any], key: StepKey, said
     given = {"expires_us": NOW_US} | fields
     with pytest.raises(NotAllowed, match=said):
         warrants().launch(key, sealed(**given), NOW_US)
+
+
+SEVERAL = {
+    "parts": (PartSpec(), PartSpec("booster")),
+    "components": (Request(), Request()),
+    "groups": (NodeGroup(((3, 2),), (4,), 1), NodeGroup(((4, 1), (5, 1)), (2,), 2, 1)),
+    "node_names": "cn[3-4],xn5",
+}
+"""Two parts that share node 4: part 0 holds 4 cores there, part 1 holds 2."""
+
+
+def in_part(component: int, cpus_per_task: int, group: NodeGroup, **changes: Any) -> LaunchStep:
+    """A step with one task on each node of the group."""
+    return tasks(
+        component=component,
+        cpus_per_task=cpus_per_task,
+        groups=(group,),
+        launch=launch(**(SEVERAL | changes)),
+    )
+
+
+OF_0, OF_1 = NodeGroup(((4, 1),), (1,), 1), NodeGroup(((4, 1),), (1,), 1, 1)
+
+
+def test_a_step_of_one_part_is_let_in_by_what_its_part_holds() -> None:
+    for component, cores, group in ((0, 4, OF_0), (1, 2, OF_1)):
+        body = in_part(component, cores, group)
+        allowed = warrants().launch(STEP, sealed(body, expires_us=NOW_US), NOW_US)
+        assert (allowed.node_name, allowed.names) == ("cn4", ("cn3", "cn4", "xn5"))
+    start = sealed(Prepare(launch(**SEVERAL), start=True), expires_us=NOW_US)
+    assert warrants().launch(KEY, start, NOW_US).node_name == "cn3"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (in_part(1, 3, OF_1), "3 cores for node number 4, where part 1 holds 2"),
+        (in_part(0, 5, OF_0), "5 cores for node number 4, where part 0 holds 4"),
+        (in_part(1, 1, msgspec.structs.replace(OF_1, tasks=3)), "3 cores for node number 4"),
+        (in_part(2, 1, OF_1), "none of part 2"),
+        (in_part(-1, 1, OF_1), "none of part -1"),
+        (in_part(0, 1, OF_0, groups=SEVERAL["groups"][1:]), "none of part 0"),
+        (in_part(1, 1, OF_1, groups=(FIRST, msgspec.structs.replace(OF_1, component=2))), "other parts"),
+        (in_part(1, 1, OF_1, groups=(FIRST, msgspec.structs.replace(OF_1, amounts=()))), "part 1 holds 0"),
+        (in_part(1, 1, OF_1, components=(Request(),)), "other parts than its 2"),
+        (in_part(1, 1, OF_1, devices=((4, "gpu", (0,)),), device_parts=(1, 1)), "of which parts"),
+    ],
+)
+def test_a_step_of_one_part_takes_no_share_of_another_one(body: LaunchStep, said: str) -> None:
+    with pytest.raises(NotAllowed, match=said):
+        warrants().launch(STEP, sealed(body, expires_us=NOW_US), NOW_US)
 
 
 def test_a_credential_of_another_node_under_the_same_signature_is_of_no_use() -> None:
