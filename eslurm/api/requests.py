@@ -29,6 +29,7 @@ from eslurm.core.model.messages import (
     Refused,
     RequeueJobs,
     SetForecasts,
+    StepProgram,
     SubmitJobs,
     SuspendJobs,
     UpdateJob,
@@ -497,8 +498,16 @@ def update_satellites(
 
 
 def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollector) -> CreateStep:
-    if not request.argv:
+    if len(request.components) > limits.PARTS_MAX or len(request.programs) > limits.PARTS_MAX:
+        many = max(len(request.components), len(request.programs))
+        raise _refuse(f"--het-group: {many} parts are more than the {limits.PARTS_MAX} of the largest job")
+    if not all(one.argv for one in request.programs) or not (request.argv or request.programs):
         raise _refuse("command: it is empty: say what to run")
+    argv = _arguments(request.argv)
+    programs = tuple(map(_step_program, request.programs))
+    # Each part of the step has a record with its own words.
+    together = [word for one in programs for word in one.argv] or argv * max(1, len(request.components))
+    _arguments(together)
     if len(request.cookie) != COOKIE_BYTES:
         raise _refuse(f"cookie: {len(request.cookie)} bytes instead of {COOKIE_BYTES}: use esrun")
     return CreateStep(
@@ -506,13 +515,24 @@ def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollect
         job_id=request.job_id,
         tasks=_number("--ntasks", request.tasks),
         nodes=_number("--nodes", request.nodes),
-        argv=_arguments(request.argv),
+        argv=argv,
         environment_hash=blobs.put(_environment_bytes(request.environment)),
         work_dir=_work_dir(request.work_dir),
+        components=tuple(_number("--het-group", one) for one in request.components) or (0,),
+        programs=programs,
         endpoint=_endpoint(request.endpoint),
         cookie=request.cookie,
         cpus_per_task=_number("--cpus-per-task", request.cpus_per_task or 1),
         name=_line("--job-name", request.name),
+    )
+
+
+def _step_program(program: pb.StepProgram) -> StepProgram:
+    return StepProgram(
+        argv=_arguments(program.argv),
+        tasks=_number("--ntasks", program.tasks),
+        nodes=_number("--nodes", program.nodes),
+        cpus_per_task=_number("--cpus-per-task", program.cpus_per_task or 1),
     )
 
 

@@ -12,7 +12,7 @@ import itertools
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -36,6 +36,7 @@ from eslurm.core.control.jobs.access import check_managed
 from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.privacy import CONFIGURATION, JOBS, Visibility
 from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.control.steps import joint_state, step_parts
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.messages import (
@@ -266,7 +267,16 @@ class ControllerService:
             job_id=answer.job_id,
             attempt=answer.attempt,
             step=answer.step,
-            layout=[pb.StepNode(name=name, tasks=tasks) for name, tasks in answer.layout],
+            layout=_step_nodes(answer.layout),
+            parts=[
+                pb.StepPart(
+                    component=part.component,
+                    step=part.step,
+                    rank_first=part.rank_first,
+                    layout=_step_nodes(part.layout),
+                )
+                for part in answer.parts
+            ],
         )
 
     async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
@@ -387,14 +397,21 @@ class ControllerService:
                 raise ApiError(
                     Status.NOT_FOUND, f"step {request.job_id}.{request.step} does not exist (any more)"
                 )
-            if step.state is not StepState.LAUNCHING:
+            parts = step_parts(view.steps, step)
+            state = joint_state(parts)
+            if state is not StepState.LAUNCHING:
                 failed = [
                     pb.Problem(what=view.nodes[node].name, code="failed", text=text)
-                    for node, text in step.failed
+                    for part in parts
+                    for node, text in part.failed
                 ]
-                return pb.StepReply(state=step.state.value, failed=failed)
+                return pb.StepReply(state=state.value, failed=failed)
             if not await self._moved_by(deadline):
-                return pb.StepReply(state=step.state.value)
+                return pb.StepReply(state=state.value)
+
+
+def _step_nodes(layout: Iterable[tuple[str, int]]) -> list[pb.StepNode]:
+    return [pb.StepNode(name=name, tasks=tasks) for name, tasks in layout]
 
 
 def _named(struct: Any) -> Any:

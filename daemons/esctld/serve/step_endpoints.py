@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from eslurm.core.control.jobs.access import get_seen
-from eslurm.core.control.steps import not_running
+from eslurm.core.control.steps import not_running, programs_of
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.messages import CreateStep, RefusalCode, Refused
 from eslurm.core.state.view import View
@@ -98,9 +98,13 @@ class StepEndpoints:
 
 
 def _nodes_of(attempt: Attempt, message: CreateStep) -> list[int]:
-    """The nodes that the step may get: as many as it asks for, in the job's order."""
-    nodes = [span.node for span in attempt.spans if span.node in attempt.held]
-    return nodes[: message.nodes or message.tasks or len(nodes)]
+    """The nodes that the step may get: in each of its parts as many as it asks for there, in the job's order."""
+    found: list[int] = []
+    # The core refuses what does not fit together.
+    for component, program in zip(message.components, programs_of(message), strict=False):
+        spans = [span for span in attempt.spans if span.component == component and span.node in attempt.held]
+        found += [span.node for span in spans][: program.nodes or program.tasks or len(spans)]
+    return found
 
 
 def _is_this_host(caller: Caller, origin: frozenset[str]) -> bool:

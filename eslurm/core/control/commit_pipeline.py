@@ -19,6 +19,7 @@ from eslurm.core.control.reactor import Batch, BatchAnswer
 from eslurm.core.model.messages import (
     CancelJobs,
     Changed,
+    CreateStep,
     HoldJobs,
     Message,
     PlanMade,
@@ -335,7 +336,7 @@ def _answer_bytes(answer: BatchAnswer) -> int:
         case Submitted():
             return 256 + 40 * len(answer.job_ids)
         case StepCreated():
-            return 256 + 160 * len(answer.layout)
+            return 256 + 160 * len(answer.layout) * (2 if answer.parts else 1)
         case Changed():
             return 256 + 400 * len(answer.problems) + 400 * len(answer.notes)
         case _:
@@ -353,6 +354,8 @@ def _weight(message: Message) -> int:
             return len(message.placements) + len(message.promises)
         case SetForecasts():
             return len(message.forecasts)
+        case CreateStep():
+            return len(message.components)
         case CancelJobs() | HoldJobs() | RequeueJobs() | SuspendJobs():
             return max(1, len(message.jobs))
         case _:

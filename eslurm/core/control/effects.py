@@ -234,7 +234,7 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         return None
     launch = step.launch
     held = state.find_attempt(job_id, step.attempt)
-    spans = [Span(node, (tasks * launch.cpus_per_task,), tasks) for node, tasks in launch.layout]
+    spans = _step_spans(launch.component, launch.layout, launch.cpus_per_task)
     body = LaunchStep(
         job_id=job_id,
         attempt=step.attempt,
@@ -248,5 +248,21 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         tasks=step.tasks,
         cpus_per_task=launch.cpus_per_task,
         launch=_without_arguments(job_launch(state, *held)) if held is not None else None,
+        component=launch.component,
+        rank_first=launch.rank_first,
+        tasks_total=launch.tasks_total,
+        first=launch.first,
+        whole=_whole_step(state, job_id, launch.first) if launch.first >= 0 else (),
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)
+
+
+def _step_spans(component: int, layout: Iterable[tuple[int, int]], cpus_per_task: int) -> list[Span]:
+    return [Span(node, (tasks * cpus_per_task,), tasks, component=component) for node, tasks in layout]
+
+
+def _whole_step(state: State, job_id: int, first: int) -> tuple[NodeGroup, ...]:
+    """Nodes and tasks of a step over several parts. Its first part has the layout of all: it may be the only one yet."""
+    launch = state.steps[(job_id, first)].launch
+    layouts = ((launch.component, launch.layout), *launch.others)
+    return node_groups(span for part, layout in layouts for span in _step_spans(part, layout, 1))

@@ -2,41 +2,104 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
 from eslurm.core.control.jobs.access import check_owned, get_seen
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, Principal
 from eslurm.core.model.job_states import STARTED, AttemptPhase, JobState
-from eslurm.core.model.messages import Changed, CreateStep, FinishStep, RefusalCode, Refused, StepCreated
-from eslurm.core.model.step import StepState
+from eslurm.core.model.messages import (
+    Changed,
+    CreateStep,
+    FinishStep,
+    PartCreated,
+    RefusalCode,
+    Refused,
+    StepCreated,
+    StepProgram,
+)
+from eslurm.core.model.step import Step, StepState
 from eslurm.core.state.cluster import State
 
 STEPS_MAX = 10_000
 
 
 def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], StepCreated]:
-    """Lay the tasks out over the job's nodes: block-wise, at most what each node's share of the job allows."""
+    """Lay the tasks out over the job's nodes: block-wise, at most what each node's share of the job allows.
+
+    A step over several parts of the job is a step in each of them, with consecutive numbers and one order of ranks.
+    """
     job, attempt = _running(state, message.by, message.job_id)
-    if attempt.next_step >= STEPS_MAX:
+    _check_parts(job, message)
+    parts = message.components
+    if attempt.next_step + len(parts) > STEPS_MAX:
         raise Refused(
             RefusalCode.EXHAUSTED, f"job {job.job_id} has started {STEPS_MAX} steps, the most it may"
         )
-    layout = _layout(attempt, message)
-    fact = facts.StepCreated(
-        job_id=job.job_id,
-        attempt=attempt.number,
-        step=attempt.next_step,
-        name=message.name,
-        layout=layout,
-        argv=message.argv,
-        environment_hash=message.environment_hash,
-        work_dir=message.work_dir,
-        endpoint=message.endpoint,
-        cookie=message.cookie,
-        cpus_per_task=message.cpus_per_task,
+    programs = programs_of(message)
+    has_parts = len(job.spec.components) > 1
+    layouts = [
+        _layout(attempt, program, component, f"part {component}: " if has_parts else "")
+        for component, program in zip(parts, programs, strict=True)
+    ]
+    counts = [sum(tasks for _, tasks in layout) for layout in layouts]
+    together = len(parts) > 1
+    found: list[facts.Fact] = []
+    made: list[PartCreated] = []
+    for at, (component, program, layout) in enumerate(zip(parts, programs, layouts, strict=True)):
+        number, rank_first = attempt.next_step + at, sum(counts[:at])
+        found.append(
+            facts.StepCreated(
+                job_id=job.job_id,
+                attempt=attempt.number,
+                step=number,
+                name=message.name,
+                layout=layout,
+                argv=program.argv,
+                environment_hash=message.environment_hash,
+                work_dir=message.work_dir,
+                endpoint=message.endpoint,
+                cookie=message.cookie,
+                cpus_per_task=program.cpus_per_task,
+                component=component,
+                rank_first=rank_first,
+                tasks_total=sum(counts) if together else 0,
+                first=attempt.next_step if together else -1,
+                others=tuple(zip(parts[1:], layouts[1:], strict=True)) if not at else (),
+            )
+        )
+        named = tuple((state.nodes[node].name, tasks) for node, tasks in layout)
+        made.append(PartCreated(component, number, rank_first, named))
+    whole = tuple(one for part in made for one in part.layout)
+    return found, StepCreated(
+        job.job_id, attempt.number, attempt.next_step, whole, tuple(made) if together else ()
     )
-    names = tuple((state.nodes[node].name, tasks) for node, tasks in layout)
-    return [fact], StepCreated(job.job_id, attempt.number, attempt.next_step, names)
+
+
+def programs_of(message: CreateStep) -> tuple[StepProgram, ...]:
+    """The program of each of the step's parts."""
+    same = StepProgram(message.argv, message.tasks, message.nodes, message.cpus_per_task)
+    return message.programs or (same,) * len(message.components)
+
+
+def _check_parts(job: Job, message: CreateStep) -> None:
+    """Check that the job has the named parts, once each, in their order, and a program for each."""
+    parts, size = message.components, len(job.spec.components)
+    wrong = next((one for one in parts if not 0 <= one < size), None)
+    if wrong is not None:
+        has = "1 part (0)" if size == 1 else f"{size} parts (0-{size - 1})"
+        raise Refused(
+            RefusalCode.INVALID, f"--het-group: there is no part {wrong}: job {job.job_id} has {has}"
+        )
+    if not parts or any(one >= after for one, after in pairwise(parts)):
+        raise Refused(RefusalCode.INVALID, "--het-group: name each part once, in ascending order: 0,2-3")
+    if message.programs and len(message.programs) != len(parts):
+        text = (
+            f"--het-group: {len(message.programs)} programs do not fit {len(parts)} parts: give one for each"
+        )
+        raise Refused(RefusalCode.INVALID, f"{text}, or one for all")
 
 
 def not_running(job: Job) -> Refused:
@@ -62,34 +125,41 @@ def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
     return job, job.attempt
 
 
-def _layout(attempt: Attempt, message: CreateStep) -> tuple[tuple[int, int], ...]:
-    if message.cpus_per_task < 1:
-        raise Refused(
-            RefusalCode.INVALID, f"--cpus-per-task: {message.cpus_per_task} is too few: a task needs one cpu"
-        )
-    if message.tasks < 0 or message.nodes < 0:
-        raise Refused(
-            RefusalCode.INVALID, "--ntasks and --nodes must not be negative: leave out what is open"
-        )
-    spans = [span for span in attempt.spans if span.node in attempt.held]
-    nodes = message.nodes or (len(spans) if message.tasks == 0 else min(len(spans), message.tasks))
+def _layout(
+    attempt: Attempt, program: StepProgram, component: int, where: str
+) -> tuple[tuple[int, int], ...]:
+    """(node, tasks) of a program within one part's nodes; `where` begins the texts of refusals."""
+    if program.cpus_per_task < 1:
+        text = f"--cpus-per-task: {program.cpus_per_task} is too few: a task needs one cpu"
+        raise Refused(RefusalCode.INVALID, where + text)
+    if program.tasks < 0 or program.nodes < 0:
+        text = "--ntasks and --nodes must not be negative: leave out what is open"
+        raise Refused(RefusalCode.INVALID, where + text)
+    spans = [span for span in attempt.spans if span.component == component and span.node in attempt.held]
+    nodes = program.nodes or (len(spans) if program.tasks == 0 else min(len(spans), program.tasks))
     if nodes > len(spans):
-        raise Refused(RefusalCode.INFEASIBLE, f"--nodes: {nodes} are more than the job's {len(spans)} nodes")
-    tasks = message.tasks or nodes
+        owner = "part" if where else "job"
+        text = f"--nodes: {nodes} are more than the {owner}'s {len(spans)} nodes"
+        raise Refused(RefusalCode.INFEASIBLE, where + text)
+    if not nodes:
+        raise Refused(RefusalCode.CONFLICT, where + "none of its nodes is left")
+    tasks = program.tasks or nodes
     if tasks < nodes:
-        raise Refused(RefusalCode.INVALID, f"--ntasks: {tasks} tasks cannot be spread over {nodes} nodes")
-    room = [span.amounts[0] // message.cpus_per_task for span in spans]
+        text = f"--ntasks: {tasks} tasks cannot be spread over {nodes} nodes"
+        raise Refused(RefusalCode.INVALID, where + text)
+    room = [span.amounts[0] // program.cpus_per_task for span in spans]
     chosen = list(range(nodes))
     share, more = divmod(tasks, nodes)
     wanted = [share + (at < more) for at in chosen]
     if all(want <= room[at] for at, want in zip(chosen, wanted, strict=True)):
         return tuple((spans[at].node, want) for at, want in zip(chosen, wanted, strict=True))
     if sum(room[:nodes]) < tasks or not all(room[:nodes]):
-        raise Refused(
-            RefusalCode.INFEASIBLE,
-            f"--ntasks: {tasks} tasks of {message.cpus_per_task} cpus are more than {nodes} nodes of the job hold "
-            f"({sum(room[:nodes])})",
+        owner = "part" if where else "job"
+        text = (
+            f"--ntasks: {tasks} tasks of {program.cpus_per_task} cpus are more than {nodes} nodes of the {owner} hold "
+            f"({sum(room[:nodes])})"
         )
+        raise Refused(RefusalCode.INFEASIBLE, where + text)
     filled = [1] * nodes
     left = tasks - nodes
     for at in chosen:
@@ -99,13 +169,34 @@ def _layout(attempt: Attempt, message: CreateStep) -> tuple[tuple[int, int], ...
     return tuple((spans[at].node, count) for at, count in zip(chosen, filled, strict=True))
 
 
+def step_parts(steps: Mapping[tuple[int, int], Step], step: Step) -> list[Step]:
+    """All steps that form one with this one, a step for each part; it alone where it stands alone."""
+    first = step.launch.first
+    if first < 0:
+        return [step]
+    count = 1 + len(steps[step.job_id, first].launch.others)
+    return [steps[step.job_id, number] for number in range(first, first + count)]
+
+
+def joint_state(parts: Iterable[Step]) -> StepState:
+    """The state of a step over several parts: failed where one is, launching until all have started."""
+    states = {part.state for part in parts}
+    for state in (StepState.FAILED, StepState.LAUNCHING, StepState.RUNNING):
+        if state in states:
+            return state
+    return StepState.ENDED
+
+
 def on_finish(state: State, message: FinishStep) -> tuple[list[facts.Fact], Changed]:
-    """The step's own command saw it end."""
+    """The step's own command saw it end; in all its parts."""
     job = state.find_job(message.job_id)
     step = state.steps.get((message.job_id, message.step))
     if job is None or step is None or not Visibility(state, message.by).job(job):
         return [], Changed(0)
     check_owned(message.by, job)
-    if step.state in (StepState.ENDED, StepState.FAILED):
-        return [], Changed(0)
-    return [facts.StepFinished(message.job_id, message.step, message.exit_code, message.signal)], Changed(1)
+    found: list[facts.Fact] = [
+        facts.StepFinished(one.job_id, one.step, message.exit_code, message.signal)
+        for one in step_parts(state.steps, step)
+        if one.state not in (StepState.ENDED, StepState.FAILED)
+    ]
+    return found, Changed(1 if found else 0)

@@ -344,6 +344,10 @@ class StepCreated(FactBase, frozen=True, tag=True):
     component: int = 0
     rank_first: int = 0
     tasks_total: int = 0
+    first: int = -1
+    """Number of the first of several steps that form one, a step for each part; -1: this step is alone."""
+    others: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    """Of the first of them: (component, layout) of the further ones, whose numbers follow."""
 
 
 class StepAnswered(FactBase, frozen=True, tag=True):

@@ -200,8 +200,21 @@ class UpdateSatellites(msgspec.Struct, frozen=True, gc=False):
     known: tuple[str, ...] = ()
 
 
+class StepProgram(msgspec.Struct, frozen=True, gc=False):
+    """What a step runs in one part of a job, and how often."""
+
+    argv: tuple[str, ...]
+    tasks: int = 0
+    nodes: int = 0
+    cpus_per_task: int = 1
+
+
 class CreateStep(msgspec.Struct, frozen=True, gc=False):
-    """A running job's owner starts tasks on its nodes. Answer: `StepCreated`."""
+    """A running job's owner starts tasks on its nodes. Answer: `StepCreated`.
+
+    It runs in these parts of the job, in the order of ranks: each program in its own part; without programs, `argv` with
+    its numbers in each.
+    """
 
     by: Principal
     job_id: int
@@ -214,6 +227,8 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     cookie: bytes
     cpus_per_task: int = 1
     name: str = ""
+    components: tuple[int, ...] = (0,)
+    programs: tuple[StepProgram, ...] = ()
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):
@@ -430,13 +445,26 @@ class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed", gc=Fa
     notes: tuple[str, ...] = ()
 
 
+class PartCreated(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The step in one part of a job; `layout` as of the whole."""
+
+    component: int
+    step: int
+    rank_first: int
+    layout: tuple[tuple[str, int], ...]
+
+
 class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_created", gc=False):
-    """`layout` gives, per node in order, its name and its number of tasks."""
+    """`layout` gives, per node in order, its name and its number of tasks.
+
+    Of a step over several parts `parts` gives each of them, in rank order, and `step` is the number of the first.
+    """
 
     job_id: int
     attempt: int
     step: int
     layout: tuple[tuple[str, int], ...]
+    parts: tuple[PartCreated, ...] = ()
 
 
 class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):

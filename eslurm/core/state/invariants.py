@@ -300,6 +300,9 @@ def _check_steps(state: State) -> None:
         live = job is not None and job.attempt is not None and job.attempt.number == step.attempt
         _require(live, f"step {job_id}.{number} outlives its attempt {step.attempt}")
         steps_of.setdefault(job_id, set()).add(number)
+        first = step.launch.first
+        whole = first < 0 or 0 <= number - first <= len(state.steps[job_id, first].launch.others)
+        _require(whole, f"step {job_id}.{number} is none of the parts of step {job_id}.{first}")
         if step.state is StepState.LAUNCHING:
             step_owed[step.revision] = (job_id, number)
     _require(steps_of == state.steps_of, "the index of steps disagrees with the steps")

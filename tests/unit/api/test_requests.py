@@ -15,7 +15,7 @@ from eslurm.api.requests import BlobCollector, SpecReader
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.config import ClusterConfig, Resource
 from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
-from eslurm.core.model.messages import CreateStep, Refused
+from eslurm.core.model.messages import CreateStep, Refused, StepProgram
 from eslurm.core.model.request import Chunk, Request
 from eslurm.ports.store import content_hash
 from eslurm.v1 import controller_pb2 as pb
@@ -284,10 +284,21 @@ def test_a_step_is_bounded_as_a_job() -> None:
         ({"endpoint": "10.1.0.5:99999"}, "port 99999 is not within"),
         ({"endpoint": "10.1.0.5\0:5"}, "is not a numeric address"),
         ({"endpoint": "x" * 300}, "is not ADDRESS:PORT"),
+        ({"argv": []}, "command: it is empty"),
+        ({"programs": [pb.StepProgram(argv=["a"]), pb.StepProgram()]}, "command: it is empty"),
+        ({"components": range(129)}, "--het-group: 129 parts are more than the 128"),
+        ({"programs": [pb.StepProgram(argv=["a"])] * 129}, "--het-group: 129 parts are more than the 128"),
+        ({"programs": [pb.StepProgram(argv=["x" * 100_000])] * 3}, "longer than 262144 bytes"),
+        ({"argv": ["x" * 100_000], "components": range(3)}, "longer than 262144 bytes"),
+        ({"programs": [pb.StepProgram(argv=["a\0"])]}, "NUL"),
     ):
         with pytest.raises(Refused, match=said):
             step(**fields)
     assert step(argv=["a", "b"]).argv == ("a", "b")
+    assert (step().components, step().programs) == ((0,), ())
+    over = step(components=[0, 2], programs=[pb.StepProgram(argv=["a"], tasks=3), pb.StepProgram(argv=["b"])])
+    assert over.components == (0, 2)
+    assert over.programs == (StepProgram(("a",), 3), StepProgram(("b",)))
     assert step(endpoint="[FD00:0::5]:4711").endpoint == "[fd00::5]:4711"
 
 

@@ -8,12 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from esctld.serve.step_endpoints import HostAddresses, StepEndpoints, is_local
-from eslurm.core.model.messages import CreateStep, Refused
+from eslurm.core.model.messages import CreateStep, Refused, StepProgram
 from eslurm.core.model.request import Request
 from eslurm.core.state.view import View
 from eslurm.ports.door import Caller
 from tests.kits.core import ALICE, World
+from tests.kits.parts import parted, parts_admitted, place, span, submit
 from tests.support.loops import run
+
+__all__ = ["parts_admitted"]
 
 KNOWN = {
     "node0": frozenset({"10.1.0.10"}),
@@ -37,8 +40,8 @@ class Site:
         self.world.start()
         state = self.world.state
         spans = self.world.attempt(self.job).spans
-        for span, host in zip(spans, hosts, strict=False):
-            state.nodes[span.node] = replace(state.nodes[span.node], endpoint=f"{host}:6820")
+        for one, host in zip(spans, hosts, strict=False):
+            state.nodes[one.node] = replace(state.nodes[one.node], endpoint=f"{host}:6820")
         self.checks = StepEndpoints(View(state), networks, lookup)
 
     def check(
@@ -138,6 +141,32 @@ def test_loopback_only_where_all_nodes_are_the_host_that_asks(
 )
 def test_loopback_is_judged_by_the_nodes_of_the_step(nodes: int, tasks: int, is_good: bool) -> None:
     assert (Site("node0", "node1").check("127.0.0.1", "node0", nodes=nodes, tasks=tasks) == "") is is_good
+
+
+@pytest.mark.usefixtures("parts_admitted")
+@pytest.mark.parametrize(
+    ("components", "is_good"), [((0,), True), ((1,), False), ((0, 1), False), ((2,), True), ((0, 2), True)]
+)
+def test_loopback_is_judged_by_the_parts_of_the_step(components: tuple[int, ...], is_good: bool) -> None:
+    site = Site()
+    job = submit(site.world, parted(Request(), Request(), Request()))
+    place(site.world, job, span(2, 1), span(3, 1, 1), span(2, 1, 2))
+    nodes = site.world.state.nodes
+    for number in (2, 3):
+        nodes[number] = replace(nodes[number], endpoint=f"node{number - 2}:6820")
+    site.checks = StepEndpoints(View(site.world.state), (), lookup)
+    programs = tuple(StepProgram(("app",)) for _ in components)
+    message = CreateStep(
+        *(ALICE, job, 0, 0, (), b"e", "/", "127.0.0.1:4711", bytes(32)),
+        components=components,
+        programs=programs,
+    )
+    try:
+        run(site.checks.check(message, Caller(ALICE, b"", False, None, "agent", "node0")))
+    except Refused:
+        assert not is_good
+    else:
+        assert is_good
 
 
 def test_a_step_whose_nodes_are_not_known_yet_is_refused_unchecked_and_never_decided() -> None:
