@@ -21,7 +21,7 @@ def report(command: str, reply: Any, *, as_json: bool, quiet: bool = False, noth
     else:
         for problem in reply.problems:
             program.warn(command, f"{problem.what}: {problem.text}" if problem.what else problem.text)
-        for note in reply.notes:
+        for note in reply.notes if not quiet else ():
             program.warn(command, note)
         if nothing and not quiet and not reply.count and not reply.problems:
             program.warn(command, nothing)

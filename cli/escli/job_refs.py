@@ -1,8 +1,8 @@
-"""Jobs and tasks as the commands name them: `17,18_[3,5],19`."""
+"""Jobs and tasks as the commands name them: `17,18_[3,5],19+1`."""
 
 from __future__ import annotations
 
-from eslurm.compat.jobrefs import NO_TASK, parse_job_refs
+from eslurm.compat.jobrefs import NO_PART, NO_TASK, parse_job_refs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ def job_refs(words: Sequence[str], option: str) -> list[Any]:
     from eslurm.v1 import controller_pb2 as pb
 
     return [
-        pb.JobRef(job_id=job_id, task=None if task == NO_TASK else task)
+        pb.JobRef(
+            job_id=job_id, task=None if task == NO_TASK else task, part=None if part == NO_PART else part
+        )
         for word in words
-        for job_id, task in parse_job_refs(word, option)
+        for job_id, task, part in parse_job_refs(word, option)
     ]

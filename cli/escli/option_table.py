@@ -20,7 +20,7 @@ _COMMAND = "This command"
 """The group of options that every command has."""
 _OPTIONS = "Options"
 
-PASSED = ("partition", "account", "qos", "comment", "reservation")
+PASSED = ("partition", "account", "qos", "comment", "reservation", "no-kill")
 """Options of essubmit whose value the request has, as it was written, in the field of the same name."""
 
 
@@ -81,6 +81,7 @@ ROWS: tuple[Option, ...] = (
          "--signal B:USR1@120"),
         ("--warn-script FILE", "run this beside the job at that time, on its first node", "--warn-script save.sh"),
         ("-H --hold", "do not start before `esctl release`"),
+        ("-k --no-kill", "go on without a node that is lost, unless it is the first one"),
         ("--requeue", "may be started again when a node is lost"),
         ("--no-requeue", "never start it a second time"),
     ),

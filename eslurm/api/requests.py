@@ -36,7 +36,7 @@ from eslurm.core.model.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
-from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.request import Chunk, PartSpec, Request
 from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.store import BlobRow, content_hash
@@ -157,6 +157,7 @@ class SpecReader:
         self._config = config
         self._trace = trace
         self._components: dict[bytes, tuple[Request, ...]] = {}
+        self._default_partition = next((one.name for one in config.partitions if one.default), "")
         self._texts: dict[str, str] = {}
         self._held_bytes = 0
         self.blobs = BlobCollector()
@@ -176,10 +177,13 @@ class SpecReader:
         # Each look at a field makes a new object: one look each.
         work_dir = _work_dir(job.work_dir)
         priority = job.priority if job.HasField("priority") else None
+        passed = {name: check(option, getattr(job, name), most) for name, option, check, most in _PASSED}
+        components, parts, passed["partition"] = self._read_components(job, passed["partition"])
         return JobSpec(
             name=self._shared(_line("--job-name", job.name)) or "job",
             user=self._user,
-            components=self._read_components(job),
+            components=components,
+            parts=parts,
             script_hash=self._script(job),
             environment_hash=self._environment(job),
             work_dir=self._shared(work_dir),
@@ -204,25 +208,49 @@ class SpecReader:
             warn_batch_only=job.warn_batch_only,
             warn_script=_path("--warn-script", job.warn_script),
             trace=trace_of(job.traceparent) or self._trace,
-            **{name: check(option, getattr(job, name), most) for name, option, check, most in _PASSED},
+            **passed,
         )
 
     def _shared(self, text: str) -> str:
         """One string for all jobs of the call that say the same."""
         return self._texts.setdefault(text, text)
 
-    def _read_components(self, job: pb.JobRequest) -> tuple[Request, ...]:
-        if not job.components:
-            return _ONE_CORE
-        problem = parts_problem(len(job.components))
+    def _read_components(
+        self, job: pb.JobRequest, partition: str
+    ) -> tuple[tuple[Request, ...], tuple[PartSpec, ...], str]:
+        """The request of each part; of a job of several parts what else each has of its own; the first one's partition."""
+        count = len(job.components)
+        if count <= 1:
+            if not count:
+                return _ONE_CORE, (), partition
+            only = job.components[0]
+            return self._component(only), (), self._partition(only) or partition
+        problem = parts_problem(count)
         if problem:
             raise _refuse(problem)
-        # Jobs of one call mostly ask for the same.
-        encoded = job.components[0].SerializeToString()
+        requests: list[Request] = []
+        named: list[str] = []
+        for number, part in enumerate(job.components):
+            try:
+                requests += self._component(part)
+                named.append(self._partition(part) or partition)
+            except Refused as refused:
+                raise Refused(refused.code, f"part {number}: {refused.text}") from None
+        if any(named):
+            # A part that names none where another one does runs in the default partition, as with sbatch.
+            named = [name or self._default_partition for name in named]
+        return tuple(requests), tuple(map(PartSpec, named)), named[0]
+
+    def _component(self, part: pb.ResourceRequest) -> tuple[Request, ...]:
+        # Jobs of one call, and parts of one job, mostly ask for the same.
+        encoded = part.SerializeToString()
         known = self._components.get(encoded)
         if known is None:
-            known = self._components[encoded] = (_component(job.components[0], self._config),)
+            known = self._components[encoded] = (_component(part, self._config),)
         return known
+
+    def _partition(self, part: pb.ResourceRequest) -> str:
+        return self._shared(_line("--partition", part.partition, limits.PARTITION_CHARS_MAX))
 
     def _script(self, job: pb.JobRequest) -> bytes:
         if job.script_hash:
@@ -425,7 +453,8 @@ def _array(job: pb.JobRequest, tasks_max: int) -> ArraySpec | None:
 
 
 def job_ref(ref: pb.JobRef) -> JobRef:
-    return JobRef(ref.job_id, ref.task if ref.HasField("task") else -1)
+    task = ref.task if ref.HasField("task") else -1
+    return JobRef(ref.job_id, task, ref.part if ref.HasField("part") else -1)
 
 
 def _given(message: Protobuf, *names: str) -> dict[str, object]:

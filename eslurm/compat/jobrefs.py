@@ -1,21 +1,27 @@
-"""Jobs as users name them: `17`, a task `17_4`, several tasks `17_[4-6,9]`."""
+"""Jobs as users name them: `17`, a task `17_4`, several tasks `17_[4-6,9]`, a part `17+1` or `17_4+1`."""
 
 from __future__ import annotations
 
 from eslurm.compat.arrays import parse_array
 from eslurm.compat.errors import OptionError, whole_number
+from eslurm.core.model.request_limits import PARTS_MAX
 
 JOB_ID_MAX = 2**31 - 1
 NO_TASK = -1
+NO_PART = -1
 _TASKS_MAX = 100_000
 
 
-def parse_job_refs(text: str, option: str = "job") -> tuple[tuple[int, int], ...]:
-    """The (job id, task) pairs that one word names; task -1 is the whole job. Raises OptionError."""
-    job_text, underscore, task_text = text.partition("_")
+def parse_job_refs(text: str, option: str = "job") -> tuple[tuple[int, int, int], ...]:
+    """The (job id, task, part) triples that one word names; -1 is the whole job, or all parts. Raises OptionError."""
+    named, plus, part_text = text.partition("+")
+    part = whole_number(part_text, 3) if plus else NO_PART
+    if plus and not 0 <= part < PARTS_MAX:
+        raise OptionError(option, text, "does not name a part of a job", "use e.g. 17+0 for the first one")
+    job_text, underscore, task_text = named.partition("_")
     job_id = parse_job_id(job_text, option, text)
     if not underscore:
-        return ((job_id, NO_TASK),)
+        return ((job_id, NO_TASK, part),)
     if task_text.startswith("[") and task_text.endswith("]"):
         task_text = task_text[1:-1]
     elif whole_number(task_text, 10) < 0:
@@ -24,7 +30,7 @@ def parse_job_refs(text: str, option: str = "job") -> tuple[tuple[int, int], ...
     tasks = [task for low, high, step in ranges for task in range(low, high + 1, step)]
     if limit or len(tasks) > _TASKS_MAX:
         raise OptionError(option, text, "is not a list of tasks", f"name the whole array: {job_id}")
-    return tuple((job_id, task) for task in tasks)
+    return tuple((job_id, task, part) for task in tasks)
 
 
 def parse_job_id(text: str, option: str = "job", whole: str = "") -> int:

@@ -11,6 +11,7 @@ from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
 
 _MARKS = ("#SBATCH", "#ESLURM")
 _LINES_MAX = 10_000
+_PART_LINES = (("hetjob",), ("packjob",))
 
 
 class Directive:
@@ -22,6 +23,11 @@ class Directive:
         self.line = line
         self.mark = mark
         self.words = words
+
+    @property
+    def begins_part(self) -> bool:
+        """Check whether the lines below are options of the job's next part."""
+        return self.words in _PART_LINES
 
 
 def check_script(script: bytes, name: str, bytes_max: int = SCRIPT_BYTES_MAX) -> None:

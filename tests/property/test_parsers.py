@@ -18,6 +18,7 @@ from escli.options import Parser, Words
 from escli.user.draft import SubmitContext, draft_job
 from escli.user.essubmit import with_directives
 from escli.user.exporting import exported
+from escli.user.job_parts import command_parts
 from escli.user.queue_columns import by_format
 from escli.wire import WireError, decode, encode
 from escli.wire_tables import JOB_REQUEST, SUBMIT_REPLY
@@ -46,7 +47,9 @@ from eslurm.compat.environment import decode_environment, encode_environment
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.filenames import FileNameFields, expand_pattern
 from eslurm.compat.script import check_script, read_directives, split_words
+from eslurm.core.model.request_limits import PARTS_MAX
 from eslurm.lab.sim.trace_format import parse_only
+from eslurm.v1 import controller_pb2 as pb
 from tests.kits.mutation import damaged, damaged_texts
 
 PARSERS: dict[str, Callable[[str], Any]] = {
@@ -247,7 +250,7 @@ SCRIPTS = [
 def test_damaged_scripts_raise_nothing_else(script: bytes) -> None:
     quietly(lambda: check_script(script, "run.sh"))
     quietly(lambda: read_directives(script))
-    quietly(lambda: with_directives(Words(), script))
+    quietly(lambda: with_directives([Words()], script))
 
 
 @given(
@@ -256,7 +259,7 @@ def test_damaged_scripts_raise_nothing_else(script: bytes) -> None:
 def test_scripts_raise_nothing_else(script: bytes) -> None:
     quietly(lambda: check_script(script, "run.sh"))
     quietly(lambda: read_directives(script))
-    quietly(lambda: with_directives(Words(), script))
+    quietly(lambda: with_directives([Words()], script))
 
 
 @pytest.mark.parametrize("command", ["essubmit", "esqueue", "esctl", "esrun"])
@@ -270,20 +273,62 @@ def test_command_lines_raise_nothing_else(command: str, words: list[str]) -> Non
     quietly(lambda: Parser(rows_of(command)).parse(words))
 
 
+AROUND = SubmitContext(
+    cwd="/home/ada",
+    host="login",
+    umask=0o022,
+    now_us=1_800_000_000_000_000,
+    offset_s=lambda _: 0,
+    environment={},
+)
+OPTION_WORDS = st.sampled_from(
+    [
+        "-n2",
+        "-N",
+        "4",
+        "--mem=1G",
+        "-p",
+        "a",
+        "-A",
+        "-t5",
+        "--hold",
+        "--requeue",
+        "--no-requeue",
+        "-o",
+        "-xcn1",
+        "--wrap=a",
+    ]
+)
+PART_LINES = st.lists(
+    st.sampled_from(["#SBATCH hetjob", "#ESLURM packjob"])
+    | st.tuples(st.sampled_from(["#SBATCH", "#ESLURM"]), OPTION_WORDS, OPTION_WORDS | ANY).map(" ".join),
+    max_size=8,
+)
+
+
+@given(words=st.lists(OPTION_WORDS | st.just(":") | ANY, max_size=12), lines=PART_LINES)
+@example(words=[":"] * 200, lines=[])
+@example(words=[], lines=["#SBATCH hetjob"] * 10_001)
+def test_parts_raise_nothing_else(words: list[str], lines: list[str]) -> None:
+    parser = Parser(rows_of("essubmit"), options_end_at_first_word=True)
+    script = "\n".join(["#!/bin/sh", *lines]).encode("utf-8", "surrogatepass")
+    command = quietly(lambda: command_parts(parser.parse(words), parser))
+    found = quietly(lambda: with_directives(command, script)) if command else None
+    if found is None:
+        return
+    job, parts = found
+    job = quietly(lambda: draft_job(job, b"#!/bin/sh\n", "run.sh", [], AROUND, parts))
+    if job is not None:
+        sent = pb.JobRequest.FromString(encode(job, JOB_REQUEST))
+        assert len(sent.components) == (len(parts) or 1) <= PARTS_MAX
+
+
 @given(st.dictionaries(st.sampled_from([row.long for row in rows_of("essubmit")]), ANY, max_size=6))
 def test_drafts_can_always_be_sent(options: dict[str, str]) -> None:
     given_words = Words()
     for long, text in options.items():
         given_words.put(long, text, f"--{long}")
-    around = SubmitContext(
-        cwd="/home/ada",
-        host="login",
-        umask=0o022,
-        now_us=1_800_000_000_000_000,
-        offset_s=lambda _: 0,
-        environment={},
-    )
-    job = quietly(lambda: draft_job(given_words, b"#!/bin/sh\n", "run.sh", ["x"], around))
+    job = quietly(lambda: draft_job(given_words, b"#!/bin/sh\n", "run.sh", ["x"], AROUND))
     if job is not None:
         assert decode(encode(job, JOB_REQUEST), JOB_REQUEST)["work_dir"].startswith("/")
 

@@ -54,13 +54,21 @@ class SubmitContext:
 
 
 def draft_job(
-    given: Words, script: bytes, name: str, arguments: Sequence[str], around: SubmitContext
+    given: Words,
+    script: bytes,
+    name: str,
+    arguments: Sequence[str],
+    around: SubmitContext,
+    parts: Sequence[Words] = (),
 ) -> dict[str, Any]:
-    """The request for one job. `name` is the job's when no option names it. Raises OptionError."""
+    """The request for one job. `name` is the job's when no option names it. Raises OptionError.
+
+    `parts` are each part's own options if there are several.
+    """
     job: dict[str, Any] = {
         "name": _short_text(given, "job-name", name),
         **{field: _passed(given, long, field) for long, field in _PASSED if given.has(long)},
-        "components": [draft_resources(given)],
+        "components": [_draft_part(own) for own in parts] or [draft_resources(given)],
         "script": script,
         "arguments": list(checked_arguments(arguments)),
         "environment": _environment(around),
@@ -75,6 +83,11 @@ def draft_job(
     _add_order(job, given)
     _add_files(job, given)
     return job
+
+
+def _draft_part(own: Words) -> dict[str, Any]:
+    partition = {"partition": _passed(own, "partition", "partition")} if own.has("partition") else {}
+    return {**draft_resources(own), **partition}
 
 
 def _add_times(job: dict[str, Any], given: Words, around: SubmitContext) -> None:

@@ -39,7 +39,7 @@ WITHOUT_RSET = (
 
 
 def draft_resources(given: Words) -> dict[str, Any]:
-    """The one component of the job. Raises OptionError."""
+    """The resources of the job, or of one of its parts. Raises OptionError."""
     if given.has("rset"):
         return _chunks(given)
     nodes_min, nodes_max = (0, 0)

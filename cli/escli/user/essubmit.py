@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from eslurm.compat.script import Directive
+
 COMMAND = "essubmit"
 _TIMEOUT_S = 60.0
 # An option of the command line takes back its opposite in the script.
@@ -58,12 +60,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _submit(given: Words) -> int:
-    _check_parts(given)
+    command = [given]
+    if given.rest[:1] == [":"]:
+        from escli.user.job_parts import command_parts, overlaid
+
+        parser = Parser(rows_of(COMMAND), options_end_at_first_word=True, excludes=_OPPOSITES)
+        command = command_parts(given, parser)
+        given, _ = overlaid((), command, _OPPOSITES)
     script, name = _script(given)
-    options = with_directives(given, script)
+    options, parts = with_directives(command, script)
     for spelling in options.ignored:
         program.warn(COMMAND, f"{spelling} is not supported and left out")
-    job = draft_job(options, script, name, given.rest[1:], _surroundings(options))
+    job = draft_job(options, script, name, given.rest[1:], _surroundings(options), parts)
     job["traceparent"] = _traceparent()
     request = encode({"jobs": [job], "test_only": options.has("test-only")}, SUBMIT_REQUEST)
     with open_door(options, COMMAND) as door:
@@ -89,32 +97,26 @@ def _send(door: Door, request: bytes, options: Words) -> int:
     return wait_for_job(door, job_id, COMMAND, quiet=options.has("quiet") or options.has("parsable"))
 
 
-def _check_parts(given: Words) -> None:
-    """Refuse sbatch's `:`, which begins another component with resources of its own. Raises OptionError."""
-    parts, rest = 1, given.rest
-    while rest[:1] == [":"]:
-        parts += 1
-        rest = Parser(rows_of(COMMAND), options_end_at_first_word=True).parse(rest[1:]).rest
-    if parts > 1:
-        _refuse_parts("components", ":", parts)
+def with_directives(command: Sequence[Words], script: bytes) -> tuple[Words, Sequence[Words]]:
+    """The options of the script's lines, overridden by the command line's, and of a job of several parts those of each.
+
+    `command` is one for each part of the command line. Raises OptionError.
+    """
+    directives = read_directives(script)
+    if len(command) > 1 or any(one.begins_part for one in directives):
+        from escli.user.job_parts import directives_by_part, overlaid
+
+        script_parts = [_read(part) for part in directives_by_part(directives)]
+        return overlaid(script_parts, command, _OPPOSITES)
+    merged = _read(directives)
+    _overlay(merged, command[0])
+    return merged, ()
 
 
-def _refuse_parts(where: str, word: str, parts: int) -> None:
-    from eslurm.core.model.values import parts_problem
-
-    why, _, way_out = parts_problem(parts).partition(", ")
-    raise OptionError(where, word, f"makes it {why}", way_out)
-
-
-def with_directives(given: Words, script: bytes) -> Words:
-    """The options of the script's lines, overridden by those of the command line. Raises OptionError."""
+def _read(directives: Sequence[Directive]) -> Words:
+    """The options of these lines; a later line wins."""
     parser = Parser(rows_of(COMMAND), excludes=_OPPOSITES)
     merged = Words()
-    directives = read_directives(script)
-    parts = [one for one in directives if one.words[:1] in (("hetjob",), ("packjob",))]
-    if parts:
-        first = parts[0]
-        _refuse_parts(f"{first.mark} (line {first.line})", first.words[0], len(parts) + 1)
     for directive in directives:
         where = f"{directive.mark} (line {directive.line}) "
         found = parser.parse(directive.words, where)
@@ -127,12 +129,14 @@ def with_directives(given: Words, script: bytes) -> Words:
                 raise OptionError(
                     found.spelling(long), found.text(long), "is for the command line only", "remove it"
                 )
-            merged.drop(_OPPOSITES.get(long, ()))
-        merged.overlay(found)
-    for long in given.names():
-        merged.drop(_OPPOSITES.get(long, ()))
-    merged.overlay(given)
+        _overlay(merged, found)
     return merged
+
+
+def _overlay(under: Words, over: Words) -> None:
+    for long in over.names():
+        under.drop(_OPPOSITES.get(long, ()))
+    under.overlay(over)
 
 
 def _script(given: Words) -> tuple[bytes, str]:

@@ -122,7 +122,7 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """One for each component of a job of several parts (D-02); empty: one component, in `partition`."""
     dependency_any: bool = False
     """One met dependency is enough."""
-    no_kill: bool = False
+    no_kill: Passed[bool] = False
     """The loss of a node other than the first does not end the job."""
 
 

@@ -7,17 +7,21 @@ of its own only when it starts.
 from __future__ import annotations
 
 from eslurm.core.model.job import JobSpec
+from eslurm.core.model.request import Request
 
 UNIT_BYTES = 16 * 1024
 _NAME_BYTES = 64
 _RANGE_BYTES = 128
+_PART_BYTES = 512
 
 
 def held_bytes(spec: JobSpec) -> int:
-    """Size of the record's parts that grow with the request: arguments, node names, array ranges, dependencies."""
+    """Size of what grows with the request: arguments, node names, array ranges, dependencies, parts after the first."""
     size_bytes = _NAME_BYTES * len(spec.dependencies)
     if spec.arguments:
         size_bytes += sum(map(len, spec.arguments)) + _NAME_BYTES * len(spec.arguments)
+    if len(spec.components) > 1:
+        size_bytes += sum(map(_part_bytes, spec.components[1:]))
     for request in spec.components:
         for names in (request.include, request.exclude):
             if names:
@@ -25,6 +29,13 @@ def held_bytes(spec: JobSpec) -> int:
     if spec.array is not None:
         size_bytes += _RANGE_BYTES * len(spec.array.tasks)
     return size_bytes
+
+
+def _part_bytes(request: Request) -> int:
+    """Size of one part's request besides its node names."""
+    named = len(request.wide) + len(request.per_node) + len(request.per_task)
+    of_chunks = sum(len(chunk.constraint) + _NAME_BYTES * len(chunk.resources) for chunk in request.chunks)
+    return _PART_BYTES + len(request.constraint) + _NAME_BYTES * named + of_chunks
 
 
 def weight(spec: JobSpec) -> int:

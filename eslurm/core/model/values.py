@@ -6,6 +6,8 @@ function returns the problem and the way out, or an empty text.
 
 from __future__ import annotations
 
+from eslurm.core.model.request_limits import PARTS_MAX
+
 SIGNAL_MAX = 64
 """Linux counts signals from 1 to here; the real-time ones among them go by number alone."""
 ID_MAX = 2**32 - 2
@@ -32,10 +34,12 @@ def id_problem(number: int) -> str:
 
 
 def parts_problem(count: int) -> str:
-    """Check the number of a job's components: only jobs of one component can run."""
+    """Check the number of a job's parts."""
     if count == 1:
         return ""
-    return f"a job of {count} components: parts are not supported yet, submit a job for each, or ask for all with --rset"
+    if count > PARTS_MAX:
+        return f"a job of {count} parts: at most {PARTS_MAX} are possible, submit several jobs"
+    return f"a job of {count} parts: they are not supported yet, submit a job for each, or ask for all with --rset"
 
 
 def text_problem(text: str, chars_max: int = 0) -> str:

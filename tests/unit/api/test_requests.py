@@ -13,10 +13,12 @@ from escli.user.draft import SubmitContext, draft_job
 from eslurm.api import requests
 from eslurm.api.requests import BlobCollector, SpecReader
 from eslurm.compat.errors import OptionError
-from eslurm.core.model.config import ClusterConfig, Resource
+from eslurm.core.model.config import ClusterConfig, Partition, Resource
 from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
+from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import CreateStep, Refused, StepProgram
-from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.request import Chunk, PartSpec, Request
+from eslurm.core.model.request_limits import PARTS_MAX
 from eslurm.ports.store import content_hash
 from eslurm.v1 import controller_pb2 as pb
 
@@ -25,6 +27,7 @@ CONFIG = ClusterConfig(
     "test",
     script_bytes_max=1000,
     array_tasks_max=100,
+    partitions=(Partition("main", (), default=True),),
     resources=(Resource("gpu", devices=True), Resource("vmem"), Resource("matlab", wide_total=9)),
 )
 
@@ -67,7 +70,7 @@ def read(**fields: object):  # type: ignore[no-untyped-def]
             "--nodelist: 'n' and the rest are 70000 nodes, more than 32768",
         ),
         ({"components": [pb.ResourceRequest(exclude=["n\n"])]}, "--exclude: 'n\\n' holds control"),
-        ({"components": [pb.ResourceRequest()] * 17}, "a job of 17 components: parts are not supported yet"),
+        ({"components": [pb.ResourceRequest()] * 17}, "a job of 17 parts: they are not supported yet"),
         ({"array": [pb.TaskRange(first=0, last=0)] * 10_001}, "--array: 10001 parts are more than 10000"),
         ({"warn_script": "/a\0"}, "--warn-script: '/a\\x00' contains a NUL"),
         ({"warn_signal": 999}, "--signal: 999 is not a signal: give 1 to 64"),
@@ -157,11 +160,76 @@ def test_what_a_job_is_to_need_is_read_as_a_submission_is() -> None:
 
 @pytest.mark.parametrize("parts", [2, 40])
 def test_a_job_of_several_parts_is_refused_and_not_cut_to_the_first(parts: int) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Refused, match=f"a job of {parts} parts: they are not supported yet"):
         read(components=[pb.ResourceRequest(tasks=1), *[pb.ResourceRequest(tasks=3)] * (parts - 1)])
-    assert refusal.value.text == (
-        f"a job of {parts} components: parts are not supported yet, submit a job for each, or ask for all with --rset"
+
+
+@pytest.fixture
+def _open_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "parts_problem", lambda count: "" if count <= PARTS_MAX else "x")
+
+
+def parts_of(*partitions: str, partition: str = "") -> JobSpec:
+    spec = read(
+        partition=partition,
+        components=[pb.ResourceRequest(tasks=2 + at, partition=name) for at, name in enumerate(partitions)],
     )
+    assert [one.tasks for one in spec.components] == list(range(2, 2 + len(partitions)))
+    assert isinstance(spec, JobSpec)
+    return spec
+
+
+@pytest.mark.usefixtures("_open_door")
+def test_each_part_has_its_own_request_and_partition() -> None:
+    spec = parts_of("cluster", "booster")
+    assert (spec.partition, spec.parts) == ("cluster", (PartSpec("cluster"), PartSpec("booster")))
+    spec = parts_of("", "")
+    assert (spec.partition, spec.parts) == ("", (PartSpec(), PartSpec()))
+    spec = parts_of("", "booster", partition="cluster")
+    assert (spec.partition, spec.parts) == ("cluster", (PartSpec("cluster"), PartSpec("booster")))
+
+
+@pytest.mark.usefixtures("_open_door")
+def test_a_part_without_a_partition_beside_one_that_names_it_runs_in_the_default_one() -> None:
+    spec = parts_of("booster", "", "")
+    assert (spec.partition, spec.parts) == (
+        "booster",
+        (PartSpec("booster"), PartSpec("main"), PartSpec("main")),
+    )
+
+
+@pytest.mark.usefixtures("_open_door")
+def test_one_part_is_an_ordinary_job() -> None:
+    spec = parts_of("booster", partition="other")
+    assert (spec.partition, spec.parts) == ("booster", ())
+    assert parts_of("", partition="other").partition == "other"
+
+
+@pytest.mark.usefixtures("_open_door")
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (pb.ResourceRequest(nodes_min=4, tasks=2), "part 1: --ntasks: 2 tasks cannot be spread over 4 nodes"),
+        (
+            pb.ResourceRequest(partition="x" * 64),
+            "part 1: --partition: 'x+\\.\\.\\.' is longer than 63 characters",
+        ),
+        (pb.ResourceRequest(constraint="a&"), "part 1: --constraint: "),
+    ],
+)
+def test_a_refusal_names_the_part(part: pb.ResourceRequest, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        read(components=[pb.ResourceRequest(), part])
+
+
+@pytest.mark.usefixtures("_open_door")
+def test_a_job_weighs_more_with_each_part() -> None:
+    plain = read(components=[pb.ResourceRequest(constraint="a" * 1000)])
+    assert weight(plain) == 1, "as ever"
+    assert weight(read(components=[pb.ResourceRequest()] * 2)) == 1
+    assert weight(read(components=[pb.ResourceRequest()] * PARTS_MAX)) == 4
+    large = [pb.ResourceRequest(chunks=[pb.Chunk(constraint="a" * 1000)] * 8, constraint="b" * 1000)]
+    assert weight(read(components=large * PARTS_MAX)) == 74
 
 
 def test_an_absent_field_means_the_default() -> None:

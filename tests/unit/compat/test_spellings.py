@@ -315,13 +315,38 @@ def test_dependencies_are_shown_as_they_are_written() -> None:
 
 
 def test_job_references() -> None:
-    assert jobrefs.parse_job_refs("17") == ((17, -1),)
-    assert jobrefs.parse_job_refs("17_4") == ((17, 4),)
-    assert jobrefs.parse_job_refs("17_[4-6,9]") == ((17, 4), (17, 5), (17, 6), (17, 9))
+    assert jobrefs.parse_job_refs("17") == ((17, -1, -1),)
+    assert jobrefs.parse_job_refs("17_4") == ((17, 4, -1),)
+    assert jobrefs.parse_job_refs("17_[4-6,9]") == (
+        (17, 4, -1),
+        (17, 5, -1),
+        (17, 6, -1),
+        (17, 9, -1),
+    )
+    assert jobrefs.parse_job_refs("17+1") == ((17, -1, 1),)
+    assert jobrefs.parse_job_refs("17_4+0") == ((17, 4, 0),)
+    assert jobrefs.parse_job_refs("17_[4,9]+2") == ((17, 4, 2), (17, 9, 2))
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "0", "17_", "17_x", "17_[", "17_[]", "17_[1%2]", "17_[0-999999]", "-3"]
+    "text",
+    [
+        "",
+        "x",
+        "0",
+        "17_",
+        "17_x",
+        "17_[",
+        "17_[]",
+        "17_[1%2]",
+        "17_[0-999999]",
+        "-3",
+        "17+",
+        "17+x",
+        "17+128",
+        "+1",
+        "17_+1",
+    ],
 )
 def test_bad_job_references(text: str) -> None:
     with pytest.raises(OptionError, match="job"):

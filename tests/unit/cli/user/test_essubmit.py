@@ -197,7 +197,7 @@ def test_test_only_tells_what_the_controller_says(
 BAD = [
     (
         "-n 2 : -n 4 : -n 1 run.sh",
-        "components: ':' makes it a job of 3 components: parts are not supported yet: "
+        "parts: ':' makes it a job of 2 parts: they are not supported yet: "
         "submit a job for each, or ask for all with --rset",
     ),
     ("--time 5x --wrap true", "--time: '5x' is not a time (minutes, h:m:s or d-h:m:s): use e.g. --time 90"),
@@ -261,7 +261,7 @@ BAD = [
     ("wrapline.sh", "#SBATCH (line 2) --wrap: 'x' is for the command line only"),
     (
         "parts.sh",
-        "#SBATCH (line 3): 'hetjob' makes it a job of 2 components: parts are not supported yet: "
+        "parts: 'hetjob' makes it a job of 2 parts: they are not supported yet: "
         "submit a job for each, or ask for all with --rset",
     ),
     ("wordline.sh", "#SBATCH (line 2): 'echo' is not an option"),

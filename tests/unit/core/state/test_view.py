@@ -70,4 +70,4 @@ def test_a_submission_of_two_components_is_refused_by_the_core() -> None:
     world = World()
     spec = replace(world.job(world.submit(held=True)).spec, components=(Request(), Request()))
     answer = world.send(SubmitJobs((spec,)))
-    assert "a job of 2 components: parts are not supported yet" in str(answer)
+    assert "a job of 2 parts: they are not supported yet" in str(answer)
