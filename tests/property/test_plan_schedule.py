@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.placement import Placement
@@ -14,7 +16,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.policies import BUILT_IN
 from eslurm.core.plan.cycle.policy import Plan, PlanLimits
-from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.queue import Pending, PendingPart, PendingQueue
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
@@ -22,6 +24,7 @@ from eslurm.core.plan.profile.search import SearchBounds
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import sum_per_node
 from tests.support.profiles import draws
 
 NOW = 1_000
@@ -62,6 +65,7 @@ class Site:
         self.next_id = 1
         self.tasks = 0
         self.arrays: set[int] = set()
+        self.parts: dict[int, tuple[PendingPart, ...]] = {}
         self.plan: Plan | None = None
         self.first_promise: dict[int, int] = {}
         self.started: dict[int, int] = {}
@@ -77,6 +81,7 @@ class Site:
             submitted_us=self.now_us,
             **more,  # type: ignore[arg-type]
         )
+        self.parts[job.job_id] = job.parts
         self.next_id += 1
         waiting = job.after or job.not_before_us
         (self.later if waiting else self.queue).add(job)
@@ -126,15 +131,7 @@ class Site:
             not_before_us = job.not_before_us if job.not_before_us > self.now_us else 0
             if (open_jobs, not_before_us) == (job.after, job.not_before_us):
                 continue
-            changed = Pending(
-                job_id,
-                job.request,
-                job.partition,
-                job.time_limit_us,
-                submitted_us=job.submitted_us,
-                after=open_jobs,
-                not_before_us=not_before_us,
-            )
+            changed = replace(job, after=open_jobs, not_before_us=not_before_us)
             if open_jobs or not_before_us:
                 self.later.replace(changed)
             else:
@@ -155,22 +152,41 @@ class Site:
         array = job.job_id if job.startable > 1 or job.job_id in self.arrays else 0
         if job.startable > 1:
             self.arrays.add(job.job_id)
-            self.queue.replace(_with_startable(job, job.startable - 1))
+            self.queue.replace(replace(job, startable=job.startable - 1))
             self.tasks += 1
             key = (1_000_000 + self.tasks, 1)
         else:
             self.queue.remove(job.job_id)
             key = (job.job_id, 1)
             self.started[job.job_id] = self.now_us
-        for span in placement.spans:
-            self.ledger.hold(span.node, span.amounts, placement.until_us)
-        pairs = tuple((span.node, span.amounts) for span in placement.spans)
+        pairs = sum_per_node((span.node, span.amounts) for span in placement.spans)
+        for node, amounts in pairs:
+            self.ledger.hold(node, amounts, placement.until_us)
         self.live[key] = Running(key[0], pairs, placement.until_us, (), job, array)
         self.placed[key] = placement
 
     # What must hold
 
+    def _check_parts(self, plan: Plan) -> None:
+        """Each placement and each planned start has nodes for every part, in its partition."""
+        topology = self.ledger.topology
+        starts = [(one.job_id, one.spans) for one in (*plan.placements, *plan.promises())]
+        for job_id, spans in starts:
+            parts = self.parts.get(job_id, ())
+            if not parts:
+                assert not any(span.component for span in spans)
+                continue
+            components = [span.component for span in spans]
+            assert components == sorted(components)
+            assert set(components) == set(range(len(parts)))
+            for span in spans:
+                members = topology.partitions[parts[span.component].partition]
+                assert members >> topology.positions[span.node] & 1
+            for number, part in enumerate(parts):
+                assert sum(span.tasks for span in spans if span.component == number) == part.request.tasks
+
     def _check(self, plan: Plan) -> None:
+        self._check_parts(plan)
         book = self.schedule.book
         book.check()
         topology = self.ledger.topology
@@ -221,20 +237,12 @@ class Site:
         }
 
 
-def _with_startable(job: Pending, startable: int) -> Pending:
-    return Pending(
-        job.job_id,
-        job.request,
-        job.partition,
-        job.time_limit_us,
-        submitted_us=job.submitted_us,
-        startable=startable,
-    )
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[str, int, int, Request]]:
     kinds = ["submit"] * 5 + [
+        "parts",
+        "parts",
+        "parts",
         "array",
         "after",
         "begin",
@@ -257,6 +265,12 @@ def happen(site: Site, event: tuple[str, int, int, Request]) -> None:
     running = sorted(site.live)
     if kind == "submit":
         site.submit(request, length_us, partition="few" if number % 5 == 0 else "all")
+    elif kind == "parts":
+        # Of one task or of several, which may share nodes with the first part or not.
+        other = Request(tasks=1 + number % 3, cpus_per_task=1 + number % 2, nodes_min=number % 4 // 3)
+        names = ("few", "all") if number % 3 else ("all", "all")
+        parts = tuple(map(PendingPart, (request, other), names))
+        site.submit(request, length_us, partition=names[0], parts=parts, startable=1 + 2 * (number % 7 == 0))
     elif kind == "array":
         site.submit(request, length_us, startable=2 + number % 6)
     elif kind == "after":
@@ -352,16 +366,26 @@ def happen_on_time(site: Site, event: tuple[str, int, int, Request]) -> None:
         site.cycle()
 
 
-jobs_over_time = st.lists(st.tuples(st.integers(0, 6), requests, st.integers(1, 12)), min_size=1, max_size=14)
+part_lists = st.one_of(
+    st.just(()),
+    st.just(()),
+    st.lists(
+        st.builds(PendingPart, requests, st.sampled_from(sorted(PARTITIONS))), min_size=2, max_size=4
+    ).map(tuple),
+)
+jobs_over_time = st.lists(
+    st.tuples(st.integers(0, 6), requests, st.integers(1, 12), part_lists), min_size=1, max_size=14
+)
+Arrivals: TypeAlias = list[tuple[int, Request, int, tuple[PendingPart, ...]]]
 
 
-def play(site: Site, arrivals: list[tuple[int, Request, int]], share: Callable[[int], int]) -> None:
+def play(site: Site, arrivals: Arrivals, share: Callable[[int], int]) -> None:
     """Jobs arrive and run to their ends, `share` percent of their limits; a cycle at each instant."""
     at_us = site.now_us
     coming = []
-    for gap_us, request, limit_us in arrivals:
+    for gap_us, request, limit_us, parts in arrivals:
         at_us += gap_us
-        coming.append((at_us, request, limit_us))
+        coming.append((at_us, request, limit_us, parts))
     ends: dict[RunningKey, int] = {}
     site.cycle()
     for _ in range(1_000):
@@ -378,8 +402,8 @@ def play(site: Site, arrivals: list[tuple[int, Request, int]], share: Callable[[
             del ends[key]
             site.end(key)
         while coming and coming[0][0] <= site.now_us:
-            _, request, limit_us = coming.pop(0)
-            site.submit(request, limit_us)
+            _, request, limit_us, parts = coming.pop(0)
+            site.submit(request, limit_us, parts=parts)
         site.cycle()
     raise AssertionError("the queue never empties")
 
@@ -387,7 +411,7 @@ def play(site: Site, arrivals: list[tuple[int, Request, int]], share: Callable[[
 @settings(max_examples=draws(150), deadline=None)
 @given(st.sampled_from(AHEAD), st.integers(2, 5), jobs_over_time, st.sampled_from([100, 100, 37]))
 def test_nobody_starts_later_than_first_promised(
-    policy: str, nodes: int, arrivals: list[tuple[int, Request, int]], share: int
+    policy: str, nodes: int, arrivals: Arrivals, share: int
 ) -> None:
     site = Site(policy, nodes)
     play(site, arrivals, lambda _: share)

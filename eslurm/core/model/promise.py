@@ -26,11 +26,15 @@ class Run(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
 
 
 class PromisedStart(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Nodes that are kept free from `start_us` on; for an array, `tasks` of its tasks share them."""
+    """Nodes that are kept free from `start_us` on; for an array, `tasks` of its tasks share them.
+
+    `parts` is the number of runs of each part, in their order; empty: a job of one part.
+    """
 
     start_us: int
     runs: tuple[Run, ...]
     tasks: int = 1
+    parts: tuple[int, ...] = ()
 
 
 class Promise(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -188,10 +188,26 @@ class PlanChecks:
             require(
                 times <= startable, f"job {job_id} is placed {times} times in one plan, {startable} can start"
             )
+        self._check_parts(state, plan)
         self._check_promises(state, schedule, plan)
         self._count("kept", self._kept.on_plan(state, plan, _may_be_pushed_out, partial(_overtaken, ranking)))
         if self._plans % WHY_EVERY == 0:
             self._check_reasons(state, schedule, plan, ranking)
+
+    def _check_parts(self, state: State, plan: Plan) -> None:
+        """Check that a placement and a planned start give nodes to every part of their job."""
+        starts = [(one.job_id, one.spans) for one in plan.placements]
+        starts += [(one.job_id, one.spans) for ones in plan.bookings.values() for one in ones]
+        for job_id, spans in starts:
+            job = state.find_job(job_id)
+            if job is None or not job.spec.parts:
+                continue
+            self._count("parts")
+            found = [span.component for span in spans]
+            require(
+                found == sorted(found) and set(found) == set(range(len(job.spec.parts))),
+                f"job {job_id} of {len(job.spec.parts)} parts has nodes for parts {found}",
+            )
 
     def _check_promises(self, state: State, schedule: Schedule, plan: Plan) -> None:
         """Check that a planned start is kept, or gets earlier, when only new jobs have come."""

@@ -7,6 +7,7 @@ node and instant by instant.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import TypeAlias
@@ -131,8 +132,10 @@ def _planned(state: State, promise: Promise) -> Iterator[tuple[int, Stay]]:
     job = state.queue.find(promise.job_id) or state.later.find(promise.job_id)
     if job is None:
         return
-    asked = dict(job.request.wide)
-    wide = tuple(asked.get(one.name, 0) for one in state.config.resources if one.wide_total)
+    asked = Counter[str]()
+    for part in job.parts or (job,):
+        asked.update(dict(part.request.wide))
+    wide = tuple(asked[one.name] for one in state.config.resources if one.wide_total)
     for start in promise.starts:
         stop_us = ends_of(job, start.start_us)[0]
         amounts: Vector = ()

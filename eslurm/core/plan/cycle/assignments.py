@@ -5,8 +5,11 @@ Invariant: an assignment names each node once, with what all parts of the job ha
 
 from __future__ import annotations
 
+from itertools import groupby
+
+from eslurm.core.model.job import Span
 from eslurm.core.plan.cycle.schedule import Booking
-from eslurm.core.plan.placement.protocols import Assignment
+from eslurm.core.plan.placement.protocols import Assignment, JointAssignment
 from eslurm.core.resources.nodes import Topology
 
 
@@ -15,7 +18,14 @@ def assignment_of(booking: Booking, topology: Topology) -> Assignment:
     positions = topology.positions
     if not booking.has_parts:
         return [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
-    tasks: dict[int, int] = {}
-    for span in booking.spans:
-        tasks[span.node] = tasks.get(span.node, 0) + span.tasks
-    return sorted([(positions[node], amounts, tasks[node]) for node, amounts in booking.pairs])
+    return JointAssignment(
+        [
+            [(positions[span.node], span.amounts, span.tasks) for span in spans]
+            for _, spans in groupby(booking.spans, component_of)
+        ]
+    )
+
+
+def component_of(span: Span) -> int:
+    """The part of the job that a span belongs to: spans come part by part."""
+    return span.component

@@ -26,12 +26,11 @@ _STANDING: Final = ("partition", "user", "groups", "account", "qos", "reservatio
 def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) -> Generator[None, None, None]:
     """Plan the changed request at the job's present starts; the job loses its place when it does not fit."""
     job_id, job, was = entry.job_id, entry.job, schedule.entries[entry.job_id].job
-    partition = snapshot.partitions.get(job.partition)
     is_appointed = job.start_at_us or was.start_at_us or job_id in schedule.claimants
-    if is_appointed or schedule.renews or partition is None or not partition.up:
+    if is_appointed or schedule.renews or snapshot.closed_partition(job) is not None:
         yield from schedule.displacing(job_id)
         return
-    query = query_of(job, schedule.need(job, partition), schedule.rules, snapshot.now_us)
+    query = query_of(job, schedule.need(job, snapshot.partitions), schedule.rules, snapshot.now_us)
     old = schedule.bookings[job_id]
     if isinstance(query, Why) or any(one.start_us < job.not_before_us for one in old):
         yield from schedule.displacing(job_id)
@@ -57,6 +56,7 @@ def _where_it_was(
     job = entry.job
     booking = old[0]
     is_alike = all(getattr(job, name) == getattr(was, name) for name in _STANDING)
+    is_alike &= [part.partition for part in job.parts] == [part.partition for part in was.parts]
     at_us = max(booking.start_us, schedule.book.now_us)
     stop_us, until_us = ends_of(job, at_us)
     if len(old) > 1 or booking.tasks > 1 or not is_alike or stop_us > booking.stop_us:

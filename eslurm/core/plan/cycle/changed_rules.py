@@ -166,11 +166,10 @@ class _Ruling:
         """The job's query, shared by all jobs of its shape; None when its partition is gone."""
         shape = entry.shape
         if shape not in self._queries:
-            partition = self.snapshot.partitions.get(entry.job.partition)
             self._queries[shape] = None
-            if partition is not None:
+            if self.snapshot.has_partitions(entry.job):
                 schedule = self.schedule
-                need = schedule.need(entry.job, partition)
+                need = schedule.need(entry.job, self.snapshot.partitions)
                 self._queries[shape] = query_of(entry.job, need, schedule.rules, schedule.book.now_us)
         return self._queries[shape]
 

@@ -234,8 +234,14 @@ class Cycle:
         return [entry.job for entry in found]
 
     def members(self, job: Pending) -> int:
-        """The positions of the job's partition."""
-        return self.ledger.topology.partitions.get(job.partition, 0)
+        """The positions of the job's partitions."""
+        partitions = self.ledger.topology.partitions
+        if not job.parts:
+            return partitions.get(job.partition, 0)
+        found = 0
+        for part in job.parts:
+            found |= partitions.get(part.partition, 0)
+        return found
 
     def spend(self, steps: int) -> None:
         """Account for work done."""
@@ -250,11 +256,12 @@ class Cycle:
         return True
 
     def refused(self, job: Pending) -> Why | None:
-        """The reason why the job's partition starts no job; None when it does."""
+        """The reason why the job's partition starts no job; None when it does. Of several partitions each has to."""
         partition = self.snapshot.partitions.get(job.partition)
-        if partition is not None and partition.up:
+        if partition is not None and partition.up and not job.parts:
             return None
-        return reasons.partition_down(job.partition, partition is not None)
+        name = self.snapshot.closed_partition(job)
+        return None if name is None else reasons.partition_down(name, name in self.snapshot.partitions)
 
     def query(self, entry: QueueEntry) -> PlacementQuery | Why:
         """The job's query, shared by all jobs of its shape; or the reason why it is impossible."""
@@ -285,7 +292,7 @@ class Cycle:
 
     def need(self, job: Pending) -> CompiledRequest:
         """The job's compiled request."""
-        return self.schedule.need(job, self.snapshot.partitions[job.partition])
+        return self.schedule.need(job, self.snapshot.partitions)
 
     # Starting now
 

@@ -246,7 +246,8 @@ def _lasting_points(standing: PriorityInputs, job: Pending) -> tuple[float, floa
     fair = standing.fair.get((job.account, job.user))
     if fair is None:
         fair = standing.newcomers.get(job.account, 1.0)
-    share = size_share(job.request, standing.nodes, standing.cores)
+    shares = [size_share(one.request, standing.nodes, standing.cores) for one in job.parts or (job,)]
+    share = shares[0] if len(shares) == 1 else min(1.0, sum(shares))
     return (
         weights.fairshare * fair,
         weights.size * (1.0 - share if weights.favor_small else share),

@@ -126,11 +126,16 @@ def partition_down(name: str, exists: bool) -> Why:
 
 def nodes_unavailable(need: CompiledRequest, ledger: Ledger) -> Why:
     """Too few usable nodes even with every running job ended."""
-    missing = (need.allowed & ~ledger.usable).bit_count()
+    empty = ledger.emptied() if need.members else ledger
+    number, short = next(
+        ((at, one) for at, one in enumerate(need.members) if choose(empty, one) is None), (-1, need)
+    )
+    whose = f"part {number}: " if number >= 0 else ""
+    missing = (short.allowed & ~ledger.usable).bit_count()
     return Why(
         WhyKind.NODES_UNAVAILABLE,
-        f"needs nodes that are not in service; {missing} of the "
-        f"{counted(need.allowed.bit_count(), 'node')} it may use {are(missing)} out{_avoided(need)}",
+        f"{whose}needs nodes that are not in service; {missing} of the "
+        f"{counted(short.allowed.bit_count(), 'node')} it may use {are(missing)} out{_avoided(short)}",
     )
 
 
@@ -151,6 +156,24 @@ def short_of_resources(need: CompiledRequest, ledger: Ledger, planned_start_us: 
             return Why(
                 WhyKind.LICENCE, f"{name}: {items} asked for, {free} {are(free)} free", planned_start_us
             )
+    short = _short_by_part(need, ledger) if need.members else _short(need, ledger)
+    if not short:
+        tasks = "tasks" if len(need.parts) == 1 or need.members else "chunks"
+        short = f"needs room for all {need.tasks} {tasks} at once; what is free is too scattered"
+    return Why(WhyKind.RESOURCES, short + _avoided(need), planned_start_us)
+
+
+def _short_by_part(need: CompiledRequest, ledger: Ledger) -> str:
+    """What the first part lacks that has too little by itself, with its number."""
+    for number, member in enumerate(need.members):
+        if choose(ledger, member) is None:
+            text = _short(member, ledger) or "what is free is too scattered"
+            return f"part {number}: {text}"
+    return f"its {len(need.members)} parts need more than is free when they begin together"
+
+
+def _short(need: CompiledRequest, ledger: Ledger) -> str:
+    """The missing resources of the first kind of tasks that lacks some; empty when each has enough by itself."""
     candidates = need.allowed & ledger.usable
     if need.exclusive:
         candidates &= ledger.idle
@@ -158,10 +181,7 @@ def short_of_resources(need: CompiledRequest, ledger: Ledger, planned_start_us: 
     short = next((text for text in texts if text), "")
     if not short and need.include & ~candidates:
         short = "a node it must run on is not free"
-    if not short:
-        tasks = "tasks" if len(need.parts) == 1 else "chunks"
-        short = f"needs room for all {need.tasks} {tasks} at once; what is free is too scattered"
-    return Why(WhyKind.RESOURCES, short + _avoided(need), planned_start_us)
+    return short
 
 
 def _short_of(part: Part, need: CompiledRequest, ledger: Ledger, candidates: int) -> str:

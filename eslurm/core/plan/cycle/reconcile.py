@@ -138,10 +138,10 @@ class _Following:
         """Book the plan of another profile. Raises `BookError` when it does not fit any more."""
         schedule, snapshot = self.schedule, self.snapshot
         topology = snapshot.ledger.topology
-        partition = snapshot.partitions.get(entry.job.partition)
-        if partition is None or not partition.up:
-            raise ProfileError(f"partition {entry.job.partition} starts no jobs")
-        need = schedule.need(entry.job, partition)
+        closed = snapshot.closed_partition(entry.job)
+        if closed is not None:
+            raise ProfileError(f"partition {closed} starts no jobs")
+        need = schedule.need(entry.job, snapshot.partitions)
         if not all(satisfies(topology, need, one.spans, one.wide, one.tasks) for one in bookings):
             raise ProfileError("it would get something else now")
         if schedule.is_new:
@@ -273,11 +273,11 @@ class _Following:
 
     def _lets_stay(self, entry: QueueEntry, bookings: tuple[Booking, ...]) -> bool:
         """Check whether the rules allow a longer interval than planned."""
-        schedule = self.schedule
-        partition = self.snapshot.partitions.get(entry.job.partition)
-        if schedule.rules is None or partition is None:
+        schedule, snapshot = self.schedule, self.snapshot
+        if schedule.rules is None or not snapshot.has_partitions(entry.job):
             return True
-        query = query_of(entry.job, schedule.need(entry.job, partition), schedule.rules, self.now_us)
+        need = schedule.need(entry.job, snapshot.partitions)
+        query = query_of(entry.job, need, schedule.rules, self.now_us)
         if isinstance(query, Why) or not query.constraints:
             return not isinstance(query, Why)
         if len(bookings) > 1 or bookings[0].tasks > 1:

@@ -6,10 +6,12 @@ Invariant: a restored booking has the same start, nodes, amounts and tasks, as l
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from itertools import chain, groupby
 from typing import Final
 
 from eslurm.core.model.job import Span
 from eslurm.core.model.promise import Promise, PromisedStart, Run
+from eslurm.core.plan.cycle.assignments import component_of
 from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
@@ -24,8 +26,15 @@ PROMISES_PER_SLICE: Final = 128
 def kept_of(job_id: int, bookings: Iterable[Booking]) -> Promise:
     """The promise that the log keeps of a job's bookings."""
     first = sorted(bookings, key=_start_us)[:STARTS_MAX]
-    starts = [PromisedStart(one.start_us, _runs_of(one.spans), one.tasks) for one in first]
-    return Promise(job_id, tuple(starts))
+    return Promise(job_id, tuple([_promised(one) for one in first]))
+
+
+def _promised(booking: Booking) -> PromisedStart:
+    if not booking.has_parts:
+        return PromisedStart(booking.start_us, _runs_of(booking.spans), booking.tasks)
+    by_part = [_runs_of(list(spans)) for _, spans in groupby(booking.spans, component_of)]
+    runs = tuple(chain.from_iterable(by_part))
+    return PromisedStart(booking.start_us, runs, booking.tasks, tuple([len(one) for one in by_part]))
 
 
 def take_over(
@@ -55,10 +64,9 @@ def _bookings_of(
     schedule: Schedule, snapshot: Snapshot, entry: QueueEntry, promise: Promise
 ) -> tuple[Booking, ...]:
     job = entry.job
-    partition = snapshot.partitions.get(job.partition)
-    if partition is None:
+    if not snapshot.has_partitions(job):
         return ()
-    wide = schedule.need(job, partition).wide
+    wide = schedule.need(job, snapshot.partitions).wide
     found: list[Booking] = []
     left = job.startable
     for one in promise.starts:
@@ -71,7 +79,7 @@ def _bookings_of(
                 job.job_id,
                 one.start_us,
                 stop_us,
-                _spans_of(one.runs),
+                _spans_of(one),
                 scale(wide, one.tasks),
                 snapshot.now_us,
                 one.tasks,
@@ -100,13 +108,16 @@ def _runs_of(spans: Sequence[Span]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def _spans_of(runs: Sequence[Run]) -> tuple[Span, ...]:
-    """The spans from which `_runs_of` made the runs."""
+def _spans_of(start: PromisedStart) -> tuple[Span, ...]:
+    """The spans from which `_promised` made it."""
     found: list[Span] = []
     amounts: Vector = ()
-    for run in runs:
+    parts = chain.from_iterable(
+        [part] * count for part, count in enumerate(start.parts or (len(start.runs),))
+    )
+    for run, part in zip(start.runs, parts, strict=False):
         amounts = run.amounts or amounts
-        found += [Span(node, amounts, run.tasks) for node in range(run.node, run.node + run.count)]
+        found += [Span(node, amounts, run.tasks, part) for node in range(run.node, run.node + run.count)]
     return tuple(found)
 
 

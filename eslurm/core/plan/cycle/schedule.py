@@ -9,7 +9,7 @@ holds exactly the running attempts (until their ends, or a grace beyond them), t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -20,7 +20,7 @@ from eslurm.core.plan.cycle.queue import Mark, Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
 from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_HEAD_US, StartSlack, slack_us
-from eslurm.core.plan.placement.avoided import compile_avoiding
+from eslurm.core.plan.placement.avoided import compile_job_avoiding
 from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import end_of
@@ -271,18 +271,24 @@ class Schedule:
         """Number of a waiting job's tasks with a place."""
         return sum(booking.tasks for booking in self.bookings.get(job_id, ()))
 
-    def need(self, job: Pending, partition: PartitionView) -> CompiledRequest:
-        """The job's compiled request, cached."""
+    def need(self, job: Pending, partitions: Mapping[str, PartitionView]) -> CompiledRequest:
+        """The job's compiled request, cached; all its partitions exist."""
         topology = self.book.topology
         # How long it runs matters to nodes that only short jobs may use.
         limit_us = job.time_limit_us if topology.rules else 0
-        key = (job.partition, job.request, job.avoid, limit_us)
+        key = (job.parts or job.partition, job.request, job.avoid, limit_us)
         found = self.needs.get(key)
         if found is None:
             if len(self.needs) >= NEEDS_MAX:
                 self.needs.clear()
-            found = compile_avoiding(
-                job.request, partition, topology, job.avoid, job.time_limit_us, self._empty_ledger
+            asked = job.parts or (job,)
+            found = compile_job_avoiding(
+                [one.request for one in asked],
+                [partitions[one.partition] for one in asked],
+                topology,
+                job.avoid,
+                job.time_limit_us,
+                self._empty_ledger,
             )
             self.needs[key] = found
         return found

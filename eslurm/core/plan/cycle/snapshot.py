@@ -84,6 +84,18 @@ class Snapshot(msgspec.Struct, frozen=True):
     has_estimates: bool = False
     promises: Mapping[int, Promise] = MappingProxyType({})
 
+    def has_partitions(self, job: Pending) -> bool:
+        """Check whether all partitions exist that the job's nodes come from."""
+        return all(name in self.partitions for name in job.partitions)
+
+    def closed_partition(self, job: Pending) -> str | None:
+        """The first of the job's partitions that starts no jobs or does not exist; None without one."""
+        for name in job.partitions:
+            partition = self.partitions.get(name)
+            if partition is None or not partition.up:
+                return name
+        return None
+
     @classmethod
     def take(
         cls,
