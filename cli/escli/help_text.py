@@ -149,12 +149,13 @@ COMMANDS: dict[str, About] = {
         "Every start it offers was planned with all rules, beside everything that is booked; the command below it takes it.",
     ),
     "esrun": About(
-        "esrun [OPTIONS] COMMAND [ARGUMENT ...]",
+        "esrun [OPTIONS] COMMAND [ARGUMENT ...] [: [OPTIONS] COMMAND [ARGUMENT ...]] ...",
         "Inside a job: start tasks on its nodes, show their output line by line, end with their highest exit code.",
         (
             ("esrun hostname", "one line for each task of the job"),
             ("esrun -n 4 -l ./solve input", "four tasks, lines labelled 0: to 3:"),
             ("esrun -N 2 -n 2 df /tmp", "one task on each of two nodes"),
+            ("esrun -n 2 ./master : -n 8 ./solve", "one step over parts 0 and 1 of the job, ranks 0 to 9"),
         ),
         "Ctrl-C ends the tasks.",
     ),

@@ -97,6 +97,8 @@ ROWS: tuple[Option, ...] = (
         ("-n --ntasks N", "number of tasks (the job's)", "-n 16"),
         ("-N --nodes N", "number of nodes (the job's)", "-N 4"),
         ("-c --cpus-per-task N", "cores for each task (1)", "-c 2"),
+        ("--het-group PARTS", "parts of the job to run in (0; with several programs 0, 1, ...)", "--het-group 0,2-3"),
+        ("--pack-group PARTS", "as --het-group, its older name", "--pack-group 1"),
         ("-l --label", "begin each line with the number of its task"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("-J --job-name NAME", "name of the step (the command's)", "-J solver"),

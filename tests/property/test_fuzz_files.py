@@ -219,7 +219,7 @@ STRANGE = stream(HELLO, b"d" * 32)
 def test_strangers_at_the_output_port_are_shown_the_door(data: bytes) -> None:
     out = io.BytesIO()
     with closing(StepOutput("127.0.0.1", COOKIE, LineWriter(out, out))) as output:
-        output.expect({"cn1": 1})
+        output.expect({(KEY.step, "cn1"): 1})
         host, port = output.endpoint.rsplit(":", 1)
         with socket.create_connection((host, int(port))) as stranger:
             output.run_once(5.0)

@@ -19,8 +19,9 @@ from escli.errors import Interrupted
 from escli.failures import CommandFailed
 from escli.interrupts import Interrupts
 from escli.user.step_output import LineWriter, StepOutput
+from escli.user.step_programs import SYNONYMS, PartProgram, read_programs
 from eslurm.compat.environment import describes_a_job, encode_environment
-from eslurm.compat.errors import OptionError, escaped, whole_number
+from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.jobrefs import parse_job_id
 from eslurm.compat.request_checks import checked_arguments, checked_line
 from eslurm.core.model.request_limits import NAME_CHARS_MAX
@@ -28,10 +29,11 @@ from eslurm.core.model.values import COOKIE_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from escli.options import Words
+    from escli.user.step_output import Source
 
 COMMAND = "esrun"
 _POLL_S = 1.0
@@ -46,30 +48,23 @@ _LOOPBACK = "127.0.0.1"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return program.run(COMMAND, _run, argv, options_end_at_first_word=True)
+    return program.run(COMMAND, _run, argv, options_end_at_first_word=True, excludes=SYNONYMS)
 
 
 def _run(given: Words) -> int:
-    if not given.rest:
-        raise OptionError("COMMAND", None, "is missing", "use e.g. esrun hostname")
-    if ":" in given.rest:
-        raise OptionError(
-            "COMMAND",
-            ":",
-            "begins another component with options of its own, which a step cannot have",
-            "start each by an esrun of its own (esrun A & esrun B & wait); if it is an argument of the program, have a "
-            "shell give it (esrun sh -c 'expr A : B')",
-        )
-    shape = step_shape(given, os.environ)
-    label_width = len(str(shape["tasks"] - 1)) if given.has("label") else 0
+    programs = read_programs(given, os.environ)
+    job_id = _job_id(given, os.environ)
     cookie = os.urandom(COOKIE_BYTES)
-    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, label_width=label_width)
+    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer)
     with open_door(given, COMMAND) as door:
         _check_here(door)
         output = StepOutput(listen_host(os.environ), cookie, writer)
         try:
-            step = _create(door, given, shape, output.endpoint, cookie)
-            output.expect(_tasks_by_node(step.layout))
+            step = _create(door, given, job_id, programs, output.endpoint, cookie)
+            sources = _tasks_by_source(step)
+            if given.has("label"):
+                writer.label_width = len(str(sum(sources.values()) - 1))
+            output.expect(sources)
             return _follow(door, step, output, quiet=given.has("quiet"))
         finally:
             output.close()
@@ -85,44 +80,14 @@ def _check_here(door: Door) -> None:
         )
 
 
-def step_shape(given: Words, environ: Mapping[str, str]) -> dict[str, int]:
-    """Job id, tasks, nodes and cores per task: from the options, else from the surrounding job. Raises OptionError."""
-    job_text = given.text("jobid") or environ.get("ESLURM_JOB_ID", "") or environ.get("SLURM_JOB_ID", "")
-    if not job_text:
+def _job_id(given: Words, environ: Mapping[str, str]) -> int:
+    """The job, from the option, else the surrounding one. Raises OptionError."""
+    text = given.text("jobid") or environ.get("ESLURM_JOB_ID", "") or environ.get("SLURM_JOB_ID", "")
+    if not text:
         raise OptionError(
             "esrun", None, "is not inside a job", "use it in a batch script, or give --jobid JOB"
         )
-    job_id = parse_job_id(job_text, given.spelling("jobid"))
-    nodes = _count(given, "nodes")
-    tasks = _count(given, "ntasks")
-    job_tasks = max(1, whole_number(environ.get("ESLURM_NTASKS", "1")))
-    job_nodes = max(1, whole_number(environ.get("ESLURM_NNODES", "1")))
-    if not tasks:
-        tasks = nodes or job_tasks
-    if tasks < nodes:
-        raise OptionError(
-            given.spelling("ntasks"),
-            str(tasks),
-            f"tasks cannot fill {nodes} nodes",
-            f"use -n {nodes} or more",
-        )
-    return {
-        "job_id": job_id,
-        "tasks": tasks,
-        "nodes": nodes or min(tasks, job_nodes),
-        "cpus_per_task": _count(given, "cpus-per-task") or 1,
-    }
-
-
-def _count(given: Words, long: str) -> int:
-    if not given.has(long):
-        return 0
-    number = whole_number(given.text(long), 9)
-    if number <= 0:
-        raise OptionError(
-            given.spelling(long), given.text(long), "is not a number from 1 on", f"use e.g. --{long} 4"
-        )
-    return number
+    return parse_job_id(text, given.spelling("jobid"))
 
 
 def listen_host(environ: Mapping[str, str]) -> str:
@@ -144,36 +109,52 @@ def listen_host(environ: Mapping[str, str]) -> str:
         return _LOOPBACK
 
 
-def _create(door: Door, given: Words, shape: Mapping[str, int], endpoint: str, cookie: bytes) -> Any:
+def _create(
+    door: Door, given: Words, job_id: int, programs: Sequence[PartProgram], endpoint: str, cookie: bytes
+) -> Any:
     from eslurm.v1 import controller_pb2 as pb
 
     variables = {name: value for name, value in os.environ.items() if not describes_a_job(name)}
     request = pb.CreateStepRequest(
-        job_id=shape["job_id"],
-        tasks=shape["tasks"],
-        nodes=shape["nodes"],
-        cpus_per_task=shape["cpus_per_task"],
-        argv=checked_arguments(given.rest),
+        job_id=job_id,
         environment=encode_environment(variables),
         work_dir=os.path.join(os.getcwd(), given.text("chdir")) if given.has("chdir") else os.getcwd(),
         endpoint=endpoint,
         cookie=cookie,
-        name=_name(given),
+        name=_name(given, programs[0]),
     )
+    if len(programs) == 1 and not programs[0].component:
+        (program,) = programs
+        request.tasks, request.nodes = program.tasks, program.nodes
+        request.cpus_per_task = program.cpus_per_task
+        request.argv.extend(checked_arguments(program.argv))
+    else:
+        # Without `argv` a controller that knows no parts refuses it.
+        for program in programs:
+            request.components.append(program.component)
+            request.programs.add(
+                argv=checked_arguments(program.argv),
+                tasks=program.tasks,
+                nodes=program.nodes,
+                cpus_per_task=program.cpus_per_task,
+            )
     return door.call("CreateStep", request, request_id=os.urandom(16))
 
 
-def _name(given: Words) -> str:
+def _name(given: Words, program: PartProgram) -> str:
     """The step's name: from an option, else its command's, as far as that is printable."""
     if given.has("job-name"):
         return checked_line(given.spelling("job-name"), given.text("job-name"))
-    return escaped(os.path.basename(given.rest[0]))[:NAME_CHARS_MAX]
+    return escaped(os.path.basename(program.argv[0]))[:NAME_CHARS_MAX]
 
 
-def _tasks_by_node(layout: Sequence[Any]) -> dict[str, int]:
-    tasks: dict[str, int] = {}
-    for node in layout:
-        tasks[node.name] = tasks.get(node.name, 0) + node.tasks
+def _tasks_by_source(step: Any) -> dict[Source, int]:
+    """The number of tasks by (step number, node): each part of a step has a number of its own."""
+    tasks: dict[Source, int] = {}
+    for number, layout in [(part.step, part.layout) for part in step.parts] or [(step.step, step.layout)]:
+        for node in layout:
+            source = number, node.name
+            tasks[source] = tasks.get(source, 0) + node.tasks
     return tasks
 
 
@@ -230,11 +211,11 @@ def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
     # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
     with Interrupts(_ENDING) as interrupts:
         launch = _Launch(door, step)
-        nodes = frozenset(node.name for node in step.layout)
+        sources = frozenset(_tasks_by_source(step))
         output.watch(launch.heard)
         output.watch(interrupts)
         try:
-            problems = _until_ended(output, launch, interrupts, nodes)
+            problems = _until_ended(output, launch, interrupts, sources)
             code, number = merged(output.statuses)
             if problems:
                 code = max(code, exits.FAILED)
@@ -254,11 +235,11 @@ def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
 
 
 def _until_ended(
-    output: StepOutput, launch: _Launch, interrupts: Interrupts, nodes: frozenset[str]
+    output: StepOutput, launch: _Launch, interrupts: Interrupts, sources: frozenset[Source]
 ) -> list[str]:
     """Show output until each node has ended, is lost, or never came; returns the problems, one text each."""
     heard_s = 0.0
-    while not output.finished | output.lost >= nodes:
+    while not output.finished | output.lost >= sources:
         interrupts.check()
         if launch.state == "FAILED":
             return _not_started(launch)
@@ -267,11 +248,15 @@ def _until_ended(
         if not heard_s and (launch.state != "LAUNCHING" or launch.error):
             heard_s = time.monotonic()
             output.unwatch(launch.heard)
-        missing = nodes - output.connected
+        missing = sources - output.connected
         if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
-            return [f"node {name} never connected" for name in sorted(missing)] + _lost(output, launch)
+            return [f"node {name} never connected" for name in _names(missing)] + _lost(output, launch)
         output.run_once(_POLL_S)
     return _lost(output, launch)
+
+
+def _names(sources: Iterable[Source]) -> list[str]:
+    return sorted({name for _, name in sources})
 
 
 def _not_started(launch: _Launch) -> list[str]:
@@ -289,7 +274,7 @@ def _lost(output: StepOutput, launch: _Launch) -> list[str]:
         f"node {name} did not start its tasks: {refused[name]}"
         if name in refused
         else f"node {name}: connection lost before its tasks had ended"
-        for name in sorted(output.lost)
+        for name in _names(output.lost)
     ]
 
 

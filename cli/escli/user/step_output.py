@@ -12,7 +12,7 @@ import selectors
 import socket
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import msgspec
 
@@ -34,12 +34,16 @@ _decode_hello = msgspec.msgpack.Decoder(OutputHello).decode
 _decode_frame = msgspec.msgpack.Decoder(OutputFrame).decode
 
 
+Source: TypeAlias = tuple[int, str]
+"""(number of a step, node): each part of a step over several parts of a job has a number, and parts may share a node."""
+
+
 class LineWriter:
     """Puts whole lines of many tasks onto two streams, each with its task's label when asked for."""
 
     def __init__(self, out: BinaryIO, err: BinaryIO, *, label_width: int = 0) -> None:
         self._sinks = {1: out, 2: err}
-        self._label_width = label_width
+        self.label_width = label_width
         self._partial: dict[tuple[int, int], bytearray] = {}
 
     def write(self, task: int, stream: int, data: bytes) -> None:
@@ -71,20 +75,20 @@ class LineWriter:
         sink = self._sinks.get(stream)
         if sink is None:
             return
-        if self._label_width:
-            label = b"%*d: " % (self._label_width, task)
+        if self.label_width:
+            label = b"%*d: " % (self.label_width, task)
             lines = b"".join([label + line for line in lines.splitlines(keepends=True)])
         sink.write(lines)
         sink.flush()
 
 
 class _Connection:
-    """One supervisor's connection; `node` is its name once it has proven itself."""
+    """One supervisor's connection; `source` is set once it has proven itself."""
 
     def __init__(self, connection: socket.socket, cookie: bytes) -> None:
         self.socket = connection
         self.stream = StreamOpener(cookie)
-        self.node = ""
+        self.source: Source | None = None
         self.opened_s = time.monotonic()
 
 
@@ -92,7 +96,7 @@ class StepOutput:
     """Listens for a step's nodes and collects their tasks' output and ends.
 
     `statuses` maps each task's rank to its exit code, or to the negated number of the signal that ended it. `finished` and
-    `lost` hold the nodes whose connection ended with all of their tasks reported, and without.
+    `lost` hold the sources whose connection ended with all of their tasks reported, and without.
     """
 
     def __init__(self, host: str, cookie: bytes, writer: LineWriter) -> None:
@@ -107,20 +111,19 @@ class StepOutput:
         port = self._listener.getsockname()[1]
         self.endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._connections: dict[int, _Connection] = {}
-        self._unreported: dict[str, int] = {}
+        self._unreported: dict[Source, int] = {}
         self.statuses: dict[int, int] = {}
-        self.finished: set[str] = set()
-        self.lost: set[str] = set()
+        self.finished: set[Source] = set()
+        self.lost: set[Source] = set()
 
-    def expect(self, layout: Mapping[str, int]) -> None:
-        """Set the nodes of the step and the number of tasks on each."""
-        for node, tasks in layout.items():
-            self._unreported[node] = self._unreported.get(node, 0) + tasks
+    def expect(self, tasks: Mapping[Source, int]) -> None:
+        """Set the sources of the step's output and the number of tasks of each."""
+        self._unreported = dict(tasks)
 
     @property
-    def connected(self) -> frozenset[str]:
-        """The nodes that have proved themselves so far."""
-        live = {connection.node for connection in self._connections.values() if connection.node}
+    def connected(self) -> frozenset[Source]:
+        """The sources that have proved themselves so far."""
+        live = {one.source for one in self._connections.values() if one.source is not None}
         return frozenset(live | self.finished | self.lost)
 
     def watch(self, readable: HasFileno) -> None:
@@ -170,23 +173,24 @@ class StepOutput:
             return
         try:
             for body in connection.stream.feed(data):
-                if connection.node:
-                    self._frame(connection.node, _decode_frame(body))
+                if connection.source is not None:
+                    self._frame(connection.source, _decode_frame(body))
                 else:
                     self._hello(connection, _decode_hello(body))
         except (BadStream, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
             self._ended(connection)
 
     def _hello(self, connection: _Connection, hello: OutputHello) -> None:
-        if hello.node_name not in self._unreported or hello.node_name in self.connected:
+        source = hello.key.step, hello.node_name
+        if source not in self._unreported or source in self.connected:
             raise _BadConnectionError
-        connection.node = hello.node_name
+        connection.source = source
 
-    def _frame(self, node: str, frame: OutputFrame) -> None:
+    def _frame(self, source: Source, frame: OutputFrame) -> None:
         if frame.exit_status is not None:
             if frame.task not in self.statuses:
                 self.statuses[frame.task] = frame.exit_status
-                self._unreported[node] -= 1
+                self._unreported[source] -= 1
         elif frame.eof:
             self._writer.end(frame.task, frame.stream)
         else:
@@ -194,9 +198,9 @@ class StepOutput:
 
     def _ended(self, connection: _Connection) -> None:
         self._forget(connection)
-        if connection.node:
-            done = self._unreported[connection.node] <= 0
-            (self.finished if done else self.lost).add(connection.node)
+        if connection.source is not None:
+            done = self._unreported[connection.source] <= 0
+            (self.finished if done else self.lost).add(connection.source)
 
     def _forget(self, connection: _Connection) -> None:
         self._connections.pop(connection.socket.fileno(), None)
@@ -206,7 +210,7 @@ class StepOutput:
 
     def _drop_silent(self) -> None:
         oldest_s = time.monotonic() - _HELLO_TIMEOUT_S
-        unproven = [connection for connection in self._connections.values() if not connection.node]
+        unproven = [connection for connection in self._connections.values() if connection.source is None]
         too_many = len(unproven) - _UNPROVEN_MAX - len(self._unreported)
         for at, connection in enumerate(unproven):
             if at < too_many or connection.opened_s < oldest_s:

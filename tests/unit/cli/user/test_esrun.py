@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ import msgspec
 import pytest
 
 from escli import exits
+from escli.option_table import rows_of
+from escli.options import Parser
 from escli.user.esrun import listen_host, main, merged
 from escli.user.step_output import LineWriter, StepOutput
+from escli.user.step_programs import SYNONYMS, read_programs
 from eslurm.compat.environment import decode_environment
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.door import Status
@@ -31,12 +34,12 @@ from tests.kits.fake_door import FakeDoor, Refuse
 class Supervisor:
     """One node's end of a step's output."""
 
-    def __init__(self, endpoint: str, cookie: bytes, node_name: str, tasks: int) -> None:
+    def __init__(self, endpoint: str, cookie: bytes, node_name: str, tasks: int, step: int = 0) -> None:
         host, _, port = endpoint.rpartition(":")
         self.socket = socket.create_connection((host, int(port)))
         self._sealer = StreamSealer(cookie)
         self.socket.sendall(self._sealer.opening)
-        self.send(OutputHello(StepKey(17, 1, 0, 1), node_name, tasks))
+        self.send(OutputHello(StepKey(17, 1, step, 1), node_name, tasks))
 
     def send(self, message: Any) -> None:
         self.socket.sendall(self._sealer.seal(msgspec.msgpack.encode(message)))
@@ -54,8 +57,11 @@ Script = Callable[[pb.CreateStepRequest], None]
 class World:
     """A controller that starts a step on `layout`; `script` plays its supervisors in a thread."""
 
-    def __init__(self, path: Path, layout: dict[str, int], script: Script) -> None:
+    def __init__(
+        self, path: Path, layout: dict[str, int], script: Script, parts: Sequence[pb.StepPart] = ()
+    ) -> None:
         self._layout = layout
+        self._parts = parts
         self._script = script
         self.threads: list[threading.Thread] = []
         self.state = "RUNNING"
@@ -69,7 +75,8 @@ class World:
         self.threads.append(thread)
         thread.start()
         layout = [pb.StepNode(name=name, tasks=tasks) for name, tasks in self._layout.items()]
-        return pb.CreateStepReply(job_id=17, attempt=1, step=0, layout=layout)
+        step = self._parts[0].step if self._parts else 0
+        return pb.CreateStepReply(job_id=17, attempt=1, step=step, layout=layout, parts=self._parts)
 
     def _wait(self, _request: Any) -> pb.StepReply:
         return pb.StepReply(state=self.state, failed=self.failed)
@@ -224,6 +231,95 @@ def test_a_signal_ends_the_tasks(
     assert f"ended by {number.name}" in capsys.readouterr().err
 
 
+PARTS = [
+    pb.StepPart(component=0, step=4, rank_first=0, layout=[pb.StepNode(name="cn1", tasks=1)]),
+    pb.StepPart(
+        component=1,
+        step=5,
+        rank_first=1,
+        layout=[pb.StepNode(name="cn1", tasks=1), pb.StepNode(name="cn2", tasks=1)],
+    ),
+]
+"""Both parts have tasks on cn1."""
+
+
+def test_a_step_over_two_parts_is_shown_and_ended_as_one(
+    state_dir: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(request: pb.CreateStepRequest) -> None:
+        first = Supervisor(request.endpoint, request.cookie, "cn1", 1, step=4)
+        second = Supervisor(request.endpoint, request.cookie, "cn1", 1, step=5)
+        third = Supervisor(request.endpoint, request.cookie, "cn2", 1, step=5)
+        for rank, supervisor in enumerate((first, second, third)):
+            supervisor.send(OutputFrame(1, rank, 1, b"rank %d\n" % rank))
+        first.ends((0, 0))
+        second.ends((1, 7))
+        third.ends((2, 3))
+
+    monkeypatch.setenv("ESLURM_NTASKS_HET_GROUP_1", "2")
+    monkeypatch.setenv("ESLURM_NNODES_HET_GROUP_1", "2")
+    world = World(state_dir / "s", {"cn1": 2, "cn2": 1}, play, parts=PARTS)
+    assert world.run("-l", "-n", "1", "a", "x", ":", "b") == 7
+    out, err = capfdbinary.readouterr()
+    assert sorted(out.splitlines()) == [b"0: rank 0", b"1: rank 1", b"2: rank 2"]
+    assert b"task 1: exit code 7" in err and b"task 2: exit code 3" in err
+    assert (world.finish.step, world.finish.exit_code) == (4, 7)
+    (request,) = world.door.asked("CreateStep")
+    assert (list(request.components), list(request.argv), request.name) == ([0, 1], [], "a")
+    assert [(list(one.argv), one.tasks, one.nodes, one.cpus_per_task) for one in request.programs] == [
+        (["a", "x"], 1, 1, 1),
+        (["b"], 2, 2, 1),
+    ]
+
+
+def test_a_part_that_is_lost_ends_the_others_with_the_step(
+    state_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = threading.Event()
+
+    def play(request: pb.CreateStepRequest) -> None:
+        living = Supervisor(request.endpoint, request.cookie, "cn1", 1, step=4)
+        assert living.socket.recv(1) == b"", "the closed connection is what ends its tasks"
+        ended.set()
+        living.socket.close()
+
+    world = World(state_dir / "s", {"cn1": 1, "cn2": 1}, play, parts=PARTS)
+    world.state = "FAILED"
+    world.failed = [pb.Problem(what="cn2", code="failed", text="no such program")]
+    assert world.run("a", ":", "b") == exits.FAILED
+    assert ended.wait(50.0)
+    assert "node cn2 did not start its tasks: no such program" in capsys.readouterr().err
+    assert world.finish.step == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "programs"),
+    [
+        ("a b", [(0, "a b", 3, 2, 1)]),
+        ("-n5 -c2 a", [(0, "a", 5, 2, 2)]),
+        ("--het-group=1 a", [(1, "a", 4, 3, 1)]),
+        ("--pack-group 0-2 a", [(0, "a", 3, 2, 1), (1, "a", 4, 3, 1), (2, "a", 0, 0, 1)]),
+        ("a : -n2 -N1 b c", [(0, "a", 3, 2, 1), (1, "b c", 2, 1, 1)]),
+        ("-n2 : -n1 a", [(0, "a", 2, 2, 1), (1, "a", 1, 1, 1)]),
+        ("--het-group 1,0 a : b", [(0, "b", 3, 2, 1), (1, "a", 4, 3, 1)]),
+        ("--het-group 2 a : --het-group 0-1 b", [(0, "b", 3, 2, 1), (1, "b", 4, 3, 1), (2, "a", 0, 0, 1)]),
+        ("--het-group 9 --pack-group 2 -n 7 a", [(2, "a", 7, 0, 1)]),
+    ],
+)
+def test_which_program_runs_where(line: str, programs: list[tuple[int, str, int, int, int]]) -> None:
+    environ = {
+        "ESLURM_NTASKS": "3",
+        "ESLURM_NNODES": "2",
+        "ESLURM_NTASKS_HET_GROUP_1": "4",
+        "ESLURM_NNODES_HET_GROUP_1": "3",
+    }
+    parser = Parser(rows_of("esrun"), options_end_at_first_word=True, excludes=SYNONYMS)
+    found = read_programs(parser.parse(line.split()), environ)
+    assert [
+        (one.component, " ".join(one.argv), one.tasks, one.nodes, one.cpus_per_task) for one in found
+    ] == programs
+
+
 def test_a_refused_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(_request: Any) -> Any:
         raise Refuse(Status.INVALID_ARGUMENT, "-n: 99 tasks are more than the job's 3 cores")
@@ -238,11 +334,20 @@ def test_a_refused_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         ("", "COMMAND is missing"),
         ("-n 0 x", "-n: '0' is not a number from 1 on"),
-        (
-            "a : -n2 b",
-            "COMMAND: ':' begins another component with options of its own, which a step cannot have",
-        ),
-        (": -n2 b", "COMMAND: ':' begins another component"),
+        (":", "COMMAND is missing"),
+        ("a : -n2", "COMMAND is missing"),
+        ("a : --label b", "--label is for the whole step and stands behind ':'"),
+        ("a : --nosuch b", "--nosuch"),
+        ("--het-group x a", "--het-group: 'x' is not a list of parts"),
+        ("--het-group 2-1 a", "--het-group: '2-1' is not a list of parts"),
+        ("--het-group= a", "--het-group: an empty value is not a list of parts"),
+        ("--het-group 0-200 a", "--het-group: '0-200' names part 200, above the last one"),
+        ("--het-group 0,0-1 a", "--het-group: '0,0-1' names part 0 twice"),
+        ("--het-group 0-2 a : b", "--het-group: '0-2' names 3 parts for 2 programs"),
+        ("--pack-group 0-2 a : b", "--pack-group: '0-2' names 3 parts for 2 programs"),
+        ("a : --het-group 1 b", "--het-group is given for some programs only"),
+        ("--het-group 0,1 a : --het-group 0 b", "--het-group: '0' is the part of two programs"),
+        ("a : -n 1 -N 2 b", "-n: '1' tasks cannot fill 2 nodes"),
         ("-n 1 -N 2 x", "-n: '1' tasks cannot fill 2 nodes"),
     ],
 )
