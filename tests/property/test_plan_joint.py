@@ -12,11 +12,13 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.snapshot import NodeView
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_job
+from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import choose, satisfies, spans_of
-from eslurm.core.plan.placement.protocols import JointAssignment
+from eslurm.core.plan.placement.protocols import Closure, JointAssignment, shut
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
-from eslurm.core.resources.vector import Vector, add, fits
+from eslurm.core.resources.vector import Vector, add, fits, subtract
 from tests.kits.naive_joint import Part, is_possible
 from tests.support.profiles import draws
 
@@ -156,3 +158,81 @@ def test_parts_that_share_nodes_are_missed_in_few_cases() -> None:
     missed = sum(possible and not found for found, possible in outcomes)
     assert possible > len(outcomes) // 8
     assert missed <= MISSED_AT_MOST * possible
+
+
+def booked(draw: random.Random, ledger: Ledger) -> tuple[ResourceProfile, list[tuple[list[Vector], int]]]:
+    """A profile with drawn bookings, and what is free at each instant; all ends before the last."""
+    topology = ledger.topology
+    book = ResourceProfile(topology, topology.wide_totals, now_us=0)
+    free = [(list(topology.totals), 3) for _ in range(SPAN)]
+    for _ in range(draw.randint(2, 7)):
+        start = draw.randint(0, SPAN - 2)
+        stop = draw.randint(start + 1, SPAN - 1)
+        position = draw.randrange(topology.size)
+        amounts = tuple(draw.choice([amount, draw.randint(0, amount)]) for amount in topology.totals[position])
+        wide = draw.choice([0, 0, 1])
+        span = range(start, stop)
+        if not all(fits(amounts, free[at][0][position]) and free[at][1] >= wide for at in span):
+            continue
+        for at in span:
+            free[at][0][position] = subtract(free[at][0][position], amounts)
+            free[at] = free[at][0], free[at][1] - wide
+        book.book([(topology.numbers[position], amounts)], start, stop, (wide,))
+    return book, free
+
+
+def least(free: list[tuple[list[Vector], int]], start: int, stop: int) -> tuple[list[Vector], int]:
+    """What is free throughout."""
+    rows = free[start:stop] or free[-1:]
+    each = [amounts for amounts, _ in rows]
+    lows = [
+        tuple(min(row[position][index] for row in each) for index in range(len(each[0][position])))
+        for position in range(len(each[0]))
+    ]
+    return lows, min(wide for _, wide in rows)
+
+
+def start_of(seed: int, kind: str) -> tuple[int | None, int | None]:
+    """(the start found, the first instant at which all parts fit by trying)."""
+    draw = random.Random(seed)
+    ledger = empty_ledger(cluster(draw, disjoint=kind == "disjoint").topology)
+    parts = parts_of(draw, ledger, kind)
+    need = compiled(parts, ledger.topology)
+    book, free = booked(draw, ledger)
+    duration = draw.randint(1, 4)
+    closed = (Closure(draw.randint(0, 4), draw.randint(4, 6), draw.randint(0, 15), "closed"),)
+    found = book.earliest(need, duration, 0, closed=closed)
+    naive: int | None = None
+    for at in range(SPAN):
+        open_nodes = sum(
+            1 << position
+            for position in range(ledger.topology.size)
+            if not shut(closed, at, at + duration) >> position & 1
+        )
+        lows, wide = least(free, at, at + duration)
+        # A closed node gives nothing, and no whole node either.
+        lows = [low if open_nodes >> position & 1 else (0,) * len(low) for position, low in enumerate(lows)]
+        if is_possible(parts, lows, wide, ledger):
+            naive = at
+            break
+    if found is not None:
+        lows, wide = least(free, found[0], found[0] + duration)
+        sums = {position: amounts for position, amounts, _ in found[1]}
+        assert all(fits(amounts, lows[position]) for position, amounts in sums.items())
+        assert need.wide[0] <= wide
+        assert not any(shut(closed, found[0], found[0] + duration) >> position & 1 for position in sums)
+    return None if found is None else found[0], naive
+
+
+@settings(max_examples=draws(400), deadline=None)
+@given(st.integers(0, 1 << 60), st.sampled_from(["disjoint", "single"]))
+def test_a_job_starts_when_its_latest_part_can_begin(seed: int, kind: str) -> None:
+    found, naive = start_of(seed, kind)
+    assert found == naive
+
+
+@settings(max_examples=draws(400), deadline=None)
+@given(st.integers(0, 1 << 60))
+def test_parts_that_share_nodes_never_start_before_they_fit(seed: int) -> None:
+    found, naive = start_of(seed, "any")
+    assert found is None or (naive is not None and found >= naive)
