@@ -12,7 +12,8 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.snapshot import NodeView
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_job
-from eslurm.core.plan.placement.feasible import empty_ledger
+from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.placement.feasible_parts import feasible_together
 from eslurm.core.plan.placement.mapping import choose, satisfies, spans_of
 from eslurm.core.plan.placement.protocols import Closure, JointAssignment, shut
 from eslurm.core.plan.profile.profile import ResourceProfile
@@ -169,7 +170,9 @@ def booked(draw: random.Random, ledger: Ledger) -> tuple[ResourceProfile, list[t
         start = draw.randint(0, SPAN - 2)
         stop = draw.randint(start + 1, SPAN - 1)
         position = draw.randrange(topology.size)
-        amounts = tuple(draw.choice([amount, draw.randint(0, amount)]) for amount in topology.totals[position])
+        amounts = tuple(
+            draw.choice([amount, draw.randint(0, amount)]) for amount in topology.totals[position]
+        )
         wide = draw.choice([0, 0, 1])
         span = range(start, stop)
         if not all(fits(amounts, free[at][0][position]) and free[at][1] >= wide for at in span):
@@ -236,3 +239,21 @@ def test_a_job_starts_when_its_latest_part_can_begin(seed: int, kind: str) -> No
 def test_parts_that_share_nodes_never_start_before_they_fit(seed: int) -> None:
     found, naive = start_of(seed, "any")
     assert found is None or (naive is not None and found >= naive)
+
+
+@settings(max_examples=draws(400), deadline=None)
+@given(st.integers(0, 1 << 60), st.sampled_from(["disjoint", "single", "any"]))
+def test_parts_are_refused_only_if_they_never_fit_together(seed: int, kind: str) -> None:
+    draw = random.Random(seed)
+    empty = empty_ledger(cluster(draw, disjoint=kind == "disjoint").topology)
+    parts = parts_of(draw, empty, kind)
+    views = [PartitionView(name) for _, name in parts]
+    if any(feasible_ever(one, view, empty) for (one, _), view in zip(parts, views, strict=True)):
+        return
+    verdict = feasible_together([one for one, _ in parts], views, empty)
+    possible = is_possible(parts, *amounts_of(empty), empty)
+    if verdict is not None:
+        assert not possible
+        assert verdict.asked > verdict.largest and ": " in verdict.reason
+    elif kind != "any":
+        assert possible

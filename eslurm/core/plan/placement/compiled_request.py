@@ -94,6 +94,13 @@ class CompiledRequest(msgspec.Struct, frozen=True):
         """Tasks, or chunks, of the whole job."""
         return sum(part.tasks for part in self.parts)
 
+    @property
+    def nodes_floor(self) -> int:
+        """Lower bound of the nodes of a job of one part."""
+        floors = [part.nodes_floor for part in self.parts]
+        nodes = 1 if self.pack else sum(floors) if self.scatter else max(floors, default=1)
+        return max(nodes, self.include.bit_count())
+
 
 def compile_request(
     request: Request,

@@ -62,7 +62,7 @@ def feasible_ever(
     need = compile_request(request, partition, topology, time_limit_us=time_limit_us)
     if choose(empty, need) is not None:
         return None
-    wrong = _not_wide(need, topology)
+    wrong = not_wide(need, topology)
     if wrong is None and len(need.parts) > 1 and not _is_proved(need, empty):
         # Not known: it waits for a place like any other.
         return None
@@ -160,10 +160,11 @@ def _bad_constraint(
     return Infeasible(text, "nodes", 1, 0)
 
 
-def _not_wide(need: CompiledRequest, topology: Topology) -> Infeasible | None:
+def not_wide(need: CompiledRequest, topology: Topology, asks: str = "asks for") -> Infeasible | None:
+    """The first licence of which more are asked for than there are."""
     for name, asked, total in zip(topology.wide, need.wide, topology.wide_totals, strict=False):
         if asked > total:
-            text = f"--licenses: asks for {asked} {name}; there are {total}: ask for at most {total}"
+            text = f"--licenses: {asks} {asked} {name}; there are {total}: ask for at most {total}"
             return Infeasible(text, name, asked, total)
     return None
 

@@ -64,6 +64,16 @@ def groups(members: Sequence[CompiledRequest]) -> list[list[int]]:
     return [sorted(group) for _, group in sorted(found, key=lambda entry: entry[0].bit_count())]
 
 
+def nodes_floor(members: Sequence[CompiledRequest]) -> int:
+    """Lower bound of the nodes of all parts together: parts may share nodes, but whole nodes are shared with no part."""
+    nodes = 0
+    for group in groups(members):
+        needs = [members[index] for index in group]
+        nodes += sum(one.nodes_floor for one in needs if one.exclusive)
+        nodes += max([one.nodes_floor for one in needs if not one.exclusive], default=0)
+    return nodes
+
+
 class _Mapping:
     """One mapping of parts that may meet on a node."""
 

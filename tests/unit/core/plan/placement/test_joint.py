@@ -13,6 +13,7 @@ from eslurm.core.plan.cycle.snapshot import NodeView
 from eslurm.core.plan.placement.avoided import compile_job_avoiding
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_job, compile_request
 from eslurm.core.plan.placement.feasible import empty_ledger
+from eslurm.core.plan.placement.feasible_parts import feasible_together
 from eslurm.core.plan.placement.mapping import choose, place, satisfies
 from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.plan.profile.search import PlacementQuery, Start, first_start, narrowed
@@ -170,3 +171,41 @@ def test_equal_parts_of_more_than_half_a_node_are_counted_before_they_are_mapped
 def test_chunks_may_be_a_part() -> None:
     chunks = Request(tasks=2, chunks=(Chunk(1, 3), Chunk(1, 2)), place="pack")
     assert spans(Ledger(TOPOLOGY), ("all", chunks), ("all", Request(cpus_per_task=4))) is not None
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([("cluster", Request(nodes_min=3, nodes_max=3)), ("booster", Request(exclusive=True))], None),
+        ([("cluster", Request(cpus_per_task=4))] * 3, None),
+        (
+            [("cluster", Request(wide=(("matlab", 1),)))] * 2 + [("booster", Request(wide=(("matlab", 1),)))],
+            "--licenses: all parts together ask for 3 matlab; there are 2: ask for at most 2",
+        ),
+        (
+            [
+                ("cluster", Request(nodes_min=2, nodes_max=2, exclusive=True)),
+                ("booster", Request()),
+                ("cluster", Request(nodes_min=2, nodes_max=2)),
+            ],
+            "parts 0 and 2: --exclusive: they need 4 nodes beside each other; partition cluster has 3: ask for fewer,"
+            " or leave it out",
+        ),
+        (
+            [("cluster", Request(cpus_per_task=4, tasks=3)), ("all", Request(tasks=25))],
+            "parts 0 and 1: they need 37 cores together; the nodes of partitions cluster and all have 36: ask for less,"
+            " or submit jobs of their own",
+        ),
+        (
+            [("cluster", Request(cpus_per_task=3))] * 4,
+            "parts 0, 1, 2 and 3: they do not fit the nodes of partition cluster together: ask for less, or submit jobs"
+            " of their own",
+        ),
+    ],
+)
+def test_parts_that_never_fit_together_are_refused_by_name(
+    parts: list[tuple[str, Request]], reason: str | None
+) -> None:
+    views = [PartitionView(name) for name, _ in parts]
+    verdict = feasible_together([one for _, one in parts], views, empty_ledger(TOPOLOGY))
+    assert (verdict.reason if verdict is not None else None) == reason
