@@ -32,6 +32,7 @@ class Stay(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, Vector], ...]
     wide: Vector = ()
     tasks: int = 1
+    parts: tuple[tuple[int, int, Vector], ...] = ()
 
     @property
     def until_us(self) -> int:

@@ -49,6 +49,21 @@ def shares_of(attempt: Attempt) -> list[Share]:
     return shares_on(attempt, attempt.held)
 
 
+def held_by_part(attempt: Attempt) -> tuple[tuple[int, int, Vector], ...]:
+    """(part, node, amounts) of what the ledger holds for the attempt; empty for a job of one part."""
+    spans = attempt.spans
+    if not spans or not spans[-1].component:
+        return ()
+    without = lends(attempt)
+    return tuple(
+        [
+            (span.component, span.node, without_cores(span.amounts) if without else span.amounts)
+            for span in spans
+            if span.node in attempt.held
+        ]
+    )
+
+
 def without_cores(amounts: Vector) -> Vector:
     """The same amounts without the cores."""
     return (*amounts[:CORES], 0, *amounts[CORES + 1 :])

@@ -14,7 +14,14 @@ from eslurm.core.plan.cycle.queue import Pending, PendingPart
 from eslurm.core.plan.cycle.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
-from eslurm.core.state.allocation_amounts import amounts_on, elapsed_us, lends, limit_s, shares_of
+from eslurm.core.state.allocation_amounts import (
+    amounts_on,
+    elapsed_us,
+    held_by_part,
+    lends,
+    limit_s,
+    shares_of,
+)
 
 UNFORESEEN = frozenset({"singleton", "afternotok"})
 """Dependencies that plans do not count on: on jobs not named, or on a failure."""
@@ -88,6 +95,7 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
         expected_us,
         since_us,
         attempt.planned_us,
+        held_by_part(attempt),
     )
 
 

@@ -6,17 +6,19 @@ the planner's matter (C-14).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import Account, Limit
 from eslurm.core.model.job import JobSpec
+from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.parts import part_text, partition_of
+from eslurm.core.model.request import Request
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.queue import Pending
-from eslurm.core.plan.placement.compiled_request import compile_request
+from eslurm.core.plan.cycle.queue import Pending, PendingPart
+from eslurm.core.plan.placement.compiled_request import compile_job
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.plan.rules.limits import ARRAYJOBS, JOBS, Consumer, Level, LimitIndex, most_items, who_words
 from eslurm.core.resources.nodes import Topology
@@ -155,25 +157,34 @@ def _array_too_large(
 
 
 def _never(state: State, gate: SubmissionRules, spec: JobSpec) -> str | None:
-    limit_us = spec.time_limit_s * SECOND_US
-    for part, request in enumerate(spec.components):
-        view = state.partition_views[partition_of(spec, part)]
-        need = compile_request(request, view, gate.topology, time_limit_us=limit_us)
-        job = Pending(
-            job_id=0,
-            request=request,
-            partition=view.name,
-            time_limit_us=limit_us,
-            user=spec.user.name,
-            groups=groups_of(spec),
-            account=spec.account,
-            qos=spec.qos,
-            reservation=spec.reservation,
-        )
-        never = gate.rules.of(job, need).never
+    views = [state.partition_views[partition_of(spec, part)] for part in range(len(spec.components))]
+    for part, (request, view) in enumerate(zip(spec.components, views, strict=True)):
+        never = _never_all(gate, spec, [request], [view])
         if never:
             return part_text(spec, part, never)
-    return None
+    return _never_all(gate, spec, spec.components, views) if spec.parts else None
+
+
+def _never_all(
+    gate: SubmissionRules, spec: JobSpec, requests: Sequence[Request], views: Sequence[PartitionView]
+) -> str | None:
+    """The reason why rules never let these parts run together."""
+    limit_us = spec.time_limit_s * SECOND_US
+    need = compile_job(requests, views, gate.topology, time_limit_us=limit_us)
+    parts = [PendingPart(request, view.name) for request, view in zip(requests, views, strict=True)]
+    job = Pending(
+        job_id=0,
+        request=requests[0],
+        partition=views[0].name,
+        time_limit_us=limit_us,
+        user=spec.user.name,
+        groups=groups_of(spec),
+        account=spec.account,
+        qos=spec.qos,
+        reservation=spec.reservation,
+        parts=tuple(parts) if need.members else (),
+    )
+    return gate.rules.of(job, need).never or None
 
 
 class _NothingPlanned:

@@ -30,6 +30,8 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import parts_problem
 from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT, weighs
 from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.placement.feasible_parts import feasible_together
+from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.cluster import State, name_key
 
 FEASIBLE_MAX = 1024
@@ -139,6 +141,8 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
         problem = _infeasible(state, partition.name, request, spec.time_limit_s)
         if problem:
             raise Refused(RefusalCode.INFEASIBLE, part_text(spec, part, problem))
+    if spec.parts:
+        _check_together(state, spec)
     return spec
 
 
@@ -197,15 +201,28 @@ def _infeasible(state: State, partition: str, request: Request, time_limit_s: in
     key = (partition, request, limit_us)
     known = state.feasible.get(key)
     if known is None:
-        if state.empty is None:
-            state.empty = empty_ledger(state.ledger.topology)
-        problem = feasible_ever(request, state.partition_views[partition], state.empty, limit_us)
+        problem = feasible_ever(request, state.partition_views[partition], _empty(state), limit_us)
         known = problem.reason if problem is not None else ""
         if len(request.include) + len(request.exclude) <= FEASIBLE_NAMES_MAX:
             if len(state.feasible) >= FEASIBLE_MAX:
                 state.feasible.clear()
             state.feasible[key] = known
     return known
+
+
+def _check_together(state: State, spec: JobSpec) -> None:
+    """Raise `Refused` when the parts of a job, each of which fits alone, never fit together."""
+    views = [state.partition_views[part.partition] for part in spec.parts]
+    problem = feasible_together(spec.components, views, _empty(state), spec.time_limit_s * SECOND_US)
+    if problem is not None:
+        raise Refused(RefusalCode.INFEASIBLE, problem.reason)
+
+
+def _empty(state: State) -> Ledger:
+    """All nodes with nothing held."""
+    if state.empty is None:
+        state.empty = empty_ledger(state.ledger.topology)
+    return state.empty
 
 
 def first_priority(state: State, spec: JobSpec) -> int:

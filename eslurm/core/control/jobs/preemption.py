@@ -16,9 +16,10 @@ from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.messages import Preemption
 from eslurm.core.model.partition import OFF, REQUEUE, SUSPEND
+from eslurm.core.model.parts import partitions_of
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.priority import Ranking, weighs
-from eslurm.core.plan.cycle.victims import Claim, Preemptable, Ranks
+from eslurm.core.plan.cycle.victims import Claim, Preemptable, Ranks, Standing
 from eslurm.core.state.allocation_amounts import amounts_on
 from eslurm.core.state.cluster import State, attempts_of, waits
 
@@ -36,9 +37,7 @@ def is_possible(state: State) -> bool:
 
 def claim_of(state: State, job: Job) -> Claim:
     """The attempts that the waiting job may preempt."""
-    partition = state.partitions.get(job.spec.partition)
-    tier, by_tier = (partition.tier, partition.preempt_mode) if partition is not None else (0, OFF)
-    return _ranks(state).claim(job.job_id, _qos(state, job), tier, by_tier)
+    return _ranks(state).claim(job.job_id, _qos(state, job), _standing(state, job))
 
 
 def running_work(state: State, ranking: Ranking | None = None) -> list[Preemptable]:
@@ -102,8 +101,9 @@ def _is_wanted(state: State, victim: Attempt, now_us: int) -> bool:
     job = state.find_job(victim.room_for)
     if job is None or not waits(job) or not state.startable(job):
         return False
-    partition = state.partitions.get(job.spec.partition)
-    return partition is not None and partition.up and now_us < victim.suspended_us + ROOM_KEPT_US
+    partitions = [state.partitions.get(name) for name in partitions_of(job.spec)]
+    are_up = all(partition is not None and partition.up for partition in partitions)
+    return are_up and now_us < victim.suspended_us + ROOM_KEPT_US
 
 
 def _make_room(state: State, victim: Job, preemption: Preemption, now_us: int) -> list[facts.Fact]:
@@ -132,7 +132,7 @@ def _running(
     state: State, job: Job, attempt: Attempt, ranks: Ranks, weighed: Ranking | None = None
 ) -> Preemptable:
     qos = _qos(state, job)
-    partition = state.partitions.get(job.spec.partition)
+    standing = _standing(state, job)
     exempt_s = qos.preempt_exempt_s if qos is not None else 0
     is_still = bool(attempt.suspended_us)
     priority = job.priority
@@ -146,10 +146,10 @@ def _running(
         shares=tuple(amounts_on(attempt, attempt.held)),
         wide=attempt.wide,
         qos=job.spec.qos,
-        tier=partition.tier if partition is not None else 0,
+        tier=standing.tier,
         # What stands still has made its room, or is an operator's to decide on.
         by_qos=OFF if qos is None or is_still else qos.preempt_mode,
-        by_tier=OFF if partition is None or is_still else partition.preempt_mode,
+        by_tier=OFF if is_still else standing.by_tier,
         exempt_until_us=attempt.started_us + exempt_s * SECOND_US,
         is_going=(
             attempt.stop is not None
@@ -159,6 +159,10 @@ def _running(
         ),
         level=ranks.level(job.spec.qos),
     )
+
+
+def _standing(state: State, job: Job) -> Standing:
+    return Standing.of([state.partitions.get(name) for name in partitions_of(job.spec)])
 
 
 def _ranks(state: State) -> Ranks:

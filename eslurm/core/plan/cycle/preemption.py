@@ -30,7 +30,7 @@ from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.schedule import Booking
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
-from eslurm.core.plan.cycle.victims import Claim, Freed, Preemptable, Ranks, Victim, victims
+from eslurm.core.plan.cycle.victims import Claim, Freed, Preemptable, Ranks, Standing, Victim, victims
 from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose, spans_of
 from eslurm.core.plan.placement.protocols import Availability, Constraint
@@ -38,10 +38,14 @@ from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.plan.profile.search import PlacementQuery, Start, narrowed, start_exactly
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.plan.slices import exhaust
+from eslurm.core.resources.shares import by_node
 from eslurm.core.resources.timeline import INFINITY_US
 
 Work: TypeAlias = Callable[[], Sequence[Preemptable]]
 """The running attempts in preemption's form; called only when preemption is possible."""
+
+_Kind: TypeAlias = tuple[str, tuple[str, ...]]
+"""(QOS, partitions) of a waiting job."""
 
 CLAIMS_MAX: Final = 8
 """Shapes of waiting jobs that victims are looked for in one cycle."""
@@ -77,9 +81,9 @@ class PreemptionPlanner:
         self._running: Sequence[Preemptable] | None = None
         # The preemptor of this cycle and its victims.
         self._made: tuple[int, tuple[Victim, ...]] = 0, ()
-        self._claims: dict[tuple[str, str], Claim] = {}
-        # By QOS and partition: resources without all preemptable attempts, and those of them that release everything.
-        self._emptied: dict[tuple[str, str], tuple[Freed, tuple[RunningKey, ...]]] = {}
+        self._claims: dict[_Kind, Claim] = {}
+        # By QOS and partitions: resources without all preemptable attempts, and those of them that release everything.
+        self._emptied: dict[_Kind, tuple[Freed, tuple[RunningKey, ...]]] = {}
         # The rules without these.
         self._lightened: dict[tuple[RunningKey, ...], Rules] = {}
         tiers = [one.tier for one in self.snapshot.partitions.values()]
@@ -157,11 +161,11 @@ class PreemptionPlanner:
         cycle = self.cycle
         positions = cycle.ledger.topology.positions
         free: list[Span] = []
-        for span in spans:
-            there = cycle.ledger.free_on(positions[span.node])
-            amounts = tuple([max(0, min(pair)) for pair in zip(span.amounts, there, strict=False)])
+        for node, wanted in by_node(spans):
+            there = cycle.ledger.free_on(positions[node])
+            amounts = tuple([max(0, min(pair)) for pair in zip(wanted, there, strict=False)])
             if any(amounts):
-                free.append(Span(span.node, amounts, 0))
+                free.append(Span(node, amounts, 0))
         booking = Booking(job_id, cycle.now_us, until_us, tuple(free), (), cycle.now_us)
         cycle.spend(TRY_STEPS + len(free))
         try:
@@ -380,7 +384,7 @@ class PreemptionPlanner:
 
     def _as_running(self, job: Pending) -> Preemptable:
         """The job as a preemptable attempt, as if it ran."""
-        qos, partition = self._qos(job), self.snapshot.partitions.get(job.partition)
+        qos, standing = self._qos(job), self._standing(job)
         return Preemptable(
             job.job_id,
             0,
@@ -388,9 +392,9 @@ class PreemptionPlanner:
             0,
             (),
             qos=job.qos,
-            tier=partition.tier if partition is not None else 0,
+            tier=standing.tier,
             by_qos=qos.preempt_mode if qos is not None else OFF,
-            by_tier=partition.preempt_mode if partition is not None else OFF,
+            by_tier=standing.by_tier,
             level=self._ranks.level(job.qos),
         )
 
@@ -416,7 +420,7 @@ class PreemptionPlanner:
         return self._is_allowed(rules.of(job, query.need).constraints, query.duration_us)
 
     def _without_all(self, job: Pending) -> tuple[Freed, tuple[RunningKey, ...]]:
-        key = job.qos, job.partition
+        key = job.qos, job.partitions
         found = self._emptied.get(key)
         if found is None:
             claim, now_us = self._claim(job), self.cycle.now_us
@@ -442,12 +446,14 @@ class PreemptionPlanner:
     # ---- permissions ----
 
     def _claim(self, job: Pending) -> Claim:
-        known = self._claims.get((job.qos, job.partition))
+        key = job.qos, job.partitions
+        known = self._claims.get(key)
         if known is None:
-            qos, partition = self._qos(job), self.snapshot.partitions.get(job.partition)
-            tier, by_tier = (partition.tier, partition.preempt_mode) if partition is not None else (0, OFF)
-            known = self._claims[job.qos, job.partition] = self._ranks.claim(0, qos, tier, by_tier)
+            known = self._claims[key] = self._ranks.claim(0, self._qos(job), self._standing(job))
         return msgspec.structs.replace(known, job_id=job.job_id)
+
+    def _standing(self, job: Pending) -> Standing:
+        return Standing.of([self.snapshot.partitions.get(name) for name in job.partitions])
 
     def _qos(self, job: Pending) -> Qos | None:
         found = self.snapshot.policies.get("qos", {}).get(job.qos)

@@ -409,8 +409,7 @@ class _Following:
     def _keep_rest(self, key: RunningKey, held: Held, one: Running) -> Generator[None, None, None]:
         """Keep the rest of a partly released attempt until its old end: no other job is planned on it."""
         schedule, old = self.schedule, held.booking
-        spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
-        new = replace(old, start_us=self.now_us, spans=spans, wide=one.wide)
+        new = replace(old, start_us=self.now_us, spans=_spans_of(one), wide=one.wide)
         yield from schedule.giving(held.running.job, old)
         yield from schedule.claiming(one.job, new, is_held=True)
         schedule.held[key] = Held(one, new)
@@ -456,9 +455,10 @@ class _Following:
             # The planner of these promises delayed no job for such an expectation.
             stop_us = self.now_us + 1
             self._brief.append(key)
-        spans = tuple([Span(node, amounts, 0) for node, amounts in one.spans])
         until_us = max(stop_us, one.until_us)
-        booking = Booking(one.job_id, self.now_us, stop_us, spans, one.wide, self.now_us, until_us=until_us)
+        booking = Booking(
+            one.job_id, self.now_us, stop_us, _spans_of(one), one.wide, self.now_us, until_us=until_us
+        )
         before = len(self.schedule.displaced)
         yield from self.schedule.claiming(one.job, booking, is_held=True)
         if (is_late and self.now_us < one.until_us) or 0 < one.expected_us <= self.now_us:
@@ -466,6 +466,13 @@ class _Following:
                 self.schedule.slack.by[job_id] = one.job_id
         self.schedule.held[key] = Held(one, booking)
         self.schedule.changed_ends.update((key[0], one.array_job_id))
+
+
+def _spans_of(one: Running) -> tuple[Span, ...]:
+    """The holdings of an attempt as spans of a booking, part by part."""
+    if one.parts:
+        return tuple([Span(node, amounts, 0, part) for part, node, amounts in one.parts])
+    return tuple([Span(node, amounts, 0) for node, amounts in one.spans])
 
 
 def _after(bookings: tuple[Booking, ...], busy_us: dict[int, int]) -> tuple[int, int]:

@@ -72,7 +72,7 @@ def ends_of(job: Pending, start_us: int) -> tuple[int, int]:
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
-    """A booking as the rules count it."""
+    """A booking as the rules count it; `parts` are (part, node number, amounts) of a job of several parts, else empty."""
 
     start_us: int
     stop_us: int
@@ -80,6 +80,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     spans: tuple[tuple[int, Vector], ...]
     wide: Vector
     tasks: int = 1
+    parts: tuple[tuple[int, int, Vector], ...] = ()
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -550,4 +551,13 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
 def charge_of(booking: Booking) -> Charge:
     """The booking as the rules count it."""
     until_us = max(booking.stop_us, booking.until_us)
-    return Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)
+    parts = booking.spans if booking.has_parts else ()
+    return Charge(
+        booking.start_us,
+        booking.stop_us,
+        until_us,
+        booking.pairs,
+        booking.wide,
+        booking.tasks,
+        tuple([(span.component, span.node, span.amounts) for span in parts]),
+    )

@@ -34,7 +34,8 @@ class Running(msgspec.Struct, frozen=True):
     `expected_us` is its expected end (0: only the limit is known), `since_us` its begin, later by the time of its
     suspensions. `job` is the job as it was while it waited: its owner decides about limits. An attempt that is suspended
     for the job `room_for` has `lent` its cores, and runs for `left_us` when they are free again. `planned_us` is its end
-    as planned at placement (0: no limit).
+    as planned at placement (0: no limit). `parts` are the (part, node number, amounts) of a job of several parts, of which
+    `spans` are the sums; else empty.
     """
 
     job_id: int
@@ -49,6 +50,7 @@ class Running(msgspec.Struct, frozen=True):
     expected_us: int = 0
     since_us: int = 0
     planned_us: int = 0
+    parts: tuple[tuple[int, int, Vector], ...] = ()
 
 
 RunningKey: TypeAlias = tuple[int, int]

@@ -7,17 +7,20 @@ A job that no other may preempt has the highest rank; any other's is the level o
 partition. A QOS that lists no other is at level 0, any other one level above the highest that it lists. (QOS that list
 each other in a cycle are refused when they are set, and would preempt no job.) A victim never preempts its preemptor,
 neither itself nor through others: so no cycle of preemptions closes, whatever QOS and partitions a site combines.
+
+A job of several parts claims with the lowest tier of its partitions, and is preempted as a job of the highest tier, by the
+gentlest of their modes (`Standing`): it never preempts more than each of its parts may, and has no lower rank than any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from eslurm.core.model.accounts import Policy, Qos
-from eslurm.core.model.partition import OFF, SUSPEND
+from eslurm.core.model.partition import CANCEL, OFF, REQUEUE, SUSPEND
 from eslurm.core.model.references import heights_of
 from eslurm.core.plan.placement.protocols import Availability
 from eslurm.core.resources import bits
@@ -27,8 +30,19 @@ from eslurm.core.resources.vector import Vector, add, fits
 ABOVE_ALL: Final = 1 << 62
 """The level of jobs that may not be preempted."""
 
+_GENTLEST_FIRST: Final = (OFF, SUSPEND, REQUEUE, CANCEL)
+
 Share = tuple[int, Vector]
 """(node number, amounts) that come free there."""
+
+
+class Tiered(Protocol):
+    """A partition as preemption sees it."""
+
+    @property
+    def tier(self) -> int: ...
+    @property
+    def preempt_mode(self) -> str: ...
 
 
 class Preemptable(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +66,21 @@ class Preemptable(msgspec.Struct, frozen=True, gc=False):
     exempt_until_us: int = 0
     is_going: bool = False
     level: int = 0
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """A job's place among partitions: the tier with which it claims, the tier at which it is preempted, by which mode."""
+
+    claims: int = 0
+    tier: int = 0
+    by_tier: str = OFF
+
+    @classmethod
+    def of(cls, partitions: Sequence[Tiered | None]) -> Standing:
+        """The standing of a job in these partitions; None: a partition that does not exist (any more)."""
+        tiers = [one.tier if one is not None else 0 for one in partitions]
+        modes = [one.preempt_mode if one is not None else OFF for one in partitions]
+        return cls(min(tiers), max(tiers), min(modes, key=_GENTLEST_FIRST.index))
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -87,12 +116,12 @@ class Ranks:
         """The level of a QOS; 0 without one."""
         return self._levels.get(qos, 0)
 
-    def claim(self, job_id: int, qos: Qos | None, tier: int, by_tier: str) -> Claim:
-        """The claim of a waiting job of that QOS, in a partition of that tier and `preempt_mode`."""
+    def claim(self, job_id: int, qos: Qos | None, standing: Standing) -> Claim:
+        """The claim of a waiting job of that QOS, with that standing."""
         name = qos.name if qos is not None else ""
-        is_safe = name not in self._listed and (by_tier == OFF or tier >= self._highest)
+        is_safe = name not in self._listed and (standing.by_tier == OFF or standing.tier >= self._highest)
         level = ABOVE_ALL if is_safe else self.level(name)
-        return Claim(job_id, qos.preempts if qos is not None else (), tier, level)
+        return Claim(job_id, qos.preempts if qos is not None else (), standing.claims, level)
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False):

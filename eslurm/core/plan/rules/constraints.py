@@ -2,7 +2,8 @@
 
 `Rules` is made from the policies in force and keeps each consumer's running and planned use (usdRS, C-36). It is rebuilt
 when policies, configuration or profile change; `of` is cheap, since equal jobs of the same owner share a `JobRules`.
-Invariant: a consumer's use is the sum of its jobs' bookings that were not revoked.
+Invariant: a consumer's use is the sum of its jobs' bookings that were not revoked. A job of several parts counts as a whole,
+and for each of its partitions with the parts there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 
 from eslurm.core.model.accounts import Account, FreePool, Limit, Policy, Reservation
 from eslurm.core.plan.placement.compiled_request import CompiledRequest
-from eslurm.core.plan.placement.protocols import Assignment, Closure, Constraint
+from eslurm.core.plan.placement.protocols import Assignment, Closure, Constraint, JointAssignment
+from eslurm.core.plan.rules.job_amounts import JobAmounts, Split, partitions_of
 from eslurm.core.plan.rules.limits import (
     NODES,
     Area,
@@ -44,12 +46,11 @@ from eslurm.core.plan.rules.protocols import Booked, Future, Job
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.usage import Steps, Used, amount_words, steps_of
-from eslurm.core.resources.vector import Vector, add, fits, padded
+from eslurm.core.resources.vector import Vector
 from eslurm.core.resources.windows import DAY_US, HORIZON_US, Calendar, DatesOnly, Windows, covers_all
 
 Policies: TypeAlias = Mapping[str, Mapping[str, Policy]]
 REMEMBERED_MAX: Final = 20_000
-EXPECTED_MAX: Final = 1_024
 
 
 class JobRules(msgspec.Struct, frozen=True):
@@ -73,9 +74,9 @@ class JobRules(msgspec.Struct, frozen=True):
 
 
 _P = TypeVar("_P", bound=Policy)
-_Name: TypeAlias = tuple[str, tuple[str, ...], str, str, str]
-_Charge: TypeAlias = tuple[int, Used, bool]
-"""(column, whose use, whether it counts until the latest end)."""
+_Name: TypeAlias = tuple[object, ...]
+_Charge: TypeAlias = tuple[int, Used, bool, str]
+"""(column, whose use, whether it counts until the latest end, the partition of which it counts the parts, "": all)."""
 
 
 class Rules:
@@ -116,37 +117,38 @@ class Rules:
         self._best = self._totals(topology.everything)
         self._available = dict(self._best)
         self._lines: dict[int, Timeline] = {}
-        self._expected: dict[int, tuple[CompiledRequest, Vector]] = {}
+        self._amounts = JobAmounts(topology)
         self.set_usable(topology.usable if usable is None else usable)
 
     # ---- asking ----
 
     def of(self, job: Job, need: CompiledRequest) -> JobRules:
         """The rules for a job, by its expected amounts."""
-        return self._of(job, self._asked(need))
+        amounts = self._amounts
+        return self._of(
+            job, amounts.expected(need), amounts.expected_split(job, need) if need.members else ()
+        )
 
     def recount(self, job: Job, need: CompiledRequest, chosen: Assignment) -> tuple[Constraint, ...]:
         """The constraints for an assignment; empty when it takes no more than expected.
 
         The number of nodes, and the amounts of exclusive nodes, are unknown before.
         """
-        asked = self._asked(need)
-        totals = self._topology.totals
-        sums = (0,) * len(self._topology.resources)
-        for position, amounts, _ in chosen:
-            sums = add(sums, totals[position] if need.exclusive else padded(amounts, len(sums)))
-        taken = (*sums, len(chosen), *asked[len(sums) + 1 :])
-        if fits(taken, asked):
-            return ()
-        return self._of(job, tuple(map(max, taken, asked))).constraints
+        expected = self._amounts.expected(need)
+        asked = self._amounts.assigned(need, chosen, expected)
+        if isinstance(chosen, JointAssignment):
+            before = self._amounts.expected_split(job, need)
+            split = self._amounts.assigned_split(job, need, chosen, before)
+            return () if (asked, split) == (expected, before) else self._of(job, asked, split).constraints
+        return () if asked == expected else self._of(job, asked, ()).constraints
 
-    def _of(self, job: Job, asked: Vector) -> JobRules:
-        key = (*_name(job), job.reservation, job.time_limit_us, job.beyond_us, asked)
+    def _of(self, job: Job, asked: Vector, split: Split) -> JobRules:
+        key = (*_name(job), job.reservation, job.time_limit_us, job.beyond_us, asked, split)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= REMEMBERED_MAX:
                 self._known.clear()
-            known = self._known[key] = self._made(job, asked)
+            known = self._known[key] = self._made(job, asked, split)
         return known
 
     # ---- what changes ----
@@ -201,10 +203,10 @@ class Rules:
 
     # ---- inside ----
 
-    def _made(self, job: Job, asked: Vector) -> JobRules:
+    def _made(self, job: Job, asked: Vector, split: Split) -> JobRules:
         duration_us = job.time_limit_us or INFINITY_US
         found: list[Constraint] = []
-        never = self._bind(job, asked, duration_us, found)
+        never = self._bind(job, asked, split, duration_us, found)
         within, from_us, until_us = -1, 0, INFINITY_US
         if job.reservation:
             reservation = self._reservations.get(job.reservation)
@@ -229,11 +231,12 @@ class Rules:
             closed = self._sooner(closed, job.beyond_us)
         return JobRules(tuple(found), closed, within, from_us, until_us, never, asked)
 
-    def _bind(self, job: Job, asked: Vector, duration_us: int, found: list[Constraint]) -> str:
+    def _bind(self, job: Job, asked: Vector, split: Split, duration_us: int, found: list[Constraint]) -> str:
         """Add the constraints of limits; returns the reason why one of them can never be kept, or ""."""
         never = ""
-        for consumer in self._index.consumers(job):
-            for resource, items in zip(self._columns, asked, strict=True):
+        by_partition = dict(split)
+        for consumer, partition in self._consumers(job):
+            for resource, items in zip(self._columns, by_partition.get(partition, asked), strict=True):
                 if not items:
                     continue
                 ask = Ask(resource, items, consumer)
@@ -371,11 +374,12 @@ class Rules:
         charges = self._charged(job)
         if not charges and not self._outside:
             return []
-        amounts = self._taken(booking)
+        amounts = self._amounts.booked(booking)
+        by_partition = self._amounts.booked_split(job, booking) if job.parts else {}
         found = [
-            (used, amounts[column], booking.until_us if at_most else booking.stop_us)
-            for column, used, at_most in charges
-            if amounts[column]
+            (used, items, booking.until_us if at_most else booking.stop_us)
+            for column, used, at_most, partition in charges
+            if (items := (by_partition[partition] if partition else amounts)[column])
         ]
         if self._outside and not job.reservation:
             found += self._used_outside(job, booking, amounts)
@@ -391,20 +395,26 @@ class Rules:
             if outside is not None and items and not is_let_in(pool.access, job, each, duration_us):
                 yield outside, items, booking.stop_us
 
-    def _charged(self, who: Who) -> tuple[_Charge, ...]:
-        """The (column, use) pairs of a job's bookings: of each consumer, the resources that a limit counts."""
-        key = _name(who)
+    def _charged(self, job: Job) -> tuple[_Charge, ...]:
+        """The uses of a job's bookings: of each consumer, the resources that a limit counts."""
+        key = _name(job)
         known = self._charges.get(key)
         if known is None:
             if len(self._charges) >= REMEMBERED_MAX:
                 self._charges.clear()
             known = self._charges[key] = tuple(
-                (column, self._use(Ask(resource, 0, consumer), at_most=at_most), at_most)
-                for consumer in self._index.consumers(who)
+                (column, self._use(Ask(resource, 0, consumer), at_most=at_most), at_most, partition)
+                for consumer, partition in self._consumers(job)
                 for column, resource in enumerate(self._columns)
-                for at_most in self._counted(self._index.levels(consumer, resource, who))
+                for at_most in self._counted(self._index.levels(consumer, resource, job))
             )
         return known
+
+    def _consumers(self, job: Job) -> Iterator[tuple[Consumer, str]]:
+        """The consumers through which limits bind a job; of several parts, with the partition whose parts it sees."""
+        has_parts = bool(job.parts)
+        for consumer in self._index.consumers(job, partitions_of(job)):
+            yield consumer, consumer[1] if has_parts and consumer[0] == "partition" else ""
 
     @staticmethod
     def _counted(levels: Sequence[Level]) -> list[bool]:
@@ -439,31 +449,6 @@ class Rules:
 
         return line
 
-    def _asked(self, need: CompiledRequest) -> Vector:
-        """Expected amounts of a job, by column; cached by identity of the request."""
-        known = self._expected.get(id(need))
-        if known is None or known[0] is not need:
-            if len(self._expected) >= EXPECTED_MAX:
-                self._expected.clear()
-            known = self._expected[id(need)] = need, self._asked_anew(need)
-        return known[1]
-
-    def _asked_anew(self, need: CompiledRequest) -> Vector:
-        floors = [part.nodes_floor for part in need.parts]
-        nodes = 1 if need.pack else sum(floors) if need.scatter else max(floors, default=1)
-        amounts = need.expected
-        width = len(self._topology.resources)
-        padding = (0,) * (width - len(amounts))
-        wide = need.wide + (0,) * (len(self._topology.wide) - len(need.wide))
-        return (*amounts, *padding, max(nodes, need.include.bit_count()), *wide)
-
-    def _taken(self, booking: Booked) -> Vector:
-        width = len(self._topology.resources)
-        sums: Vector = (0,) * width
-        for _, amounts in booking.spans:
-            sums = add(sums, amounts)
-        return (*sums, len(booking.spans), *padded(booking.wide, len(self._topology.wide)))
-
     def _totals(self, positions: int) -> dict[str, int]:
         """The sums of these nodes, and the cluster-wide resources."""
         topology = self._topology
@@ -483,8 +468,9 @@ def _nothing_used() -> Steps:
     return [], []
 
 
-def _name(who: Who) -> _Name:
-    return (who.user, who.groups, who.account, who.qos, who.partition)
+def _name(job: Job) -> _Name:
+    own = (job.user, job.groups, job.account, job.qos, job.partition)
+    return (*own, partitions_of(job)) if job.parts else own
 
 
 def _named(policies: Policies, kind: str, of: type[_P]) -> dict[str, _P]:

@@ -65,12 +65,12 @@ class LimitIndex:
             if parent:
                 self._below.setdefault(parent, []).append(name)
 
-    def consumers(self, who: Who) -> Iterator[Consumer]:
-        """The consumers through which any limit binds the job."""
+    def consumers(self, who: Who, partitions: Iterable[str] = ()) -> Iterator[Consumer]:
+        """The consumers through which any limit binds the job; `partitions` are those of its parts, if it has several."""
         found = self._by_consumer
         if not found:
             return
-        for consumer in self.memberships(who):
+        for consumer in self.memberships(who, partitions):
             if consumer in found or (consumer[0] in self._each and _is_own(consumer, who)):
                 yield consumer
 
@@ -82,7 +82,7 @@ class LimitIndex:
         words = (resource,) if resource in COUNTED or resource == NODES else (resource, EVERYONE)
         return [level for limits in named for word in words if (level := limits.get(word))]
 
-    def memberships(self, who: Who) -> Iterator[Consumer]:
+    def memberships(self, who: Who, partitions: Iterable[str] = ()) -> Iterator[Consumer]:
         """Every consumer of the job that a limit could name."""
         yield "user", who.user
         for group in who.groups:
@@ -94,7 +94,8 @@ class LimitIndex:
             account = self._parents.get(account, "")
         if who.qos:
             yield "qos", who.qos
-        yield "partition", who.partition
+        for name in partitions or (who.partition,):
+            yield "partition", name
 
     def accounts_in(self, name: str) -> list[str]:
         """An account and all below it, each once."""

@@ -8,14 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from eslurm.core.model.request import Request
 from eslurm.core.plan.rules.limits import Who
 from eslurm.core.resources.timeline import Timeline
 from eslurm.core.resources.usage import Steps
 from eslurm.core.resources.vector import Vector
 
 
+class JobPart(Protocol):
+    """One part of a job of several parts."""
+
+    @property
+    def request(self) -> Request: ...
+    @property
+    def partition(self) -> str: ...
+
+
 class Job(Who, Protocol):
-    """A job as the rules see it. `Pending` is one."""
+    """A job as the rules see it; `parts` is empty for a job of one part. `Pending` is one."""
 
     @property
     def time_limit_us(self) -> int: ...
@@ -23,12 +33,15 @@ class Job(Who, Protocol):
     def beyond_us(self) -> int: ...
     @property
     def reservation(self) -> str: ...
+    @property
+    def parts(self) -> Sequence[JobPart]: ...
 
 
 class Booked(Protocol):
     """The amounts that a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts).
 
-    For an array, `tasks` of its tasks share it.
+    For an array, `tasks` of its tasks share it. `parts` are (part, node number, amounts) of a job that holds nodes for
+    several parts, else empty: `spans` are then sums.
     """
 
     @property
@@ -43,6 +56,8 @@ class Booked(Protocol):
     def wide(self) -> Vector: ...
     @property
     def tasks(self) -> int: ...
+    @property
+    def parts(self) -> Sequence[tuple[int, int, Vector]]: ...
 
 
 class Future(Protocol):
