@@ -11,6 +11,7 @@ from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.links.trust_options import add_trust_options, read_member
 from eslurm.security.account import Account, find_account
+from eslurm.security.ownership import UnsafeFile, check_program
 from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
@@ -35,6 +36,14 @@ from esnoded.stepd.launcher import (
     find_predecessor,
 )
 
+PHASE_LIMIT_S_MAX = 86_400
+_PROGRAMS = {
+    "prolog": "program that runs on this host before anything of a job does; if it fails, the job starts elsewhere",
+    "epilog": "program that runs on this host when nothing of a job is left here",
+    "check": "program that runs, as the agent's user, while a fault of this host stands; if it passes, the fault is over",
+    "task-prolog": "program that runs in each task of a step, as its user, before the task",
+}
+
 if TYPE_CHECKING:
     from eslurm.security.membership import Role
     from esnoded.daemon import AgentOptions
@@ -57,9 +66,15 @@ def main(argv: list[str] | None = None) -> None:
     try:
         # Emulated nodes are of the user that starts them, all in all.
         account = None if arguments.each else find_account(arguments.user)
+        _check_programs(arguments)
         supervisor = Options(
             arguments.nodes,
             str(arguments.site_keys.absolute()),
+            prolog=arguments.prolog,
+            epilog=arguments.epilog,
+            phase_user=arguments.phase_user,
+            phase_limit_s=arguments.phase_limit,
+            task_prolog=arguments.task_prolog,
             min_uid=arguments.min_uid,
             allow_root_jobs=arguments.allow_root_jobs,
             uid=account.uid if account is not None else -1,
@@ -103,6 +118,7 @@ def main(argv: list[str] | None = None) -> None:
         tls=tls,
         is_login=arguments.login,
         door=arguments.socket,
+        check=arguments.check,
     )
 
     if arguments.each:
@@ -169,10 +185,24 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes
         )
     else:
         given = [option for option, size in sizes.items() if size is not None]
+        given += [f"--{name}" for name in _PROGRAMS if getattr(arguments, name.replace("-", "_"))]
         if given or arguments.each:
             give_up("esnoded", f"--login: no job runs on a login host: leave out {(given or ['--each'])[0]}")
     if arguments.each and arguments.socket:
         give_up("esnoded", "--socket: with --each every agent has a door of its own: leave it out")
+
+
+def _check_programs(arguments: argparse.Namespace) -> None:
+    """Programs that this host runs for the site. Raises ValueError for one that another user could change."""
+    for name in ("prolog", "epilog", "check", "task_prolog"):
+        path = getattr(arguments, name)
+        try:
+            if path:
+                check_program(path)
+        except (UnsafeFile, OSError) as error:
+            raise ValueError(f"--{name.replace('_', '-')}: {error}") from None
+    if not 0 < arguments.phase_limit <= PHASE_LIMIT_S_MAX:
+        raise ValueError(f"--phase-limit: {arguments.phase_limit} is not within 1..{PHASE_LIMIT_S_MAX}")
 
 
 def _nodes(text: str) -> tuple[str, ...]:
@@ -235,6 +265,21 @@ def _parser() -> argparse.ArgumentParser:
         help="as root: no job of a user below this runs here (default: 1000)",
     )
     parser.add_argument("--allow-root-jobs", action="store_true", help="as root: jobs of root may run here")
+    for name, when in _PROGRAMS.items():
+        parser.add_argument(f"--{name}", default="", metavar="PATH", help=when)
+    parser.add_argument(
+        "--phase-user",
+        choices=("root", "job"),
+        default="root",
+        help="prolog and epilog run as root, or as the job's user (default: root; without root: as the own user)",
+    )
+    parser.add_argument(
+        "--phase-limit",
+        type=int,
+        default=300,
+        metavar="SECONDS",
+        help="prolog, epilog and check are ended after this time, and have failed (default: 300)",
+    )
     add_tls_options(parser)
     add_process_options(parser, "serve /metrics and /health there (with --each: from this port on, one each)")
     return parser

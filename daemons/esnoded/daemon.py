@@ -101,7 +101,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     failures; with `is_one_of_many` there are many such processes on this host, and the step supervisor is started with the
     first step. Without `tls` its links are plain. `supervisor` are the step supervisor's options. `connect` gives
     connections to it; None: this process starts it itself. `predecessor` gives connections to one of an earlier version
-    that still has steps; None: there is none.
+    that still has steps; None: there is none. `check` is the program that clears the nodes' faults.
     """
 
     cluster: str
@@ -122,6 +122,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     door: Path | None = None
     connect: Connect | None = None
     predecessor: Connect | None = None
+    check: str = ""
 
 
 class NodeDaemon:

@@ -64,6 +64,7 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
             is_one_of_many=True,
             metrics_listen=watched[at],
             tls=options.tls,
+            check=options.check,
         )
         for at, name in enumerate(options.nodes)
     ]

@@ -29,6 +29,8 @@ _MEMORY_MIB = 1
 _SUBMIT_NAMES = frozenset({"SUBMIT_DIR", "SUBMIT_HOST", "CLUSTER_NAME", "CONF"})
 _OF_JOBS = ("SLURM", "ESLURM")
 """How names begin that may describe a job."""
+PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH of the programs of a node's phases; Slurm sets none."""
 _KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR"})
 
 
@@ -77,6 +79,37 @@ def batch_environment(
     environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": names[0], "ESLURM_NODENAME": names[0]}
     _put_devices(environment, launch, launch.groups[0].runs[0][0], 0, "JOB")
     return environment
+
+
+def phase_environment(
+    launch: JobLaunch,
+    names: Sequence[str],
+    node_name: str,
+    number: int,
+    phase: str,
+    end: tuple[int, int] | None,
+) -> dict[str, str]:
+    """The whole environment of a node's prolog or epilog (`phase`): the job's variables, none of the submitted ones.
+
+    `end` is the script's exit code and signal, where they are known.
+    """
+    environment = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8"}
+    values = _job_values(launch) | {
+        "JOB_WORK_DIR": launch.spec.work_dir,
+        "JOB_CONSTRAINTS": launch.spec.components[0].constraint,
+        "JOB_COMMENT": launch.spec.comment,
+        "NODEID": str(list(names).index(node_name)),
+        "SCRIPT_CONTEXT": f"{phase}_slurmd",
+    }
+    if end is not None:
+        code, signum = end
+        values |= {
+            "JOB_EXIT_CODE": str(signum or code << 8),
+            "JOB_EXIT_CODE2": f"{code}:{signum}",
+        }
+    _put(environment, values)
+    _put_devices(environment, launch, number, "JOB")
+    return environment | {"SLURMD_NODENAME": node_name, "ESLURM_NODENAME": node_name, "ESLURM_PHASE": phase}
 
 
 class StepEnvironment:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
-from typing import Literal, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -33,6 +33,10 @@ class StepEndCause(StrEnum):
     """The supervisor died or the node was rebooted with the step running: its exit status is unknown."""
     SPAWN_FAILED = "spawn_failed"
     """It could not be started; `text` says why."""
+
+
+ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
+SignalNumber = Annotated[int, msgspec.Meta(ge=0, le=64)]
 
 
 class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -121,7 +125,8 @@ class StepOrder(msgspec.Struct, frozen=True, array_like=True):
 
     `credential` is the controller's sealed command, which names the user and the processes; `script` and `environment` are
     those that it names by hash; `door` is the socket at which the job's commands reach the controller. `contact_us` is the
-    node's last contact as of `StepRunner.contact`, 0: there was none; None: from an agent that does not send it.
+    node's last contact as of `StepRunner.contact`, 0: there was none; None: from an agent that does not send it. `end` is
+    the exit code and signal of the job's script, for its epilog.
     """
 
     key: StepKey
@@ -130,6 +135,7 @@ class StepOrder(msgspec.Struct, frozen=True, array_like=True):
     environment: bytes = b""
     door: str = ""
     contact_us: int | None = None
+    end: tuple[ExitCode, SignalNumber] | None = None
 
 
 class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):

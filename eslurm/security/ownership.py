@@ -82,6 +82,25 @@ def make_own_directory(path: str | os.PathLike[str], mode: int) -> str:
     return check_own_directory(settled)
 
 
+def check_program(path: str | os.PathLike[str]) -> str:
+    """The settled path of a program that only root and this user can change. Raises `UnsafeFile`, and OSError when it
+    cannot be examined.
+    """
+    if not os.path.isabs(path):
+        raise UnsafeFile(f"{path} is not an absolute path: name the program from the root on")
+    settled = settle(path)
+    try:
+        found = os.lstat(settled)
+    except FileNotFoundError:
+        raise UnsafeFile(f"{path} does not exist") from None
+    if not stat.S_ISREG(found.st_mode) or not found.st_mode & stat.S_IXUSR:
+        raise UnsafeFile(f"{path} is not a file that can be executed: chmod +x {path}, or name another one")
+    _check_owner(settled, found)
+    if found.st_mode & _OTHERS_WRITE:
+        raise UnsafeFile(f"{path}: others may write to it: chmod go-w {path}")
+    return settled
+
+
 def _parts(path: str) -> list[str]:
     """The components below the root, the last one first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]

@@ -52,8 +52,9 @@ class TrustingGate(Gate):
     def release(self, key: StepKey) -> None:
         pass
 
-    def refresh(self) -> tuple[int, bytes]:
-        return round(self._options.idle_exit_s * 1e6), SITE.ring.sealed
+    def refresh(self) -> tuple[int, bytes, int]:
+        options = self._options
+        return round(options.idle_exit_s * 1e6), SITE.ring.sealed, round(options.phase_limit_s * 1e6)
 
 
 def make_gate(place: Place, _launches: Launches) -> Gate:

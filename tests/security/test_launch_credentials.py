@@ -61,7 +61,8 @@ def as_uid(uid: int, act: Callable[[], object]) -> str:
 class Supervisor:
     """A real one of root's, for the nodes cn3 and cn4, and a connection as an agent has it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, uid: int = -1) -> None:
+        """It serves as this user; -1: as root."""
         directory.chmod(0o711)
         self.state = directory / "a"
         self.work = directory / "work"
@@ -69,7 +70,7 @@ class Supervisor:
         self.work.chmod(0o777)
         ring = directory / "site.pub"
         write_ring(ring, SITE.ring)
-        self.options = Options("cn[3-4]", str(ring))
+        self.options = Options("cn[3-4]", str(ring), uid=uid, gid=uid)
         self.pid = ensure_supervisor(self.state, self.options).pid
         self.place = Place(self.state)
         self._socket = connect_supervisor(self.state, self.options)

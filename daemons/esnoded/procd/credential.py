@@ -1,9 +1,9 @@
 """Checks of a sealed command against this host. `procd` acts on nothing else that names a process's user.
 
 A launch credential is a `Command` as a controller has sealed it: `Prepare` with `start`, `Start`, or `LaunchStep`, each
-with the `JobLaunch`. Invariant: a command that passes `Warrants.launch` was sealed by a key of this site for this cluster,
-for a node of this host, for exactly this step, is in date, and runs as a user that root has not excluded. Pure: no file,
-no clock.
+with the `JobLaunch`; any `Prepare` or `Start` of the attempt permits the phases that it names. Invariant: a command that
+passes `Warrants.launch` was sealed by a key of this site for this cluster, for a node of this host, for exactly this step,
+is in date (an epilog's: was), and runs as a user that root has not excluded. Pure: no file, no clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eslurm.compat.hostlist import expand
 from eslurm.core.model.earlier_launch import decode_command
 from eslurm.core.model.node_groups import find_place, find_share
 from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, Start
-from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, StepKey
 from eslurm.core.model.values import id_problem
 from eslurm.ports.step_checks import TASKS_MAX
 from eslurm.security.sealing import BadSeal, Purpose
@@ -27,6 +27,8 @@ from esnoded.procd.options import Options
 
 TOLERANCE_US = 60_000_000
 """Clocks of controllers and nodes may differ by so much, as for agents (`core.relay.command_dates`)."""
+EPILOG_AGAIN_US = 12 * 3_600_000_000
+"""An epilog is due when its attempt is over, so the launch permits it for ever, and only once in this time."""
 _OPENED_MAX = 64
 _LISTS_MAX = 16
 
@@ -40,7 +42,7 @@ class UserNotAllowed(NotAllowed):
 
 
 class Launchable(msgspec.Struct, frozen=True):
-    """The permitted launch: the batch script, or with `request` a step's tasks.
+    """The permitted launch: the batch script, a phase, or with `request` a step's tasks.
 
     `names` are the job's nodes in order. `until_us` is the end of the credential.
     """
@@ -96,7 +98,8 @@ class Warrants(Seals):
     def launch(self, key: StepKey, sealed: bytes, now_us: int) -> Launchable:
         """The launch that the credential permits for step `key`. `now_us` is UTC. Raises `NotAllowed`."""
         command = self.command(key, sealed)
-        if now_us > command.expires_us + TOLERANCE_US:
+        is_epilog = key.step == EPILOG_STEP
+        if now_us > command.expires_us + TOLERANCE_US and not is_epilog:
             raise NotAllowed(
                 f"the launch credential ended {(now_us - command.expires_us) // 1_000_000} s ago: "
                 "is the clock of this host right?"
@@ -116,13 +119,15 @@ class Warrants(Seals):
             raise UserNotAllowed(
                 f"jobs of uid {user.uid} are refused here: it is below {least} (esnoded --min-uid)"
             )
-        return found
+        return msgspec.structs.replace(found, until_us=now_us + EPILOG_AGAIN_US) if is_epilog else found
 
 
 def find_launch(key: StepKey, command: Command) -> Launchable:
     """The command's launch of step `key`: the job, the step's own request, and the number of tasks. Raises `NotAllowed`."""
-    body = command.body
+    body, phase = command.body, key.phase
     match body:
+        case Prepare(launch=found) | Start(launch=JobLaunch() as found) if phase:
+            launch, request, step = found, None, key.step
         case Prepare(launch=found, start=True):
             launch, request, step = found, None, BATCH_STEP
         case Start(launch=JobLaunch() as found):
@@ -134,9 +139,11 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
     named = {(launch.job_id, launch.attempt, step)}
     if not isinstance(body, Prepare):
         named.add((body.job_id, body.attempt, step))
-    if named != {(key.job_id, key.attempt, key.step)} or key.step < BATCH_STEP:
+    if named != {(key.job_id, key.attempt, key.step)} or (key.step < BATCH_STEP and not phase):
         raise NotAllowed(f"the credential is for another step than {key}")
-    if request is None and launch.groups[0].runs[0][0] != key.node:
+    if phase and (request is not None or phase not in launch.phases):
+        raise NotAllowed(f"the credential has no {phase}")
+    if request is None and not phase and launch.groups[0].runs[0][0] != key.node:
         raise NotAllowed(f"node number {key.node} is not the first of the job")
     tasks = 1
     if request is not None:

@@ -16,22 +16,24 @@ from pathlib import Path
 import msgspec
 
 from eslurm.core.model.job import Principal
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import PROLOG_STEP, StepKey
 from eslurm.ports.step_runner import StepOrder, StepSpec
+from eslurm.security.ownership import UnsafeFile, check_program
 from eslurm.security.sealing import BadSeal
 from eslurm.security.site_keys import Ring, SiteKeyError, read_ring, write_ring
 from eslurm.telemetry.clocks import wall_us
-from esnoded.procd.credential import NotAllowed, Warrants
+from esnoded.procd.credential import Launchable, NotAllowed, Warrants
 from esnoded.procd.launches import Launches
 from esnoded.procd.options import read_options
 from esnoded.procd.scripts import Scripts
 from esnoded.task.build import Builder
+from esnoded.task.phases import build_phase
 
 
 class Allowed(msgspec.Struct, frozen=True):
     """A step that may be started: whose it is, and how many tasks; `until_us`: when its credential ends (UTC).
 
-    `make` builds what a task runs. It is called as the user only. `streams`: output goes to a listener; `warns`: a script
+    `make` builds what a task runs. It is called as the user only. `streams`: output goes into pipes; `warns`: a script
     may be run that warns of the time limit.
     """
 
@@ -73,6 +75,8 @@ class Gate:
         key, now_us = order.key, wall_us()
         self._check_unused(key, now_us)
         found = self._warrants.launch(key, order.credential, now_us)
+        if key.is_phase:
+            return self._phase(order, found)
         launch, request, path = found.launch, found.request, ""
         _check_hash("environment", order.environment, (request or launch.spec).environment_hash)
         if request is None:
@@ -83,6 +87,22 @@ class Gate:
         is_batch = request is None
         warns = is_batch and bool(launch.spec.warn_script)
         return Allowed(key, launch.spec.user, found.until_us, make, found.tasks, not is_batch, warns)
+
+    def _phase(self, order: StepOrder, found: Launchable) -> Allowed:
+        """Root's own program, as long as no other user can change it. Raises `NotAllowed`, OSError."""
+        key, options, launch = order.key, self._options, found.launch
+        program = options.prolog if key.step == PROLOG_STEP else options.epilog
+        if not program:
+            raise NotAllowed(f"this host has no {key.phase}")
+        try:
+            program = check_program(program)
+        except UnsafeFile as error:
+            raise NotAllowed(f"{key.phase}: {error}") from None
+        user = launch.spec.user
+        if options.phase_user == "root":
+            user = Principal("root", os.geteuid(), os.getegid())
+        make = partial(build_phase, key, launch, found.node_name, found.names, user, program, order.end)
+        return Allowed(key, user, found.until_us, make, streams=True)
 
     def begin(self, allowed: Allowed) -> None:
         """The first process of the step is about to be made. Raises `NotAllowed`, OSError."""
@@ -106,14 +126,20 @@ class Gate:
             write_ring(self._ring, ring)
             self._warrants = Warrants(ring, self._options, os.geteuid())
 
-    def refresh(self) -> tuple[int, bytes]:
+    def refresh(self) -> tuple[int, bytes, int]:
         """Take over what root has changed meanwhile. Keeps what it has if that cannot be read.
 
-        Returns how long a supervisor without steps and connections lives, in microseconds, and the site's keys, sealed.
+        Returns how long a supervisor without steps and connections lives, in microseconds, the site's keys, sealed, and the
+        greatest duration of a phase in microseconds.
         """
         with suppress(SiteKeyError, OSError, msgspec.MsgspecError):
             self._load(self._warrants.ring)
-        return round(self._options.idle_exit_s * 1e6), self._warrants.ring.sealed
+        options = self._options
+        return (
+            round(options.idle_exit_s * 1e6),
+            self._warrants.ring.sealed,
+            round(options.phase_limit_s * 1e6),
+        )
 
     def _check_unused(self, key: StepKey, now_us: int) -> None:
         if self._launches.is_used(key, now_us):

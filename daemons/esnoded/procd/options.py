@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 
 class Options(msgspec.Struct, frozen=True):
     """`ring` is a file with the site's public keys, `nodes` the host list of the nodes that this host is.
 
-    The supervisor runs as `uid` and `gid` when root starts it; -1: as root.
+    The supervisor runs as `uid` and `gid` when root starts it; -1: as root. `prolog` and `epilog` are programs that run
+    before and after each attempt on this host, as root or as the job's user (`phase_user`), for `phase_limit_s` at most;
+    empty: none. `task_prolog` runs in each task as its user.
     """
 
     nodes: str
@@ -18,6 +22,11 @@ class Options(msgspec.Struct, frozen=True):
     idle_exit_s: float = 600.0
     uid: int = -1
     gid: int = -1
+    prolog: str = ""
+    epilog: str = ""
+    phase_user: Literal["root", "job"] = "root"
+    phase_limit_s: float = 300.0
+    task_prolog: str = ""
 
 
 def read_options(path: str) -> Options:

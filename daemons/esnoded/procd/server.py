@@ -176,7 +176,8 @@ class Procd:
             case wire.Trust(ring):
                 self._gate.trust(ring)
             case wire.Refresh():
-                answer = wire.Refreshed(*self._gate.refresh(), tuple(self._left_behind(False)))
+                idle_us, ring, phase_us = self._gate.refresh()
+                answer = wire.Refreshed(idle_us, ring, tuple(self._left_behind(False)), phase_us)
             case wire.Settled():
                 self._left_behind(True)
         return answer, report_fd
@@ -231,7 +232,7 @@ class Procd:
 
     def _connect(self, step: Step, fd: int) -> None:
         allowed = step.allowed
-        if not allowed.streams or step.is_connected:
+        if not allowed.streams or allowed.key.is_phase or step.is_connected:
             raise NotAllowed(f"step {allowed.key} has no listener to connect to")
         self._begin(step)
         step.is_connected = True

@@ -110,11 +110,14 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
 
 
 class Refreshed(msgspec.Struct, frozen=True, array_like=True, tag=24):
-    """`ring` are the site's keys, sealed; `left_behind`: outcomes that a supervisor of a version before 0.2 still owed."""
+    """`ring` are the site's keys, sealed; `left_behind`: outcomes that a supervisor of a version before 0.2 still owed;
+    `phase_limit_us`: the greatest duration of a prolog or epilog.
+    """
 
     idle_exit_us: int
     ring: bytes
     left_behind: tuple[StepOutcome, ...] = ()
+    phase_limit_us: int = 0
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=25):

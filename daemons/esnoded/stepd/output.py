@@ -37,6 +37,22 @@ _FDS_RESERVED = 64
 _encode = msgspec.msgpack.Encoder().encode
 
 
+def fds_max() -> int:
+    """The first descriptor that no output may take: the rest is for the supervisor, which could end no step without."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FDS_RESERVED
+
+
+def make_pipe(fds_max: int) -> tuple[int, int]:
+    """A pipe whose read end does not block. Raises OSError when out of descriptors."""
+    read_fd, write_fd = os.pipe()
+    if max(read_fd, write_fd) >= fds_max:
+        os.close(read_fd)
+        os.close(write_fd)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    os.set_blocking(read_fd, False)
+    return read_fd, write_fd
+
+
 class _Pipe(msgspec.Struct, eq=False):
     """The read end of one stream of one task."""
 
@@ -70,7 +86,7 @@ class OutputLink:
         self._pipes: dict[int, _Pipe] = {}
         self._paused = False
         self._finished = False
-        self._fds_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FDS_RESERVED
+        self._fds_max = fds_max()
         self._sealer = StreamSealer(endpoint.cookie)
         self._queue = bytearray(self._sealer.opening)
         self._queue += self._sealed(OutputHello(spec.key, spec.node_name, spec.tasks))
@@ -116,13 +132,8 @@ class OutputLink:
         writers: list[int] = []
         try:
             for stream in (1, 2):
-                read_fd, write_fd = os.pipe()
+                read_fd, write_fd = make_pipe(self._fds_max)
                 writers.append(write_fd)
-                if max(read_fd, write_fd) >= self._fds_max:
-                    # What is left is for the supervisor: without descriptors it could end no step.
-                    os.close(read_fd)
-                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-                os.set_blocking(read_fd, False)
                 pipe = _Pipe(read_fd, self._first_task + local, stream)
                 self._pipes[read_fd] = pipe
                 if not self._paused:
@@ -136,6 +147,10 @@ class OutputLink:
     def task_ended(self, local: int, exit_status: int) -> None:
         """Tell the reader how a task ended: its exit code, or the negated signal number."""
         self._send(OutputFrame(self._node, self._first_task + local, 0, exit_status=exit_status))
+
+    def last_words(self) -> str:
+        """None: its reader has them."""
+        return ""
 
     def finish(self) -> None:
         """The step is over: pass on what its pipes still hold, then close."""

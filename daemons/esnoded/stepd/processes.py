@@ -37,6 +37,7 @@ class Processes:
         self._read_spec = read_spec
         self._events: deque[wire.Event] = deque()
         self._seals: Seals | None = None
+        self._phase_limit_us = 0
 
     def fileno(self) -> int:
         """Readable when there is an event, or `procd` is gone."""
@@ -67,7 +68,10 @@ class Processes:
         """The step that the order's credential allows; `over` follows. Raises `NotAllowed`."""
         self._ask(wire.Admit(order), wire.Done)
         try:
-            return terms_of(self._read_spec(order))
+            terms = terms_of(self._read_spec(order))
+            if order.key.is_phase:
+                return msgspec.structs.replace(terms, time_limit_us=self._phase_limit_us)
+            return terms
         except Exception as error:
             self.over([order.key])
             if isinstance(error, ValueError):
@@ -132,6 +136,7 @@ class Processes:
         refreshed, _ = self._ask(wire.Refresh(), wire.Refreshed)
         if self._seals is None or self._seals.ring.sealed != refreshed.ring:
             self._seals = Seals(Ring.from_sealed(refreshed.ring))
+        self._phase_limit_us = refreshed.phase_limit_us
         return refreshed
 
     def settled(self) -> None:

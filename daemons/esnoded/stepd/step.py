@@ -22,11 +22,16 @@ Waiter = Callable[[StepState], None]
 
 
 class OutputPipes(Protocol):
-    """The output of one interactive step, as its owner uses it (`output.OutputLink`)."""
+    """The output of one step that goes into pipes, as its owner uses it (`output.OutputLink`, `phase_output.PhaseOutput`).
+
+    `last_words` is what the outcome of a step that failed quotes of it, if anything.
+    """
 
     def open_pipes(self, local: int) -> tuple[int, int]: ...
 
     def task_ended(self, local: int, exit_status: int) -> None: ...
+
+    def last_words(self) -> str: ...
 
     def finish(self) -> None: ...
 
@@ -165,6 +170,8 @@ class Step(msgspec.Struct, eq=False):
         text = self.text
         if not text and self.signum:
             text = f"ended by signal {signal_name(self.signum)}"
+        if self.link is not None and (cause is not StepEndCause.EXITED or self.exit_code):
+            text = ": ".join(filter(None, (text, self.link.last_words())))
         text = "; ".join(filter(None, (text, self.warning_failure)))
         return StepOutcome(
             self.key,

@@ -63,7 +63,8 @@ def serve(
     journal.commit()
     timers, selector = Timers(), selectors.DefaultSelector()
     processes = Processes(end, read_spec or read_sealed)
-    table = StepTable(processes, journal, timers, selector, [*past.outcomes.values(), *lost])
+    outputs = os.path.join(os.path.dirname(path), "phases")
+    table = StepTable(processes, journal, timers, selector, [*past.outcomes.values(), *lost], outputs)
     server = Server(table, processes, timers, selector, listener, welcome)
     # What exists now lives as long as the process: keep the collector from touching it.
     gc.collect()

@@ -14,6 +14,7 @@ import selectors
 import signal
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Literal
 
 from eslurm.core.model.step_key import StepKey
@@ -26,6 +27,7 @@ from esnoded.stepd.journal import Intent, Journal
 from esnoded.stepd.ledger import Ledger
 from esnoded.stepd.limits import StepClock
 from esnoded.stepd.output import OutputLink
+from esnoded.stepd.phase_output import PhaseOutput
 from esnoded.stepd.processes import Processes, read_report
 from esnoded.stepd.step import Step, Task, Waiter
 from esnoded.stepd.terms import Terms
@@ -53,7 +55,10 @@ class StepTable:
         timers: Timers,
         selector: selectors.BaseSelector,
         outcomes: Iterable[StepOutcome],
+        outputs: str = "",
     ) -> None:
+        """`outputs` is the directory for the output of phases."""
+        self._outputs = outputs
         self._processes = processes
         self._journal = journal
         self._timers = timers
@@ -319,6 +324,8 @@ class StepTable:
                 spec.endpoint,
                 lambda why: self._on_output_lost(step, why),
             )
+        elif spec.key.is_phase:
+            step.link = PhaseOutput(self._selector, spec.key, self._outputs, partial(self._guard.wrap, step))
         self._clock.begin(step)
         if spec.orphan_timeout_us:
             due_us = self._orphaned_us(spec, step.launched_us)

@@ -17,6 +17,7 @@ from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWa
 from eslurm.security.sealing import unverified_shared_body
 from esnoded.procd.credential import NotAllowed, find_launch
 from esnoded.task.build import outline
+from esnoded.task.phases import build_phase
 
 SpecReader = Callable[[StepOrder], StepSpec]
 
@@ -38,6 +39,10 @@ class Terms(msgspec.Struct, frozen=True):
 def read_spec(order: StepOrder) -> StepSpec:
     """The step that an admitted order starts, without its variables. Raises `NotAllowed`, ValueError."""
     found = find_launch(order.key, decode_command(unverified_shared_body(order.credential)))
+    if order.key.is_phase:
+        user = found.launch.spec.user
+        phase = order.key.phase
+        return build_phase(order.key, found.launch, found.node_name, found.names, user, phase, order.end)
     return outline(order.key, found.launch, found.request, found.node_name)
 
 
