@@ -215,6 +215,8 @@ def _kind(kind: types.Type) -> str:
             return f"text like `{_cell(pattern)}`"
         case types.StrType():
             return "text"
+        case types.LiteralType(values=values):
+            return " or ".join(f"`{value}`" for value in values)
         case types.ListType(item_type=item):
             return f"list of {_kind(item)}s"
         case types.UnionType(types=members):

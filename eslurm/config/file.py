@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -169,12 +169,26 @@ class SatelliteSection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
-    """Users whose jobs run on nodes. A node also refuses by its own options: `esnoded --min-uid`, `--allow-root-jobs`."""
+    """Users whose jobs run on nodes, and programs around each job. A node also refuses by its own options: `esnoded
+    --min-uid`, `--allow-root-jobs`. The programs are those of the agents that `eslurm up` starts; any other agent has them
+    from its command line (`esnoded --prolog`), never from the controller."""
 
     min_uid: Whole = 1000
     """Jobs of users below this are refused: those are accounts of services."""
     allow_root_jobs: bool = False
     """Accept root's jobs; they run as root."""
+    prolog: str = ""
+    """Program that runs on each node of a job before anything of it does; if it fails, the job starts elsewhere."""
+    epilog: str = ""
+    """Program that runs on each node when nothing of the job is left there; if it fails, the node takes no more jobs."""
+    check: str = ""
+    """Program that runs, as the agents' user, while a fault of a node stands; if it passes, the fault is over."""
+    task_prolog: str = ""
+    """Program that runs in each task of a step, as the job's user, before the task."""
+    phase_user: Literal["root", "job"] = "root"
+    """Prolog and epilog run as root or as the job's user; without root they run as the agents' user."""
+    phase_limit_s: Count = 300
+    """Seconds after which prolog, epilog and check are ended, and have failed."""
 
 
 class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):

@@ -242,7 +242,9 @@ def test_a_job_s_process_can_neither_end_nor_look_into_a_prolog_of_root_s(host: 
             assert as_uid(uid, lambda signum=signum: os.kill(pid, signum)) == "PermissionError"  # type: ignore[misc]
         assert as_uid(uid, lambda: libc.ptrace(_PTRACE_ATTACH, pid, 0, 0)) == "-1"
         for name in ("environ", "mem"):
-            assert as_uid(uid, lambda name=name: open(f"/proc/{pid}/{name}", "rb")) == "PermissionError"  # type: ignore[misc]
+            assert (
+                as_uid(uid, lambda name=name: Path(f"/proc/{pid}/{name}").read_bytes()) == "PermissionError"
+            )  # type: ignore[misc]
     gate.write_text("go\n")
     assert host.outcome().exit_code == 5
 

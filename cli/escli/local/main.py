@@ -137,6 +137,12 @@ def _count(option: str, short: str, highest: int, lowest: int, text: str) -> Cal
 @click.option(
     "--allow-root-jobs", is_flag=True, help="As root: a new cluster takes root's own jobs, which run as root."
 )
+@click.option(
+    "--prolog", metavar="PATH", help="Program that runs on each node before anything of a job does."
+)
+@click.option(
+    "--epilog", metavar="PATH", help="Program that runs on each node when nothing of a job is left."
+)
 @click.option("--detach", "-d", is_flag=True, help="Return when the cluster is up, instead of watching it.")
 @_common
 @click.pass_obj
@@ -154,6 +160,8 @@ def up(
     timeout: float | None,
     estimator: bool | None,
     allow_root_jobs: bool,
+    prolog: str | None,
+    epilog: str | None,
     detach: bool,
     state_dir: str | None,
     as_json: bool,
@@ -190,6 +198,8 @@ def up(
         store=store,
         estimator=estimator,
         allow_root_jobs=allow_root_jobs,
+        prolog=prolog and os.path.abspath(prolog),
+        epilog=epilog and os.path.abspath(epilog),
     )
     with Interrupts() as interrupts:
         running = bring_up(layout, wishes, programs, interrupts, tell, timeout)

@@ -20,7 +20,7 @@ from escli.local import ports
 from escli.local.layout import MAIN, Layout, controller_daemon
 from escli.local.record import AgentRecord, ClusterRecord, StandbyRecord
 from eslurm.compat.hostlist import expand, fold
-from eslurm.config.file import Config
+from eslurm.config.file import AgentSection, Config
 
 KINDS = ("esctld", "essatd", "esnoded", "esestd")
 """In the order of their start."""
@@ -90,6 +90,7 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
             *("--min-uid", str(config.agent.min_uid)),
             *(("--user", str(record.daemon_uid)) if record.daemon_uid else ()),
             *(("--allow-root-jobs",) if config.agent.allow_root_jobs else ()),
+            *_phase_words(config.agent),
         )
         planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
     if record.estimator:
@@ -143,6 +144,15 @@ def _tls_words(layout: Layout, config: Config) -> Iterator[str]:
         yield "--tls-require-client-certificate"
     if config.tls.name:
         yield from ("--tls-name", config.tls.name)
+
+
+def _phase_words(section: AgentSection) -> Iterator[str]:
+    """The programs around each job."""
+    for name in ("prolog", "epilog", "check", "task_prolog"):
+        if path := getattr(section, name):
+            yield from (f"--{name.replace('_', '-')}", path)
+    if section.prolog or section.epilog or section.check:
+        yield from ("--phase-user", section.phase_user, "--phase-limit", str(section.phase_limit_s))
 
 
 def _size_of(config: Config, agent: AgentRecord) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -79,6 +79,13 @@ class Wishes(msgspec.Struct, frozen=True):
     store: str | None = None
     estimator: bool | None = None
     allow_root_jobs: bool = False
+    prolog: str | None = None
+    epilog: str | None = None
+
+    @property
+    def phases(self) -> dict[str, str]:
+        """The programs around each job, by the names of their keys."""
+        return {name: path for name in ("prolog", "epilog") if (path := getattr(self, name))}
 
     @property
     def satellites_wanted(self) -> int:
@@ -143,7 +150,7 @@ def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> st
         controller=ports.address(chosen[0]),
         store=f"store_url = {json.dumps(wishes.store)}\n" if wishes.store else "",
         satellites="".join(sections),
-        agent=_agent_section(uid, wishes.allow_root_jobs),
+        agent=_agent_section(uid, wishes.allow_root_jobs, wishes.phases),
         nodes=node_names(nodes),
         cores=wishes.cores or cores,
         memory_mib=memory_mib,
@@ -159,11 +166,15 @@ def add_agent_section(layout: Layout, uid: int, *, allow_root_jobs: bool) -> Non
             replace_file(layout.config_file, text.rstrip("\n") + "\n" + section)
 
 
-def _agent_section(uid: int, allow_root_jobs: bool) -> str:
+def _agent_section(uid: int, allow_root_jobs: bool, phases: Mapping[str, str] | None = None) -> str:
     """The section that differs from the default: a personal cluster runs its owner's jobs, root's on request."""
-    if uid == 0:
-        return "\n[agent]\nallow_root_jobs = true\n" if allow_root_jobs else ""
-    return f"\n[agent]\nmin_uid = {uid}\n" if uid < AgentSection().min_uid else ""
+    lines = []
+    if uid == 0 and allow_root_jobs:
+        lines.append("allow_root_jobs = true\n")
+    elif 0 < uid < AgentSection().min_uid:
+        lines.append(f"min_uid = {uid}\n")
+    lines += [f"{name} = {json.dumps(path)}\n" for name, path in (phases or {}).items()]
+    return "".join(("\n[agent]\n", *lines)) if lines else ""
 
 
 def _share_of_machine(nodes: int) -> tuple[int, int]:
@@ -209,6 +220,12 @@ def check_agreement(layout: Layout, config: Config, agents: int, wishes: Wishes)
             raise unusable(
                 f"{option}: {wanted} is not what the cluster in {layout.directory} has ({has}): leave the option out, "
                 f"{_way_to_change(option, layout)}, or begin anew elsewhere (--state-dir) or here (eslurm down --purge)"
+            )
+    for name, path in wishes.phases.items():
+        if path != (here := getattr(config.agent, name)):
+            raise unusable(
+                f"--{name}: {path} is not what the cluster in {layout.directory} has ({here or 'none'}): set agent.{name} "
+                f"in {layout.config_file} while the cluster is down"
             )
     if wishes.store is not None and wishes.store != config.controller.store_url:
         # Without the URLs: they may hold a password.

@@ -33,8 +33,8 @@ from esnoded.task.phases import build_phase
 class Allowed(msgspec.Struct, frozen=True):
     """A step that may be started: whose it is, and how many tasks; `until_us`: when its credential ends (UTC).
 
-    `make` builds what a task runs. It is called as the user only. `streams`: output goes into pipes; `warns`: a script
-    may be run that warns of the time limit.
+    `make` builds what a task runs. It is called as the user only. `streams`: output goes into pipes; `warns`: a script may
+    be run that warns of the time limit. `prolog` is the site's program before each task, empty: none.
     """
 
     key: StepKey
@@ -44,6 +44,8 @@ class Allowed(msgspec.Struct, frozen=True):
     tasks: int = 1
     streams: bool = False
     warns: bool = False
+    prolog: str = ""
+    prolog_limit_s: float = 0.0
 
 
 class Gate:
@@ -84,9 +86,12 @@ class Gate:
             path = self._scripts.hold(key, launch.spec.user, launch.spec.script_hash, order.script)
         sealed = (key, launch, request, found.node_name, found.names, path)
         make = partial(self._builder.build, *sealed, order.environment, order.door)
-        is_batch = request is None
-        warns = is_batch and bool(launch.spec.warn_script)
-        return Allowed(key, launch.spec.user, found.until_us, make, found.tasks, not is_batch, warns)
+        user, until_us = launch.spec.user, found.until_us
+        if request is None:
+            return Allowed(key, user, until_us, make, warns=bool(launch.spec.warn_script))
+        options = self._options
+        prolog = _program("task prolog", options.task_prolog) if options.task_prolog else ""
+        return Allowed(key, user, until_us, make, found.tasks, True, False, prolog, options.phase_limit_s)
 
     def _phase(self, order: StepOrder, found: Launchable) -> Allowed:
         """Root's own program, as long as no other user can change it. Raises `NotAllowed`, OSError."""
@@ -94,10 +99,7 @@ class Gate:
         program = options.prolog if key.step == PROLOG_STEP else options.epilog
         if not program:
             raise NotAllowed(f"this host has no {key.phase}")
-        try:
-            program = check_program(program)
-        except UnsafeFile as error:
-            raise NotAllowed(f"{key.phase}: {error}") from None
+        program = _program(key.phase, program)
         user = launch.spec.user
         if options.phase_user == "root":
             user = Principal("root", os.geteuid(), os.getegid())
@@ -144,6 +146,14 @@ class Gate:
     def _check_unused(self, key: StepKey, now_us: int) -> None:
         if self._launches.is_used(key, now_us):
             raise NotAllowed(f"step {key} was launched before: a credential starts it once")
+
+
+def _program(name: str, path: str) -> str:
+    """Raises `NotAllowed` for a program that another user could change, OSError."""
+    try:
+        return check_program(path)
+    except UnsafeFile as error:
+        raise NotAllowed(f"{name}: {error}") from None
 
 
 def _check_hash(what: str, data: bytes, digest: bytes) -> None:

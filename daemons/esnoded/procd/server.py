@@ -224,7 +224,9 @@ class Procd:
     def _start(
         self, allowed: Allowed, local: int, pipes: tuple[int, int] | None, seconds_left: int | None = None
     ) -> tuple[int, tuple[wire.Answer, int]]:
-        program = Program(allowed.make, f"{self._instance}/{allowed.key}", local, pipes, seconds_left)
+        mark = f"{self._instance}/{allowed.key}"
+        before = (allowed.prolog, allowed.prolog_limit_s)
+        program = Program(allowed.make, mark, local, pipes, seconds_left, *before)
         pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno())
         self._tasks[pid] = allowed.key
         self._launches.began(pid, procfs.start_ticks_of(pid))

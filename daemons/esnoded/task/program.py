@@ -16,6 +16,7 @@ import msgspec
 
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
+from esnoded.task.prolog import PrologFailed, run_task_prolog
 
 STEP_MARKER = "ESLURM_STEP_KEY"
 """Every process of a step inherits this variable: it finds those that left the step's session."""
@@ -40,7 +41,8 @@ class Program(msgspec.Struct, frozen=True):
     """A task of rank `local` on its node; `make` builds its step. Or with `seconds_left` the script that warns of the end.
 
     `mark` is the value of `STEP_MARKER`, `pipes` are the write ends that replace the output files. The first task opens the
-    output files in the step's mode; later ones always append, lest they erase what the first wrote.
+    output files in the step's mode; later ones always append, lest they erase what the first wrote. `prolog` is the site's
+    program that runs before it, for `prolog_limit_s` at most.
     """
 
     make: Callable[[int], StepSpec]
@@ -48,6 +50,8 @@ class Program(msgspec.Struct, frozen=True):
     local: int
     pipes: tuple[int, int] | None = None
     seconds_left: int | None = None
+    prolog: str = ""
+    prolog_limit_s: float = 0.0
 
     def run(self) -> NoReturn:
         """Become the program, in a child that is the step's user already. Raises `SpawnError`, OSError, ValueError."""
@@ -55,11 +59,18 @@ class Program(msgspec.Struct, frozen=True):
         os.umask(spec.umask)
         _enter_directory(spec.cwd)
         streams = _open_streams(spec, self._is_first, self.pipes, [])
-        program = _find_program(spec.argv[0], spec.env)
+        env = spec.env
+        if self.prolog:
+            # By its mark the supervisor finds the processes of a step.
+            try:
+                env = run_task_prolog(self.prolog, env, *streams[1:], self.prolog_limit_s, STEP_MARKER)
+            except PrologFailed as error:
+                raise SpawnError(FAILED, str(error)) from None
+        program = _find_program(spec.argv[0], env)
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
         try:
-            os.execve(program, spec.argv, spec.env)  # nosec B606 # the task itself, as its user
+            os.execve(program, spec.argv, env)  # nosec B606 # the task itself, as its user
         except OSError as error:
             raise _exec_error(program, error) from None
 
