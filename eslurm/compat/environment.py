@@ -91,10 +91,10 @@ def phase_environment(
 ) -> dict[str, str]:
     """The whole environment of a node's prolog or epilog (`phase`): the job's variables, none of the submitted ones.
 
-    `end` is the script's exit code and signal, where they are known.
+    Nodes and devices are those of all parts. `end` is the script's exit code and signal, where they are known.
     """
     environment = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8"}
-    values = _job_values(launch) | {
+    values = _job_values(launch, names, range(len(launch.spec.components))) | {
         "JOB_WORK_DIR": launch.spec.work_dir,
         "JOB_CONSTRAINTS": launch.spec.components[0].constraint,
         "JOB_COMMENT": launch.spec.comment,
@@ -108,7 +108,7 @@ def phase_environment(
             "JOB_EXIT_CODE2": f"{code}:{signum}",
         }
     _put(environment, values)
-    _put_devices(environment, launch, number, "JOB")
+    _put_devices(environment, launch, number, None, "JOB")
     return environment | {"SLURMD_NODENAME": node_name, "ESLURM_NODENAME": node_name, "ESLURM_PHASE": phase}
 
 
@@ -345,18 +345,17 @@ def _put_submit_dir(environment: dict[str, str], launch: JobLaunch) -> None:
 
 
 def _put_devices(
-    environment: dict[str, str], launch: JobLaunch, node_number: int, component: int, scope: str
+    environment: dict[str, str], launch: JobLaunch, node_number: int, component: int | None, scope: str
 ) -> None:
-    """Set the variables of one part's devices on this node, as libraries expect them; `scope` is JOB or STEP.
+    """Set the variables of one part's devices on this node (None: of all), as libraries expect them; `scope` is JOB or STEP.
 
     Resources that the job holds only elsewhere are empty here, whatever the submitted variables say.
     """
     parts = launch.device_parts or (0,) * len(launch.devices)
-    here = {
-        resource: held
-        for (number, resource, held), part in zip(launch.devices, parts, strict=True)
-        if number == node_number and part == component
-    }
+    here: dict[str, tuple[int, ...]] = {}
+    for (number, resource, held), part in zip(launch.devices, parts, strict=True):
+        if number == node_number and component in (part, None):
+            here[resource] = here.get(resource, ()) + held
     for resource in sorted({resource for _, resource, _ in launch.devices}):
         held = here.get(resource, ())
         listed = ",".join(map(str, held))
