@@ -6,7 +6,7 @@ from eslurm.compat.jobrefs import NO_PART, NO_TASK, parse_job_refs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 
@@ -33,3 +33,61 @@ def job_refs(words: Sequence[str], option: str) -> list[Any]:
         for word in words
         for job_id, task, part in parse_job_refs(word, option)
     ]
+
+
+def by_part(records: Iterable[Any], refs: Sequence[Any], *, each: bool = False) -> list[Any]:
+    """Jobs or attempts as they are shown: those of which `refs` name parts, or with `each` all, as one record a part.
+
+    A record of one part has that part alone in `parts`.
+    """
+    found: list[Any] = []
+    for record in records:
+        chosen = _parts_named(record, refs) if record.parts else set()
+        if not record.parts or not (each or chosen):
+            found.append(record)
+            continue
+        found += [_of_part(record, part) for part in record.parts if part.part in chosen or not chosen]
+    return found
+
+
+def label_of_part(record: Any) -> str:
+    """`+1` behind the label of a record of one part."""
+    return f"+{record.parts[0].part}" if len(record.parts) == 1 else ""
+
+
+def _parts_named(record: Any, refs: Sequence[Any]) -> set[int]:
+    """The numbers of the parts that the references name; empty when one of them names the whole job."""
+    job_id = record.array_job_id or record.job_id
+    found: set[int] = set()
+    for ref in refs:
+        if not job_id <= ref.job_id < job_id + len(record.parts) and ref.job_id != record.job_id:
+            continue
+        if ref.HasField("task") and not (record.HasField("array_task") and record.array_task == ref.task):
+            continue
+        if ref.HasField("part"):
+            found.add(ref.part)
+        elif ref.job_id in (job_id, record.job_id):
+            return set()
+        else:
+            found.add(ref.job_id - job_id)
+    return found
+
+
+def _of_part(record: Any, part: Any) -> Any:
+    one = type(record)()
+    one.CopyFrom(record)
+    del one.parts[:]
+    one.parts.add().CopyFrom(part)
+    for name in (
+        "partition",
+        "nodes",
+        "tasks",
+        "cpus",
+        "memory_mib",
+        "node_names",
+        "resources",
+        "constraint",
+    ):
+        if name in one.DESCRIPTOR.fields_by_name:
+            setattr(one, name, getattr(part, name))
+    return one

@@ -287,7 +287,8 @@ def _fields_text(message: Message, depth: int) -> str:
 
 def _value_text(value: Any, depth: int) -> str:
     if isinstance(value, pb.JobRef):
-        return f"{value.job_id}_{value.task}" if value.HasField("task") else str(value.job_id)
+        task = f"_{value.task}" if value.HasField("task") else ""
+        return f"{value.job_id}{task}" + (f"+{value.part}" if value.HasField("part") else "")
     if isinstance(value, Message):
         return f"({_fields_text(value, depth + 1)})" if depth < DEPTH_MAX else "(...)"
     if isinstance(value, bytes):

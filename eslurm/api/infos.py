@@ -12,9 +12,10 @@ from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.hostlist import fold
-from eslurm.core.model.job import PASSED, Job
+from eslurm.core.model.job import PASSED, Job, Span
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node import Node
+from eslurm.core.model.parts import partition_of, spans_by_part
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.reasons import Why
@@ -52,15 +53,16 @@ def task_list(tasks: Ranges, limit: int) -> str:
     return f"{text}%{limit}" if limit and text else text
 
 
-def resource_text(request: Request) -> str:
-    """A job's resources besides cores and memory, in sum: `gpu:2,licence/matlab:1`."""
+def resource_text(*requests: Request) -> str:
+    """Resources besides cores and memory, in sum: `gpu:2,licence/matlab:1`."""
     sums: dict[str, int] = {}
-    wanted = [(name, items * max(request.nodes_min, 1)) for name, items in request.per_node]
-    wanted += [(name, items * request.tasks) for name, items in request.per_task]
-    wanted += [(name, items * chunk.count) for chunk in request.chunks for name, items in chunk.resources]
-    wanted += [(f"licence/{name}", items) for name, items in request.wide]
-    for name, items in wanted:
-        sums[name] = sums.get(name, 0) + items
+    for request in requests:
+        wanted = [(name, items * max(request.nodes_min, 1)) for name, items in request.per_node]
+        wanted += [(name, items * request.tasks) for name, items in request.per_task]
+        wanted += [(name, items * chunk.count) for chunk in request.chunks for name, items in chunk.resources]
+        wanted += [(f"licence/{name}", items) for name, items in request.wide]
+        for name, items in wanted:
+            sums[name] = sums.get(name, 0) + items
     return ",".join(f"{name}:{items}" for name, items in sums.items())
 
 
@@ -122,14 +124,14 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     if attempt is not None:
         if not attempt.ended_us:
             info.paused_us, info.suspended_us = attempt.paused_us, attempt.suspended_us
-        info.nodes = len(attempt.spans)
-        info.cpus = sum(span.amounts[0] for span in attempt.spans)
-        info.memory_mib = sum(span.amounts[1] for span in attempt.spans if len(span.amounts) > 1)
-        info.node_names = fold(shown.node_names([span.node for span in attempt.spans]))
+        numbers = attempt.nodes
+        info.nodes = len(numbers)
+        info.cpus, info.memory_mib = _held(attempt.spans)
+        info.node_names = fold(shown.node_names(numbers))
     else:
-        info.nodes = max(request.nodes_min, 1)
-        info.cpus = request.tasks * request.cpus_per_task
-        info.memory_mib = request.memory_per_node_mib * info.nodes or request.memory_per_cpu_mib * info.cpus
+        info.nodes, info.cpus, info.memory_mib = _asked(request)
+    if len(spec.components) > 1:
+        _add_parts(shown, job, info)
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
@@ -138,6 +140,50 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     elif job.state is JobState.SUSPENDED:
         info.reason_text = job.reason_text
     return info
+
+
+def _held(spans: Iterable[Span]) -> tuple[int, int]:
+    """Cores and memory of spans."""
+    cores = memory_mib = 0
+    for span in spans:
+        cores += span.amounts[0]
+        if len(span.amounts) > 1:
+            memory_mib += span.amounts[1]
+    return cores, memory_mib
+
+
+def _asked(request: Request) -> tuple[int, int, int]:
+    """Nodes, cores and memory of a request that waits."""
+    nodes, cores = max(request.nodes_min, 1), request.tasks * request.cpus_per_task
+    return nodes, cores, request.memory_per_node_mib * nodes or request.memory_per_cpu_mib * cores
+
+
+def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
+    """Add a line for each part; the job's own numbers become their sums."""
+    spec = job.spec
+    spans = spans_by_part(spec, job.attempt) if job.attempt is not None else ()
+    for number, request in enumerate(spec.components):
+        part = info.parts.add(
+            part=number,
+            partition=partition_of(spec, number),
+            tasks=request.tasks,
+            resources=resource_text(request),
+            constraint=request.constraint,
+        )
+        if spans:
+            part.nodes = len(spans[number])
+            part.cpus, part.memory_mib = _held(spans[number])
+            part.node_names = fold(shown.node_names([span.node for span in spans[number]]))
+        else:
+            part.nodes, part.cpus, part.memory_mib = _asked(request)
+    info.tasks = sum([part.tasks for part in info.parts])
+    info.resources = resource_text(*spec.components)
+    if len({request.constraint for request in spec.components}) > 1:
+        info.constraint = ""
+    if not spans:
+        info.nodes = sum([part.nodes for part in info.parts])
+        info.cpus = sum([part.cpus for part in info.parts])
+        info.memory_mib = sum([part.memory_mib for part in info.parts])
 
 
 def forecast_message(forecast: Forecast) -> pb.Forecast:
@@ -261,4 +307,14 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
         info.user_cpu_us = kept.end.user_cpu_us
         info.system_cpu_us = kept.end.system_cpu_us
         info.max_rss_kib = kept.end.max_rss_kib
+    for number, part in enumerate(kept.parts):
+        info.parts.add(
+            part=number,
+            partition=part.partition,
+            nodes=part.nodes,
+            tasks=part.tasks,
+            cpus=part.cores,
+            memory_mib=part.memory_mib,
+            node_names=part.node_names,
+        )
     return info

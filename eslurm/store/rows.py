@@ -16,6 +16,7 @@ from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.node import Node
+from eslurm.core.model.parts import partition_of, spans_by_part
 from eslurm.core.model.step import Step
 from eslurm.core.state import rows as records
 from eslurm.core.state.allocation_amounts import limit_s
@@ -86,7 +87,7 @@ def _job_row(state: State, job: Job) -> store.JobRow:
 def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.AttemptRow:
     outcome = job.outcome or job.state
     end = attempt.end if attempt is not None else None
-    names = state.node_names([span.node for span in attempt.spans]) if attempt is not None else []
+    numbers = attempt.nodes if attempt is not None else []
     return store.AttemptRow(
         job_id=job.job_id,
         attempt=attempt.number if attempt is not None else 0,
@@ -98,7 +99,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
         submitted_us=job.submitted_us,
         started_us=attempt.started_us if attempt is not None else 0,
         ended_us=attempt.ended_us if attempt is not None else job.ended_us,
-        nodes=len(attempt.spans) if attempt is not None else 0,
+        nodes=len(numbers),
         cores=sum(span.amounts[0] for span in attempt.spans) if attempt is not None else 0,
         exit_code=job.exit_code,
         signal=job.exit_signal,
@@ -107,7 +108,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 array_job_id=job.array_job_id,
                 array_task=job.array_task,
                 is_array=job.is_array,
-                node_names=fold(names),
+                node_names=fold(state.node_names(numbers)),
                 end=end,
                 text=job.exit_text,
                 paused_us=job.paused_us if attempt is not None else 0,
@@ -115,8 +116,25 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 first_estimate_s=job.first_estimate_s,
                 forecast=attempt.forecast if attempt is not None else None,
                 trace=job.spec.trace,
+                parts=_parts_used(state, job, attempt) if attempt is not None and attempt.has_parts else (),
             )
         ),
+    )
+
+
+def _parts_used(state: State, job: Job, attempt: Attempt) -> tuple[records.PartUse, ...]:
+    return tuple(
+        [
+            records.PartUse(
+                partition_of(job.spec, number),
+                fold(state.node_names([span.node for span in spans])),
+                len(spans),
+                sum([span.tasks for span in spans]),
+                sum([span.amounts[0] for span in spans]),
+                sum([sum(span.amounts[1:2]) for span in spans]),
+            )
+            for number, spans in enumerate(spans_by_part(job.spec, attempt))
+        ]
     )
 
 

@@ -10,7 +10,7 @@ from escli.failures import CommandFailed
 from escli.job_refs import job_refs, split_jobs
 from escli.user import satellites
 from escli.user.esinfo import state_of
-from escli.user.queue_columns import expected_s, job_label, run_us
+from escli.user.queue_columns import expected_s, job_label, partition_names, run_us
 from eslurm.compat.durations import format_duration, format_time_limit
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand, fold
@@ -115,7 +115,7 @@ def job_block(info: Any, now_us: int) -> str:
         },
         {"Reservation": info.reservation, "Features": info.constraint, "Gres": info.resources},
         {"Asked": " ".join(info.asked)},
-        {"Partition": info.partition, "NodeList": info.node_names or "(null)"},
+        {"Partition": partition_names(info), "NodeList": info.node_names or "(null)"},
         {
             "NumNodes": info.nodes,
             "NumTasks": info.tasks,
@@ -127,7 +127,24 @@ def job_block(info: Any, now_us: int) -> str:
         {"StdErr": info.error or info.output},
         {"Comment": info.comment},
         {"Trace": info.trace},
+        *[_part_line(info, part) for part in info.parts],
     )
+
+
+def _part_line(info: Any, part: Any) -> dict[str, object]:
+    """One part of a job of several parts."""
+    return {
+        "Part": f"{job_label(info)}+{part.part}",
+        "Partition": part.partition,
+        "NodeList": part.node_names or "(null)",
+        "NumNodes": part.nodes,
+        "NumTasks": part.tasks,
+        "NumCPUs": part.cpus,
+        "Memory": format_memory(part.memory_mib),
+        "Features": part.constraint,
+        "Gres": part.resources,
+        "Asked": " ".join(part.asked),
+    }
 
 
 def _nodes(door: Door, words: Sequence[str], as_json: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from escli import clock, exits
 from escli.admin.overlay import RESOURCES, changed_resources
 from escli.failures import CommandFailed
-from escli.job_refs import job_refs
+from escli.job_refs import by_part, job_refs
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, nearest, whole_number
 from eslurm.compat.moments import parse_moment
@@ -87,10 +87,12 @@ def _set_resources(door: Door, request: Any, job_text: str, resources: Mapping[s
     if request.job.HasField("task"):
         found = [one for one in found if one.array_task == request.job.task] or found
     else:
-        found = [one for one in found if one.job_id == request.job.job_id]
+        found = [one for one in found if one.job_id == request.job.job_id or one.parts]
     if not found:
         raise CommandFailed(exits.FAILED, f"job {job_text} does not exist or has ended long ago: see esacct")
     asked, state = found[0].asked, found[0].state
+    if found[0].parts:
+        asked = _asked_of_part(by_part(found[:1], [request.job]), job_text)
     if not asked and state != "PENDING":
         raise CommandFailed(exits.FAILED, f"job {job_text} is {state}: only waiting jobs can be changed")
     if not asked:
@@ -100,6 +102,17 @@ def _set_resources(door: Door, request: Any, job_text: str, resources: Mapping[s
         )
     request.request.CopyFrom(pb.ResourceRequest(**changed_resources(asked, resources)))
     request.was.extend(asked)
+
+
+def _asked_of_part(found: Sequence[Any], job_text: str) -> Sequence[str]:
+    """What the named part asks for. Of a job without a part nothing: the controller refuses it and says why."""
+    if not found:
+        raise CommandFailed(exits.FAILED, f"job {job_text}: it has no such part: see esctl show job")
+    if len(found[0].parts) > 1:
+        text = f"job {job_text} has {len(found[0].parts)} parts: say which one is to be changed, like {job_text}+1"
+        raise CommandFailed(exits.FAILED, text)
+    asked: Sequence[str] = found[0].parts[0].asked
+    return asked
 
 
 def _number(value: str, key: str, largest: int = limits.COUNT_MAX) -> int:

@@ -6,7 +6,7 @@ import sys
 
 from escli import clock, exits, program
 from escli.door import Door, open_door
-from escli.job_refs import job_refs, split_jobs
+from escli.job_refs import by_part, job_refs, label_of_part, split_jobs
 from escli.tables import Column, render, separated
 from eslurm.compat.durations import format_elapsed
 from eslurm.compat.errors import OptionError, escaped, nearest, whole_number
@@ -32,9 +32,8 @@ def _moment(at_us: int) -> str:
 
 
 def _label(run: Any) -> str:
-    if run.HasField("array_task"):
-        return f"{run.array_job_id}_{run.array_task}"
-    return str(run.job_id)
+    label = f"{run.array_job_id}_{run.array_task}" if run.HasField("array_task") else str(run.job_id)
+    return label + label_of_part(run)
 
 
 def _elapsed_us(run: Any) -> int:
@@ -88,7 +87,7 @@ def _account(given: Words) -> int:
     request = _request(given)
     with open_door(given, COMMAND) as door:
         runs, is_cut = _fetch(door, request, limit)
-    sys.stdout.write(_render(runs, names, given))
+    sys.stdout.write(_render(runs, names, given, request.jobs))
     if is_cut:
         program.warn(COMMAND, f"there is more than these {limit} lines: see --limit, -S and -E")
     return exits.OK
@@ -154,7 +153,7 @@ def _fetch(door: Door, request: Any, limit: int) -> tuple[list[Any], bool]:
         request.page = reply.next_page
 
 
-def _render(runs: Sequence[Any], names: Sequence[str], given: Words) -> str:
+def _render(runs: Sequence[Any], names: Sequence[str], given: Words, refs: Sequence[Any]) -> str:
     if given.has("json"):
         import json
 
@@ -162,7 +161,7 @@ def _render(runs: Sequence[Any], names: Sequence[str], given: Words) -> str:
 
         return json.dumps({"attempts": [fields_of(run) for run in runs]}, indent=1) + "\n"
     chosen = [COLUMNS[name] for name in names]
-    rows = [[cell(run) for _, _, cell in chosen] for run in runs]
+    rows = [[cell(run) for _, _, cell in chosen] for run in by_part(runs, refs, each=True)]
     header = not given.has("noheader")
     if given.has("parsable2"):
         return separated([head for head, _, _ in chosen], rows, header=header)

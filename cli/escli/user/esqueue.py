@@ -8,7 +8,7 @@ import time
 from escli import exits, program
 from escli.door import GIVE_UP_S, is_away, open_door
 from escli.failures import CommandFailed
-from escli.job_refs import job_refs, split_jobs
+from escli.job_refs import by_part, job_refs, split_jobs
 from eslurm.compat.errors import OptionError
 from eslurm.compat.states import parse_states
 
@@ -38,9 +38,9 @@ def _queue(given: Words) -> int:
     request = _request(given)
     with open_door(given, COMMAND) as door:
         request.user = chosen_user(given, door)
-        text = _render(_ask(door, request, given), given, shape)
+        text = _render(_ask(door, request, given), given, shape, request.jobs)
         if pause_s:
-            _watch(lambda: _render(_ask(door, request, given), given, shape), text, pause_s)
+            _watch(lambda: _render(_ask(door, request, given), given, shape, request.jobs), text, pause_s)
         sys.stdout.write(text)
         return exits.OK
 
@@ -134,7 +134,7 @@ def chosen_user(given: Words, door: Door) -> str:
     return door.user() if given.has("me") else given.text("user")
 
 
-def _render(reply: Any, given: Words, shape: Any) -> str:
+def _render(reply: Any, given: Words, shape: Any, refs: Sequence[Any]) -> str:
     if given.has("json"):
         from escli.as_json import to_json
 
@@ -150,5 +150,6 @@ def _render(reply: Any, given: Words, shape: Any) -> str:
     infos.sort(key=queue_columns.sort_key)
     if given.has("array"):
         infos = queue_columns.unfolded(infos)
+    infos = by_part(infos, refs, each=given.has("parts"))
     rows = queue_columns.fill(infos, cells, reply.now_us)
     return render(columns, rows, header=not given.has("noheader"), gap=gap)

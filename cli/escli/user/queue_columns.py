@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from escli import clock
+from escli.job_refs import label_of_part
 from escli.tables import Column
 from eslurm.compat.arrays import parse_array
 from eslurm.compat.durations import format_duration, format_time_limit
@@ -22,12 +23,18 @@ _WIDTH_MAX = 1000
 
 
 def job_label(info: Any, _now_us: int = 0) -> str:
-    """`17`, a task `17_4`, or an array's waiting tasks `17_[5-15%4]`."""
+    """`17`, a task `17_4`, or an array's waiting tasks `17_[5-15%4]`; of one part `17+1`."""
+    part = label_of_part(info)
     if info.HasField("array_task"):
-        return f"{info.array_job_id}_{info.array_task}"
+        return f"{info.array_job_id}_{info.array_task}{part}"
     if info.array_tasks_left:
-        return f"{info.job_id}_[{info.array_tasks_left}]"
-    return str(info.job_id)
+        return f"{info.job_id}_[{info.array_tasks_left}]{part}"
+    return f"{info.job_id}{part}"
+
+
+def partition_names(info: Any, _now_us: int = 0) -> str:
+    """The partitions of a job's parts, each once."""
+    return ",".join(dict.fromkeys([part.partition for part in info.parts])) or str(info.partition)
 
 
 def run_us(info: Any, now_us: int) -> int:
@@ -95,7 +102,7 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "A": ("JOBID", lambda info, _: str(info.job_id)),
     "F": ("ARRAY_JOB_ID", lambda info, _: str(info.array_job_id or info.job_id)),
     "K": ("ARRAY_TASK_ID", lambda info, _: _task_label(info)),
-    "P": ("PARTITION", lambda info, _: info.partition),
+    "P": ("PARTITION", partition_names),
     "j": ("NAME", lambda info, _: escaped(info.name)),
     "u": ("USER", lambda info, _: info.user),
     "U": ("UID", lambda info, _: str(info.uid)),

@@ -5,6 +5,8 @@ Invariant: pages cover all matches, once; an empty page is the last one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from eslurm.api.infos import attempt_info
@@ -18,9 +20,18 @@ _ATTEMPT_BITS = 32
 
 
 async def account(
-    store: Store, owner: str, request: pb.AccountingRequest, sight: Visibility
+    store: Store,
+    owner: str,
+    request: pb.AccountingRequest,
+    sight: Visibility,
+    alias: Mapping[int, int],
 ) -> pb.AccountingReply:
-    """One page of visible attempts, in order of jobs and attempts, and the start of the next one (0: none)."""
+    """One page of visible attempts, in order of jobs and attempts, and the start of the next one (0: none).
+
+    `alias` are the jobs of parts' ids; the parts of an attempt are told together.
+    """
+    for ref in request.jobs:
+        ref.job_id = alias.get(ref.job_id, ref.job_id)
     wanted = _tasks_wanted(request)
     query = _query(request)
     reply = pb.AccountingReply()

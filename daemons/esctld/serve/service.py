@@ -339,9 +339,9 @@ class ControllerService:
         return True
 
     def _all_ended(self, request: pb.WaitJobsRequest, sight: Visibility) -> bool:
-        jobs = self._dispatcher.view.jobs
+        view = self._dispatcher.view
         for ref in request.jobs:
-            job = jobs.get(ref.job_id)
+            job = view.find_named(ref.job_id)
             if job is not None and sight.job(job) and (job.state not in FINAL or job.tasks_running):
                 return False
         return True
@@ -383,7 +383,8 @@ class ControllerService:
         return pb.ControllersReply(controllers=self._leadership.controllers(), now_us=wall_us())
 
     async def _accounting(self, request: pb.AccountingRequest, caller: Caller) -> pb.AccountingReply:
-        return await account(self._store, self._owner, request, self._sight(caller))
+        alias = self._dispatcher.view.alias
+        return await account(self._store, self._owner, request, self._sight(caller), alias)
 
     async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from esctld.lead.time_slicing import paced
 from eslurm.core.control.fair_share import tree_of
@@ -57,7 +57,9 @@ class Shares:
     async def _reply(self, request: pb.SharesRequest, sight: Visibility) -> pb.SharesReply:
         now_us = self._now_us()
         if request.priorities:
-            return pb.SharesReply(priorities=await self._priorities(set(request.jobs), sight), now_us=now_us)
+            return pb.SharesReply(
+                priorities=await self._priorities(self._named(request.jobs), sight), now_us=now_us
+            )
         tree: FairTree = await paced(tree_of(self._state, now_us))
         members = await paced(tree.listing())
         shares: list[pb.ShareInfo] = []
@@ -69,6 +71,10 @@ class Shares:
             half_life_s=self._state.config.priority.half_life_s,
             now_us=now_us,
         )
+
+    def _named(self, ids: Iterable[int]) -> set[int]:
+        """The jobs of these ids, some of which may be those of parts."""
+        return {self._state.alias.get(job_id, job_id) for job_id in ids}
 
     async def _priorities(self, jobs: set[int], sight: Visibility) -> list[pb.PriorityInfo]:
         found: list[pb.PriorityInfo] = []

@@ -16,6 +16,7 @@ from eslurm.core.control.privacy import JOBS, Visibility
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.option_text import asked_words
+from eslurm.core.model.parts import partitions_of
 from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.state.rows import decode_job
@@ -68,7 +69,7 @@ class Queries:
     def _named(self, request: pb.JobsRequest) -> list[Job]:
         found: dict[int, Job] = {}
         for ref in request.jobs:
-            job = self._view.jobs.get(ref.job_id)
+            job = self._view.find_named(ref.job_id)
             if job is None:
                 continue
             tasks = self._tasks(job)
@@ -97,7 +98,9 @@ class Queries:
         info = job_info(self._view, job, why, priority)
         if asked_too:
             # For few at a time: it is not kept.
-            info.asked.extend(asked_words(job.spec.components[0]) if len(job.spec.components) == 1 else ())
+            for part, request in zip(info.parts, job.spec.components, strict=False):
+                part.asked.extend(asked_words(request))
+            info.asked.extend(asked_words(job.spec.components[0]) if not info.parts else ())
             return _line_of(info)
         line = _line_of(info)
         if len(self._lines) >= CACHE_MAX:
@@ -106,7 +109,7 @@ class Queries:
         return line
 
     async def _from_store(self, request: pb.JobsRequest, sight: Visibility) -> list[bytes]:
-        missing = [ref.job_id for ref in request.jobs if ref.job_id not in self._view.jobs]
+        missing = [ref.job_id for ref in request.jobs if self._view.find_named(ref.job_id) is None]
         if not missing:
             return []
         rows = await self._store.find_jobs(self._view.owner, missing[:QUERY_VALUES_MAX])
@@ -153,7 +156,7 @@ def _matches(job: Job, request: pb.JobsRequest) -> bool:
         return False
     return (
         request.user in ("", job.spec.user.name)
-        and request.partition in ("", job.spec.partition)
+        and (not request.partition or request.partition in partitions_of(job.spec))
         and request.name in ("", job.spec.name)
         and (not request.states or job.state.value in request.states)
     )

@@ -29,6 +29,7 @@ from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Job, JobSpec, Principal, Span
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.model.parts import partitions_of
 from eslurm.core.plan.cycle.schedule import Booking
 from eslurm.core.resources.windows import DAY_US, HORIZON_US, STRETCH_US, Calendar, Window, clipped, merged
 from eslurm.core.state.cluster import State
@@ -130,7 +131,7 @@ class Inquiries:
         job = get_seen(self._view, who, ref.job_id)
         if ref.HasField("task"):
             # A task that has not begun waits with its array.
-            for task_id in self._view.tasks_of.get(ref.job_id, ()):
+            for task_id in self._view.tasks_of.get(job.job_id, ()):
                 task = self._view.jobs[task_id]
                 if task.array_task == ref.task:
                     return task
@@ -225,7 +226,7 @@ class Inquiries:
             if known is None or len(reply.jobs) >= limit:
                 continue
             job, attempt = known
-            if request.partition in ("", job.spec.partition) and sight.job(job):
+            if _is_in(request.partition, job) and sight.job(job):
                 start_us = attempt.started_us or attempt.placed_us
                 stop_us = schedule.end_us((job_id, number)) or attempt.until_us
                 one = _planned_job(state, job, start_us, stop_us, attempt.spans)
@@ -241,7 +242,7 @@ class Inquiries:
             waiting = state.find_job(booking.job_id)
             if waiting is None or (request.until_us and booking.start_us >= request.until_us):
                 continue
-            if request.partition not in ("", waiting.spec.partition) or not sight.job(waiting):
+            if not _is_in(request.partition, waiting) or not sight.job(waiting):
                 continue
             if len(reply.jobs) >= limit:
                 break
@@ -257,6 +258,11 @@ class Inquiries:
 
 
 # ---- as messages ----
+
+
+def _is_in(partition: str, job: Job) -> bool:
+    """Check whether a part of the job runs in a partition; "": any."""
+    return not partition or partition in partitions_of(job.spec)
 
 
 def _is_seen(state: State, sight: Visibility, job_id: int) -> bool:
@@ -323,13 +329,14 @@ def _booked(state: State, job: Job, booking: Booking) -> pb.PlannedJob:
 
 
 def _planned_job(state: State, job: Job, start_us: int, stop_us: int, spans: Sequence[Span]) -> pb.PlannedJob:
-    numbers = [span.node for span in spans]
+    # Two parts may share a node.
+    numbers = list(dict.fromkeys([span.node for span in spans]))
     one = pb.PlannedJob(
         job_id=job.job_id,
         array_job_id=job.array_job_id,
         user=job.spec.user.name,
         name=job.spec.name,
-        partition=job.spec.partition,
+        partition=",".join(partitions_of(job.spec)),
         start_us=start_us,
         end_us=known_us(stop_us),
         nodes=fold(state.node_names(numbers)),

@@ -6,7 +6,7 @@ is `17+1`, or 18. A task of an array takes one id.
 
 from __future__ import annotations
 
-from eslurm.core.model.job import Job, JobSpec
+from eslurm.core.model.job import Attempt, Job, JobSpec, Span
 
 
 def ids_taken(spec: JobSpec) -> int:
@@ -36,3 +36,11 @@ def partitions_of(spec: JobSpec) -> tuple[str, ...]:
 def part_text(spec: JobSpec, part: int, text: str) -> str:
     """A refusal of one part; a job of one part needs no number."""
     return text if len(spec.components) == 1 else f"part {part}: {text}"
+
+
+def spans_by_part(spec: JobSpec, attempt: Attempt) -> list[list[Span]]:
+    """What each part holds, or has held."""
+    found: list[list[Span]] = [[] for _ in spec.components]
+    for span in attempt.spans:
+        found[span.component].append(span)
+    return found

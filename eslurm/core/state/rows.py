@@ -41,6 +41,17 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     revoked_revision: int = 0
 
 
+class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What one part of an attempt held."""
+
+    partition: str
+    node_names: str
+    nodes: int
+    tasks: int
+    cores: int
+    memory_mib: int
+
+
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """Accounting data of an attempt besides its columns. `is_array` marks an array's own summary.
 
@@ -59,6 +70,8 @@ class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     first_estimate_s: int = 0
     forecast: Forecast | None = None
     trace: bytes = b""
+    parts: tuple[PartUse, ...] = ()
+    """Of a job of several parts."""
 
 
 _encoder = msgspec.msgpack.Encoder()

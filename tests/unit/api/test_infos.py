@@ -6,9 +6,11 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.api.infos import attempt_info, job_info
-from eslurm.core.model.job import StepEnd
+from eslurm.core.model.job import Attempt, Span, StepEnd
+from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import CancelJobs, JobRef, Reports, SuspendJobs
 from eslurm.core.model.protocol import Report, StepEnded
+from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.state.rows import Accounted, encode
 from eslurm.ports.store import AttemptRow
@@ -83,3 +85,79 @@ def test_attempts_from_before_traces_were_kept_have_none() -> None:
     short = replace(row, blob=msgspec.msgpack.encode([0, -1, False, "cn1"]))
     assert (attempt_info(row).trace, attempt_info(short).trace) == ("", "")
     assert attempt_info(short).node_names == "cn1"
+
+
+# ---- parts ----
+
+
+def with_parts(world: World) -> int:
+    """A job of three parts as it waits: one core; two nodes; GPUs under a constraint."""
+    job = world.submit(held=True)
+    parts = (PartSpec("main"), PartSpec("booster"), PartSpec("booster"))
+    components = (
+        Request(tasks=3),
+        Request(tasks=2, nodes_min=2, nodes_max=2, memory_per_node_mib=100),
+        Request(per_node=(("gpu", 2),), constraint="ib"),
+    )
+    spec = replace(world.job(job).spec, components=components, parts=parts, partition="main")
+    world.state.put_job(replace(world.job(job), spec=spec))
+    return job
+
+
+def test_a_waiting_job_shows_its_parts_and_their_sums() -> None:
+    world = World()
+    info = job_info(world.state, world.job(with_parts(world)), None)
+    assert (info.tasks, info.nodes, info.cpus, info.memory_mib) == (6, 4, 6, 200)
+    assert (info.partition, info.resources, info.constraint) == ("main", "gpu:2", "")
+    assert [(one.part, one.partition, one.nodes, one.tasks, one.memory_mib) for one in info.parts] == [
+        (0, "main", 1, 3, 0),
+        (1, "booster", 2, 2, 200),
+        (2, "booster", 1, 1, 0),
+    ]
+    assert (info.parts[2].constraint, info.parts[2].resources) == ("ib", "gpu:2")
+
+
+def attempt_of_parts(world: World, job: int) -> Attempt:
+    """Parts 0 and 1 share node 1."""
+    spans = (
+        Span(1, (3, 10)),
+        Span(0, (1, 100), component=1),
+        Span(1, (1, 100), component=1),
+        Span(2, (1, 0), component=2),
+    )
+    held = frozenset((0, 1, 2))
+    return Attempt(
+        1, AttemptPhase.RUNNING, spans, world.now_us, 1, world.now_us + SECOND, held, started_us=world.now_us
+    )
+
+
+def test_a_running_job_counts_a_node_of_two_parts_once() -> None:
+    world = World()
+    job = with_parts(world)
+    running = replace(world.job(job), state=JobState.RUNNING, attempt=attempt_of_parts(world, job))
+    info = job_info(world.state, running, None)
+    assert (info.nodes, info.cpus, info.memory_mib, info.node_names) == (3, 6, 210, "cn[1,0,2]")
+    assert [(one.nodes, one.cpus, one.node_names) for one in info.parts] == [
+        (1, 3, "cn1"),
+        (2, 2, "cn[0-1]"),
+        (1, 1, "cn2"),
+    ]
+
+
+def test_accounting_tells_what_each_part_held() -> None:
+    world = World()
+    job = with_parts(world)
+    ended = replace(world.job(job), state=JobState.COMPLETED, attempt=attempt_of_parts(world, job))
+    batch = world.batch()
+    batch.touched.ended.append((ended, ended.attempt))
+    (row,) = [row for row in to_store(world.state, batch).rows if isinstance(row, AttemptRow)]
+    info = attempt_info(row)
+    assert (info.nodes, info.cpus, info.node_names) == (3, 6, "cn[1,0,2]")
+    assert [
+        (one.part, one.partition, one.nodes, one.tasks, one.cpus, one.memory_mib, one.node_names)
+        for one in info.parts
+    ] == [
+        (0, "main", 1, 1, 3, 10, "cn1"),
+        (1, "booster", 2, 2, 2, 200, "cn[0-1]"),
+        (2, "booster", 1, 1, 1, 0, "cn2"),
+    ]

@@ -26,6 +26,7 @@ from eslurm.core.model.messages import (
     RequeueJobs,
     SuspendJobs,
 )
+from eslurm.core.model.parts import partitions_of
 from eslurm.core.state.allocation_amounts import lends
 from eslurm.core.state.cluster import State
 
@@ -169,7 +170,7 @@ def _selected(state: State, message: CancelJobs) -> list[JobRef]:
         and may_manage(state, message.by, job)
         and message.user in ("", job.spec.user.name)
         and message.name in ("", job.spec.name)
-        and message.partition in ("", job.spec.partition)
+        and (not message.partition or message.partition in partitions_of(job.spec))
         and message.state.upper() in ("", job.state.value)
     ]
 
