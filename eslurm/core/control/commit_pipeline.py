@@ -199,8 +199,14 @@ class CommitPipeline(Generic[W]):
         return None
 
     def knows(self, request_id: bytes) -> bool:
-        """Check whether a request is under way or was answered lately: the store need not be asked for it."""
-        return request_id in self._under_way or request_id in self._recent
+        """Check whether a request is under way or was answered lately: the store need not be asked for it.
+
+        A refusal is not in the store: another leader may have accepted the same request since.
+        """
+        if request_id in self._under_way:
+            return True
+        answer = self._recent.get(request_id)
+        return answer is not None and not isinstance(answer, Refused)
 
     def stop(self) -> None:
         """Take nothing more on; what waits is still decided and committed."""
