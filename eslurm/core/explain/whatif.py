@@ -127,6 +127,7 @@ def _copied(snapshot: Snapshot, schedule: Schedule) -> Schedule:
     other.stuck = schedule.stuck.copy()
     other.slack = schedule.slack.copy()
     other.needs = schedule.needs
+    other.older = snapshot.ledger.older
     other.book.advance(snapshot.now_us)
     if other.rules is not None:
         other.rules.advance(snapshot.now_us)

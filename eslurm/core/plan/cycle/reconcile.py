@@ -68,6 +68,7 @@ class _Following:
         if snapshot.ledger.topology is not schedule.book.topology:
             yield from self._begin_anew()
         yield from self._follow_nodes()
+        yield from self._follow_agents()
         self._follow_usable()
         yield from self._follow_waiting()
         yield from self._follow_running()
@@ -86,6 +87,7 @@ class _Following:
         wide = topology.wide_totals
         schedule.book = ResourceProfile(topology, wide, now_us=self.now_us, slots_max=schedule.slots_max)
         self._set_usable()
+        schedule.older = snapshot.ledger.older
         self._make_rules()
         schedule.held.clear()
         schedule.starting.clear()
@@ -192,17 +194,34 @@ class _Following:
             numbers = {book.topology.numbers[position] for position in bits.all_positions(out)}
             yield from self._displace_on(numbers)
 
+    def _follow_agents(self) -> Generator[None, None, None]:
+        """Follow nodes whose agents were replaced: jobs of several parts leave older ones, and may use updated ones."""
+        schedule, older = self.schedule, self.snapshot.ledger.older
+        changed, schedule.older = older ^ schedule.older, older
+        if not changed:
+            return
+        if changed & ~older:
+            schedule.freed |= changed & ~older
+            schedule.stuck.clear()
+        numbers = {
+            schedule.book.topology.numbers[position] for position in bits.all_positions(changed & older)
+        }
+        if numbers:
+            yield from self._displace_on(numbers, has_parts=True)
+
     def _set_usable(self) -> None:
         book, usable = self.schedule.book, self.snapshot.ledger.usable
         numbers = book.topology.numbers
         for position in bits.all_positions(usable ^ book.usable):
             book.set_usable(numbers[position], bool(usable >> position & 1))
 
-    def _displace_on(self, numbers: set[int]) -> Generator[None, None, None]:
-        """Displace the jobs planned on nodes that went out of service (C-39)."""
+    def _displace_on(self, numbers: set[int], *, has_parts: bool = False) -> Generator[None, None, None]:
+        """Displace the jobs planned on nodes that went out of service (C-39); with `has_parts` those of several parts."""
         schedule = self.schedule
         seen = 0
         for job_id, bookings in list(schedule.bookings.items()):
+            if has_parts and not bookings[0].spans[-1].component:
+                continue
             if any(span.node in numbers for booking in bookings for span in booking.spans):
                 yield from schedule.displacing(job_id)
             seen += sum(len(booking.spans) for booking in bookings)

@@ -25,7 +25,7 @@ from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import end_of
 from eslurm.core.plan.profile.profile import SLOTS_MAX, ProfileError, ResourceProfile
-from eslurm.core.plan.profile.search import Move
+from eslurm.core.plan.profile.search import Move, narrowed
 from eslurm.core.plan.rules.constraints import Rules
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.ledger import Ledger
@@ -118,6 +118,7 @@ class Schedule:
         "moved",
         "moves",
         "needs",
+        "older",
         "policies_changed",
         "pushes",
         "renews",
@@ -165,6 +166,8 @@ class Schedule:
         self.improving = 0
         self.to_improve: list[int] = []
         self.needs: dict[tuple[object, ...], CompiledRequest] = {}
+        # Positions of the book's topology whose agents start no job of several parts.
+        self.older = 0
         # All nodes of the book's topology with nothing held; made when a job first avoids nodes.
         self._empty: Ledger | None = None
         self.held: dict[RunningKey, Held] = {}
@@ -277,7 +280,8 @@ class Schedule:
         topology = self.book.topology
         # How long it runs matters to nodes that only short jobs may use.
         limit_us = job.time_limit_us if topology.rules else 0
-        key = (job.parts or job.partition, job.request, job.avoid, limit_us)
+        older = self.older if job.parts else 0
+        key = (job.parts or job.partition, job.request, job.avoid, limit_us, older)
         found = self.needs.get(key)
         if found is None:
             if len(self.needs) >= NEEDS_MAX:
@@ -291,6 +295,8 @@ class Schedule:
                 job.time_limit_us,
                 self._empty_ledger,
             )
+            if older:
+                found = narrowed(found, topology.everything & ~older)
             self.needs[key] = found
         return found
 

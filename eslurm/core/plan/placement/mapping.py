@@ -39,7 +39,14 @@ def revalidate(placement: Placement, ledger: Ledger) -> bool:
     """Check whether a placement planned on an older generation can still be carried out."""
     if placement.wide and not fits(placement.wide, ledger.wide_free):
         return False
+    if placement.spans[-1].component and ledger.older and _has_older(placement, ledger):
+        return False
     return fits_together(ledger, placement.spans)
+
+
+def _has_older(placement: Placement, ledger: Ledger) -> bool:
+    """Check whether an agent of an earlier release serves one of the nodes."""
+    return bool(ledger.older & ledger.topology.mask_of_numbers(span.node for span in placement.spans))
 
 
 def place(room: Availability, need: CompiledRequest) -> tuple[Span, ...] | None:
