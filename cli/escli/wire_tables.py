@@ -51,6 +51,7 @@ DEPENDENCY: Table = {
     "job_id": (2, "int", None),
     "delay_s": (3, "int", None),
     "task": (4, "int?", None),
+    "part": (5, "int?", None),
 }
 
 TASK_RANGE: Table = {

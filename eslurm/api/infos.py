@@ -5,9 +5,10 @@ Reads only; costs are per record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from eslurm.compat.dependencies import format_condition
 from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.forecast import Forecast
@@ -69,6 +70,9 @@ def resource_text(*requests: Request) -> str:
 class Shown(Startable, Protocol):
     """The inputs of a job's line beside its record: the committed view, or a replayed state."""
 
+    @property
+    def jobs(self) -> Mapping[int, Job]: ...
+
     def node_names(self, numbers: Iterable[int]) -> list[str]:
         """Names of nodes for output, see `names_of`."""
         ...
@@ -97,10 +101,7 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         work_dir=spec.work_dir,
         output=spec.output,
         error=spec.error,
-        dependencies=",".join(
-            dependency.kind + (f":{dependency.job_id}" if dependency.job_id else "")
-            for dependency in job.open
-        ),
+        dependencies=_dependencies(shown, job) if job.open else "",
         requeue=spec.requeue,
         nice=spec.nice,
         deadline_us=spec.deadline_us,
@@ -184,6 +185,19 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
         info.nodes = sum([part.nodes for part in info.parts])
         info.cpus = sum([part.cpus for part in info.parts])
         info.memory_mib = sum([part.memory_mib for part in info.parts])
+
+
+def _dependencies(shown: Shown, job: Job) -> str:
+    """The open dependencies as Slurm shows them: `afterok:20(unfulfilled),afterany:17_*(unfulfilled)`."""
+    found = []
+    for one in job.open:
+        text = format_condition((one.kind, one.job_id, 0, one.task, -1))
+        target = shown.jobs.get(one.job_id)
+        if target is not None and target.is_array and one.task < 0:
+            text += "_*"
+        delay = f"+{one.delay_s // 60}" if one.delay_s else ""
+        found.append(f"{text}{delay}(unfulfilled)")
+    return ("?" if job.spec.dependency_any else ",").join(found)
 
 
 def forecast_message(forecast: Forecast) -> pb.Forecast:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from google.protobuf.message import Message as Protobuf
@@ -196,7 +196,8 @@ class SpecReader:
             priority=priority,
             requeue=job.requeue if job.HasField("requeue") else True,
             held=job.held,
-            dependencies=_dependencies(job) if job.dependencies else (),
+            dependencies=_dependencies(job.dependencies) if job.dependencies else (),
+            dependency_any=job.dependency_any,
             array=_array(job, self._config.array_tasks_max),
             arguments=_arguments(job.arguments) if job.arguments else (),
             umask=_checked("--umask", job.umask, umask_problem(job.umask)),
@@ -417,13 +418,19 @@ def _of_tasks(part: pb.ResourceRequest) -> Request:
     )
 
 
-def _dependencies(job: pb.JobRequest) -> tuple[Dependency, ...]:
-    if len(job.dependencies) > limits.DEPENDENCIES_MAX:
+def _dependencies(given: Sequence[pb.Dependency]) -> tuple[Dependency, ...]:
+    if len(given) > limits.DEPENDENCIES_MAX:
         raise _refuse(f"--dependency: more than {limits.DEPENDENCIES_MAX} conditions")
     delay_max_s = limits.DEPENDENCY_DELAY_MAX_S
     return tuple(
-        Dependency(one.kind, one.job_id, _number("--dependency", one.delay_s, delay_max_s))
-        for one in job.dependencies
+        Dependency(
+            one.kind,
+            one.job_id,
+            _number("--dependency", one.delay_s, delay_max_s),
+            task=_number("--dependency", one.task) if one.HasField("task") else -1,
+            part=_number("--dependency", one.part) if one.HasField("part") else -1,
+        )
+        for one in given
     )
 
 
@@ -488,8 +495,12 @@ def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecast
     return SetForecasts(by, tuple(found), _line("model", request.model))
 
 
+_UPDATED_WHOLE: Final = ("by", "job", "request", "was", "dependencies", "dependency_any")
+"""Fields of `UpdateJob` that are no plain values of the message."""
+
+
 def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfig) -> UpdateJob:
-    names = [name for name in UpdateJob.__struct_fields__ if name not in ("by", "job", "request", "was")]
+    names = [name for name in UpdateJob.__struct_fields__ if name not in _UPDATED_WHOLE]
     for option, value, limit in (
         ("name", request.name, limits.NAME_CHARS_MAX),
         ("partition", request.partition, limits.PARTITION_CHARS_MAX),
@@ -511,6 +522,9 @@ def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfi
         given["constraint"] = _constraint("constraint", request.constraint)
     if request.HasField("request"):
         given["request"], given["was"] = _component(request.request, config), tuple(request.was)
+    if request.HasField("dependencies"):
+        given["dependencies"] = _dependencies(request.dependencies.all)
+        given["dependency_any"] = request.dependencies.any
     return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **given)
 
 

@@ -151,7 +151,8 @@ UIDS: frozenset[tuple[str, str]] = frozenset(
 )
 
 _HARMLESS = re.compile(
-    r"(missed \d+ heartbeats|dependency [a-z]+:\d+ can never be met|offers \(.*\), configured are \(.*\)|in FAULT for \d+ s)"
+    r"(missed \d+ heartbeats|dependency [a-z]+:\d+(_\d+)? can never be met|offers \(.*\), configured are \(.*\)|"
+    r"in FAULT for \d+ s)"
 )
 """Reasons that the controller gives by itself and that name nobody."""
 

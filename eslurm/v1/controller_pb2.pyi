@@ -98,16 +98,26 @@ class Chunk(_message.Message):
     def __init__(self, count: _Optional[int] = ..., cores: _Optional[int] = ..., memory_mib: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., constraint: _Optional[str] = ...) -> None: ...
 
 class Dependency(_message.Message):
-    __slots__ = ("kind", "job_id", "delay_s", "task")
+    __slots__ = ("kind", "job_id", "delay_s", "task", "part")
     KIND_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     DELAY_S_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     kind: str
     job_id: int
     delay_s: int
     task: int
-    def __init__(self, kind: _Optional[str] = ..., job_id: _Optional[int] = ..., delay_s: _Optional[int] = ..., task: _Optional[int] = ...) -> None: ...
+    part: int
+    def __init__(self, kind: _Optional[str] = ..., job_id: _Optional[int] = ..., delay_s: _Optional[int] = ..., task: _Optional[int] = ..., part: _Optional[int] = ...) -> None: ...
+
+class Dependencies(_message.Message):
+    __slots__ = ("all", "any")
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    ANY_FIELD_NUMBER: _ClassVar[int]
+    all: _containers.RepeatedCompositeFieldContainer[Dependency]
+    any: bool
+    def __init__(self, all: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., any: _Optional[bool] = ...) -> None: ...
 
 class TaskRange(_message.Message):
     __slots__ = ("first", "last", "step")
@@ -284,7 +294,7 @@ class RequeueRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint", "request", "was")
+    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint", "request", "was", "dependencies")
     JOB_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -303,6 +313,7 @@ class UpdateJobRequest(_message.Message):
     CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     WAS_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
     job: JobRef
     name: str
     partition: str
@@ -321,7 +332,8 @@ class UpdateJobRequest(_message.Message):
     constraint: str
     request: ResourceRequest
     was: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., was: _Optional[_Iterable[str]] = ...) -> None: ...
+    dependencies: Dependencies
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., was: _Optional[_Iterable[str]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ...) -> None: ...
 
 class UpdateNodesRequest(_message.Message):
     __slots__ = ("names", "action", "reason")

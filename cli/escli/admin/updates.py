@@ -10,6 +10,7 @@ from escli import clock, exits
 from escli.admin.overlay import RESOURCES, changed_resources
 from escli.failures import CommandFailed
 from escli.job_refs import by_part, job_refs
+from eslurm.compat.dependencies import dependency_fields, parse_dependencies
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, nearest, whole_number
 from eslurm.compat.moments import parse_moment
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     Setter: TypeAlias = Callable[[Any, str, str], None]
 
 KNOWN = (
-    "name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation, arraylimit, "
+    "name, partition, time, priority, nice, begin, deadline, dependency, comment, account, qos, reservation, arraylimit, "
     f"{', '.join(dict.fromkeys(RESOURCES.values()))}"
 )
 
@@ -162,6 +163,14 @@ def _set_deadline(request: Any, value: str, key: str) -> None:
     request.deadline_us = parse_moment(value, clock.now_us(), clock.local_offset_s, key) if value else 0
 
 
+def _set_dependency(request: Any, value: str, key: str) -> None:
+    conditions, request.dependencies.any = parse_dependencies(value, key) if value else ((), False)
+    # Present even when it is empty: then the job waits for no other one.
+    request.dependencies.SetInParent()
+    for condition in conditions:
+        request.dependencies.all.add(**dependency_fields(condition))
+
+
 def _word(field: str) -> Setter:
     def set_word(request: Any, value: str, key: str) -> None:
         setattr(request, field, _text(value, key) if value else "")
@@ -186,6 +195,7 @@ _SETTERS: Mapping[str, Setter] = {
     "eligibletime": _set_begin,
     "nice": _set_nice,
     "deadline": _set_deadline,
+    "dependency": _set_dependency,
     "account": _word("account"),
     "qos": _word("qos"),
     "reservation": _word("reservation"),

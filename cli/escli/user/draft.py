@@ -10,7 +10,7 @@ from escli.option_table import PASSED
 from escli.user.draft_resources import draft_resources, positive
 from escli.wire_tables import JOB_REQUEST
 from eslurm.compat.arrays import parse_array
-from eslurm.compat.dependencies import parse_dependencies
+from eslurm.compat.dependencies import dependency_fields, parse_dependencies
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.environment import encode_environment
 from eslurm.compat.errors import OptionError, whole_number
@@ -141,10 +141,9 @@ def _add_order(job: dict[str, Any], given: Words) -> None:
     if given.has("nice"):
         job["nice"] = _nice(given)
     if given.has("dependency"):
-        conditions = parse_dependencies(given.text("dependency"), given.spelling("dependency"))
-        job["dependencies"] = [
-            {"kind": kind, "job_id": job_id, "delay_s": delay_s} for kind, job_id, delay_s in conditions
-        ]
+        conditions, is_any = parse_dependencies(given.text("dependency"), given.spelling("dependency"))
+        job["dependencies"] = [dependency_fields(condition) for condition in conditions]
+        job["dependency_any"] = is_any
     if given.has("array"):
         ranges, limit = parse_array(given.text("array"), given.spelling("array"))
         job["array"] = [{"first": first, "last": last, "step": step} for first, last, step in ranges]

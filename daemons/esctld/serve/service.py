@@ -37,8 +37,8 @@ from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.privacy import CONFIGURATION, JOBS, Visibility
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.control.steps import joint_state, step_parts
-from eslurm.core.model.job import JobSpec, Principal
-from eslurm.core.model.job_states import FINAL, JobState
+from eslurm.core.model.job import Dependency, JobSpec, Principal
+from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import (
     Changed,
     Message,
@@ -107,7 +107,7 @@ class ControllerService:
             "Cancel": self._changing(requests.cancel),
             "Hold": self._changing(requests.hold),
             "Requeue": self._changing(requests.requeue),
-            "UpdateJob": self._changing(self._read_update_job),
+            "UpdateJob": self._update_job,
             "UpdateNodes": self._changing(requests.update_nodes),
             "UpdateSatellites": self._changing(self._read_update_satellites),
             "FinishStep": self._changing(requests.finish_step),
@@ -207,7 +207,10 @@ class ControllerService:
         began_s = time.perf_counter()
         for job in request.jobs:
             spec = reader.read(job)
-            specs.append(await self._settled(spec) if spec.dependencies else spec)
+            if spec.dependencies:
+                settled = await self._settled(spec.dependencies, spec.user)
+                spec = msgspec.structs.replace(spec, dependencies=settled)
+            specs.append(spec)
             if time.perf_counter() - began_s > READ_SLICE_S:
                 await asyncio.sleep(0)
                 began_s = time.perf_counter()
@@ -226,16 +229,21 @@ class ControllerService:
             next(self._traces).to_bytes(8), key=self._trace_key, digest_size=REQUEST_ID_BYTES
         ).digest()
 
-    async def _settled(self, spec: JobSpec) -> JobSpec:
+    async def _settled(self, given: tuple[Dependency, ...], user: Principal) -> tuple[Dependency, ...]:
         """Settle dependencies on jobs that have left memory, from the store."""
-        old = forgotten_targets(spec, self._dispatcher.view.jobs)
+        old = forgotten_targets(given, self._dispatcher.view.jobs)
         if not old:
-            return spec
-        sight = Visibility(self._dispatcher.view, spec.user)
-        found = await self._store.find_jobs(self._owner, old)
-        return settled_by(
-            spec, {row.job_id: JobState(row.state) for row in found if sight.job(decode_job(row.blob))}
-        )
+            return given
+        sight = Visibility(self._dispatcher.view, user)
+        found = [decode_job(row.blob) for row in await self._store.find_jobs(self._owner, old)]
+        return settled_by(given, {job.job_id: job for job in found if sight.job(job)})
+
+    async def _update_job(self, request: pb.UpdateJobRequest, caller: Caller) -> pb.ChangeReply:
+        message = requests.update_job(request, caller.principal, self._dispatcher.state.config)
+        if message.dependencies:
+            settled = await self._settled(message.dependencies, caller.principal)
+            message = msgspec.structs.replace(message, dependencies=settled)
+        return await self.change(message, caller)
 
     def _changing(self, read: Callable[[Any, Any], Message]) -> Callable[[Any, Caller], Awaitable[Any]]:
         async def handle(request: Any, caller: Caller) -> pb.ChangeReply:
@@ -365,9 +373,6 @@ class ControllerService:
             raise Refused(
                 RefusalCode.DENIED, f"{kind}: private here (privacy.private), and {why}: ask an operator"
             )
-
-    def _read_update_job(self, request: pb.UpdateJobRequest, by: Principal) -> Message:
-        return requests.update_job(request, by, self._dispatcher.state.config)
 
     def _read_update_satellites(self, request: pb.UpdateSatellitesRequest, by: Principal) -> Message:
         known = tuple(one.name for one in self._queries.satellites().satellites)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
+from eslurm.core.control.jobs.dependency import delay_over
 from eslurm.core.control.members import token_expired
 from eslurm.core.control.nodes import lost
 from eslurm.core.control.tokens import expired
@@ -43,7 +44,7 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
     """The facts of the next due timer (perhaps none); None when no timer is due."""
     if len(state.finished) > state.config.finished_jobs_max:
         job_id, _ = state.finished.popitem(last=False)
-        if job_id in state.dependents:
+        if state.is_awaited(job_id):
             # They still have to look at its record: its turn comes again.
             state.finished[job_id] = None
             return []
@@ -57,6 +58,8 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return _lost(state, key, now_us)
     if kind == "avoid":
         return _avoids_no_more(state, key, now_us)
+    if kind == "depend":
+        return delay_over(state, key, now_us)
     if kind == "aside":
         return _tried_again(state, key, now_us)
     if kind == boundaries.TIMER:
@@ -96,6 +99,8 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return False
     if kind == "avoid":
         return bool(job.avoid) and job.avoid_until_us == at_us and job.state not in FINAL
+    if kind == "depend":
+        return any(dependency.due_us == at_us for dependency in job.open)
     return job.not_before_us == at_us if kind == "due" else job.state in FINAL
 
 
@@ -137,7 +142,7 @@ def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
     job = state.find_job(job_id)
     if job is None or job.state not in FINAL or job.residues:
         return []
-    if job_id in state.dependents or (job.is_array and state.tasks_of.get(job_id)):
+    if state.is_awaited(job_id) or (job.is_array and state.tasks_of.get(job_id)):
         # Dependent jobs are settled first, and its tasks are forgotten first.
         heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
         return []

@@ -150,12 +150,18 @@ class _Case:
         if job.hold:
             return None
         from_us = max(self._now_us, job.not_before_us)
-        for dependency in job.open:
-            end_us = expected_end_us(state, self._schedule, dependency.job_id)
-            if dependency.kind in UNFORESEEN or not end_us:
-                return None
-            from_us = max(from_us, end_us)
-        return from_us
+        if not job.open:
+            return from_us
+        ends = [
+            0
+            if one.kind in UNFORESEEN
+            else one.due_us or expected_end_us(state, self._schedule, one.job_id, one.task)
+            for one in job.open
+        ]
+        if job.spec.dependency_any:
+            known = [end_us for end_us in ends if end_us]
+            return max(from_us, min(known)) if known else None
+        return max(from_us, *ends) if all(ends) else None
 
     def _before_it(self, pending: Sequence[QueueEntry]) -> Sequence[QueueEntry]:
         """Waiting jobs ahead; for a job outside the queue those of at least its priority."""

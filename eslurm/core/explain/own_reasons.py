@@ -68,11 +68,20 @@ def _dependency(state: State, schedule: Schedule, job: Job, one: Dependency) -> 
     target = state.find_job(one.job_id)
     if target is None:
         return Reason(kind, f"waits for job {one.job_id} ({one.kind}), which is not known any more")
-    until_us = expected_end_us(state, schedule, one.job_id)
-    text = f"waits for job {one.job_id} ({one.kind}), which is {target.state.value}"
+    until_us = one.due_us or expected_end_us(state, schedule, one.job_id, one.task)
+    record = target
+    if one.task >= 0:
+        record = state.find_task(one.job_id, one.task) or target
+        text = f"waits for task {one.job_id}_{one.task} ({one.kind}), which is {record.state.value}"
+    else:
+        text = f"waits for job {one.job_id} ({one.kind}), which is {target.state.value}"
+    if one.due_us:
+        text = f"waits until {one.delay_s // 60} min after job {one.job_id} began"
     if target.state is JobState.PENDING and not until_us:
         text += " without a planned start"
-    return Reason(kind, text, until_us, holders=(job_holder(state, schedule, one.job_id),))
+    if job.spec.dependency_any and len(job.open) > 1:
+        text += f"; one of {len(job.open)} is enough"
+    return Reason(kind, text, until_us, holders=(job_holder(state, schedule, record.job_id),))
 
 
 def _array_reasons(state: State, job: Job) -> list[Reason]:
@@ -99,8 +108,11 @@ def _array_reasons(state: State, job: Job) -> list[Reason]:
     return [Reason("array_limit", text, known_us(min(ends, default=0)))]
 
 
-def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
-    """Expected end of a job by its plan; 0: not foreseeable."""
+def expected_end_us(state: State, schedule: Schedule, job_id: int, task: int = -1) -> int:
+    """Expected end of a job, or of one task of it, by its plan; 0: not foreseeable."""
+    record = state.find_task(job_id, task) if task >= 0 else None
+    if record is not None:
+        return _task_end_us(schedule, record)
     job = state.find_job(job_id)
     if job is None or job.state in FINAL:
         return 0
@@ -109,15 +121,17 @@ def expected_end_us(state: State, schedule: Schedule, job_id: int) -> int:
     if job.attempt is not None:
         ends.append(schedule.end_us((job_id, job.attempt.number)) or job.attempt.until_us)
     for task_id in state.tasks_of.get(job_id, ()):
-        task = state.jobs[task_id]
-        if task.state not in FINAL:
-            ends.append(
-                schedule.end_us((task_id, task.attempt.number)) or task.attempt.until_us
-                if task.attempt is not None
-                else schedule.planned_end_us(task_id)
-            )
+        one = state.jobs[task_id]
+        if one.state not in FINAL:
+            ends.append(_task_end_us(schedule, one))
     # One that cannot be foreseen is enough.
     return known_us(max(ends)) if ends and all(ends) else 0
+
+
+def _task_end_us(schedule: Schedule, task: Job) -> int:
+    if task.attempt is None:
+        return known_us(schedule.planned_end_us(task.job_id))
+    return known_us(schedule.end_us((task.job_id, task.attempt.number)) or task.attempt.until_us)
 
 
 def job_holder(state: State, schedule: Schedule, job_id: int) -> Holder:

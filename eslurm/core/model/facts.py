@@ -129,13 +129,16 @@ class JobSubmitted(FactBase, frozen=True, tag=True):
 
 
 class JobChanged(FactBase, frozen=True, tag=True):
-    """A user or administrator changed what was asked. `was_named` is the old name if that changed (`singleton`)."""
+    """A user or administrator changed what was asked. `was_named` is the old name if that changed (`singleton`); `open` are
+    the dependencies still to be met if those were changed.
+    """
 
     job_id: int
     spec: JobSpec
     priority: int
     not_before_us: int
     was_named: str = ""
+    open: tuple[Dependency, ...] | None = None
 
 
 class JobsForecast(FactBase, frozen=True, tag=True):

@@ -52,7 +52,9 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
 
     `kind` is one of after, afterany, afterok, afternotok, aftercorr, singleton (`job_id` 0).
     `settled` is filled at the door when the other job has already left memory: "met" or "never".
-    `task` is one task of the array `job_id`; -1: the whole job.
+    `task` is one task of the array `job_id`; -1: the whole job. `part` is a part of it, as the user named it: only the
+    door looks at it, a job of several parts begins and ends as one.
+    `due_us` is the end of the delay of an `after:ID+minutes` whose job has begun, where it is one of several (any).
     """
 
     kind: str
@@ -60,6 +62,8 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     delay_s: int = 0
     settled: str = ""
     task: int = -1
+    part: int = -1
+    due_us: int = 0
 
 
 class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

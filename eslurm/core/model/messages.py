@@ -14,7 +14,7 @@ import msgspec
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.forecast import Forecast
-from eslurm.core.model.job import JobSpec, Principal
+from eslurm.core.model.job import Dependency, JobSpec, Principal
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
@@ -100,7 +100,7 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`.
 
     `request` is the complete new request; `was` the request on which it was based (`option_text.asked_words`): if that is
-    outdated, nothing is changed.
+    outdated, nothing is changed. `dependencies` replace all present ones; `dependency_any` goes with them.
     """
 
     by: Principal
@@ -122,6 +122,8 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     constraint: str | None = None
     request: ResourceRequest | None = None
     was: tuple[str, ...] = ()
+    dependencies: tuple[Dependency, ...] | None = None
+    dependency_any: bool = False
 
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):

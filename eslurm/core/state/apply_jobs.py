@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core.model import facts, ranges
-from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job import Attempt, Dependency, Job
 from eslurm.core.model.job_states import (
     ACTIVE,
     ATTEMPT_TRANSITIONS,
@@ -59,17 +59,20 @@ def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
             open=fact.open,
             not_before_us=fact.not_before_us,
             tasks_left=spec.array.tasks if spec.array is not None else None,
-            tasks_ready=() if spec.array is not None and _corresponds(fact) else None,
+            tasks_ready=() if spec.array is not None and _corresponds(fact.open) else None,
         )
     )
 
 
-def _corresponds(fact: facts.JobSubmitted) -> bool:
-    return any(dependency.kind == "aftercorr" for dependency in fact.open)
+def _corresponds(still_open: tuple[Dependency, ...]) -> bool:
+    return any(dependency.kind == "aftercorr" for dependency in still_open)
 
 
 def apply_changed(state: State, fact: facts.JobChanged) -> None:
     job = state.get_job(fact.job_id)
+    if fact.open is not None:
+        ready = () if job.is_array and _corresponds(fact.open) else None
+        job = replace(job, open=fact.open, tasks_ready=ready)
     state.put_job(replace(job, spec=fact.spec, priority=fact.priority, not_before_us=fact.not_before_us))
     state.note_change(fact.job_id)
 
@@ -102,13 +105,12 @@ def apply_due(state: State, fact: facts.JobDue) -> None:
 
 def apply_dependencies(state: State, fact: facts.DependenciesChanged) -> None:
     job = state.get_job(fact.job_id)
-    corresponding = any(dependency.kind == "aftercorr" for dependency in fact.open)
     state.put_job(
         replace(
             job,
             open=fact.open,
             not_before_us=max(job.not_before_us, fact.not_before_us),
-            tasks_ready=job.tasks_ready if corresponding else None,
+            tasks_ready=job.tasks_ready if _corresponds(fact.open) else None,
         )
     )
 

@@ -120,6 +120,8 @@ class State:
         self.later = PendingQueue(shapes=self.queue.shapes)
         self.live: dict[RunningKey, Running] = {}
         self.dependents: dict[int, set[int]] = {}
+        # By array and task the jobs that wait for this task alone.
+        self.task_dependents: dict[int, dict[int, set[int]]] = {}
         # Jobs whose dependencies have to be looked at again, the next one last: the reactor's, which makes it anew from
         # `dependents` when it begins.
         self.unsettled: dict[int, None] = {}
@@ -127,6 +129,8 @@ class State:
         self.alias: dict[int, int] = {}
         """By the ids of later parts, the job's."""
         self.tasks_of: dict[int, set[int]] = {}
+        # By array and task the record of a task that has one.
+        self.task_ids: dict[tuple[int, int], int] = {}
         self.tasks_pending: dict[int, set[int]] = {}
         self.jobs_on: dict[int, frozenset[int]] = {}
         self.devices = Devices()
@@ -172,6 +176,15 @@ class State:
     def find_named(self, job_id: int) -> Job | None:
         """The job that has this id, or a part of that id."""
         return self.jobs.get(self.alias.get(job_id, job_id))
+
+    def find_task(self, array_id: int, task: int) -> Job | None:
+        """The record of an array's task, if it has one of its own (yet, or still)."""
+        job_id = self.task_ids.get((array_id, task))
+        return self.jobs.get(job_id) if job_id is not None else None
+
+    def is_awaited(self, job_id: int) -> bool:
+        """Check whether jobs wait for this job, or for a task of this array: its record is kept for them."""
+        return job_id in self.dependents or job_id in self.task_dependents
 
     def find_attempt(self, job_id: int, number: int) -> tuple[Job, Attempt] | None:
         """The live (or residual) attempt, if it is still in the state."""
@@ -273,6 +286,7 @@ class State:
         for part_id in part_ids(job):
             del self.alias[part_id]
         if job.array_job_id:
+            self.task_ids.pop((job.array_job_id, job.array_task), None)
             siblings = self.tasks_of.get(job.array_job_id)
             if siblings is not None:
                 siblings.discard(job_id)
@@ -522,6 +536,7 @@ class State:
         self.alias.update(dict.fromkeys(part_ids(new), new.job_id))
         if new.array_job_id:
             self.tasks_of.setdefault(new.array_job_id, set()).add(new.job_id)
+            self.task_ids[new.array_job_id, new.array_task] = new.job_id
         if new.state not in FINAL and not new.array_job_id:
             self.same_name.setdefault(name_key(new.spec), set()).add(new.job_id)
 
@@ -535,17 +550,31 @@ class State:
 
     def _index_dependencies(self, old: Job | None, new: Job) -> None:
         for dependency in old.open if old is not None else ():
-            waiting = self.dependents.get(dependency.job_id)
-            if waiting is not None:
-                waiting.discard(new.job_id)
-                if not waiting:
-                    del self.dependents[dependency.job_id]
-                    self._touch_ended(dependency.job_id)
+            target = dependency.job_id
+            waiting = self._waiting_for(target, dependency.task)
+            waiting.discard(new.job_id)
+            if not waiting:
+                if dependency.task < 0:
+                    self.dependents.pop(target, None)
+                else:
+                    tasks = self.task_dependents[target]
+                    del tasks[dependency.task]
+                    if not tasks:
+                        del self.task_dependents[target]
+                if not self.is_awaited(target):
+                    self._touch_ended(target)
         for dependency in new.open:
-            if dependency.job_id not in self.dependents:
-                self.dependents[dependency.job_id] = set()
+            if not self.is_awaited(dependency.job_id):
                 self._touch_ended(dependency.job_id)
-            self.dependents[dependency.job_id].add(new.job_id)
+            self._waiting_for(dependency.job_id, dependency.task).add(new.job_id)
+            if dependency.due_us:
+                heapq.heappush(self.timers, (dependency.due_us, "depend", new.job_id))
+
+    def _waiting_for(self, job_id: int, task: int) -> set[int]:
+        """The jobs that wait for a job or for one task of an array; a new set if none did."""
+        if task < 0:
+            return self.dependents.setdefault(job_id, set())
+        return self.task_dependents.setdefault(job_id, {}).setdefault(task, set())
 
     def _touch_ended(self, job_id: int) -> None:
         """Touch an ended job: its row says whether a dependency of a waiting job needs it after a restart."""

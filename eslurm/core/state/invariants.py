@@ -33,6 +33,7 @@ from eslurm.core.state.cluster import (
     waits,
 )
 from eslurm.core.state.job_counts import JobCounts
+from eslurm.core.state.job_indexes import all_wait
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
 from eslurm.core.state.references import References
@@ -124,7 +125,7 @@ def pending_reason(jobs: Startable, job: Job) -> str:
     if job.hold:
         held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
         return held.get(job.hold, "JobHeldSystem")
-    if any(dependency.kind != "aftercorr" or not job.is_array for dependency in job.open):
+    if all_wait(job):
         return "Dependency"
     if job.not_before_us:
         return "BeginTime"
@@ -241,6 +242,8 @@ def _check_planning(state: State, queued: set[int]) -> None:
 def _check_names(state: State) -> None:
     """Check the indexes by which jobs find each other."""
     dependents: dict[int, set[int]] = {}
+    task_dependents: dict[int, dict[int, set[int]]] = {}
+    task_ids: dict[tuple[int, int], int] = {}
     same_name: dict[tuple[int, str], set[int]] = {}
     tasks_of: dict[int, set[int]] = {}
     tasks_pending: dict[int, set[int]] = {}
@@ -248,14 +251,23 @@ def _check_names(state: State) -> None:
     for job_id, job in state.jobs.items():
         alias.update(dict.fromkeys(part_ids(job), job_id))
         for dependency in job.open:
-            dependents.setdefault(dependency.job_id, set()).add(job_id)
+            if dependency.task < 0:
+                dependents.setdefault(dependency.job_id, set()).add(job_id)
+            else:
+                tasks = task_dependents.setdefault(dependency.job_id, {})
+                tasks.setdefault(dependency.task, set()).add(job_id)
         if job.array_job_id:
             tasks_of.setdefault(job.array_job_id, set()).add(job_id)
+            task_ids[job.array_job_id, job.array_task] = job_id
             if job.state is JobState.PENDING:
                 tasks_pending.setdefault(job.array_job_id, set()).add(job_id)
         elif job.state not in FINAL:
             same_name.setdefault(name_key(job.spec), set()).add(job_id)
     _require(dependents == state.dependents, "the index of dependents disagrees with the jobs")
+    _require(
+        task_dependents == state.task_dependents, "the index of tasks' dependents disagrees with the jobs"
+    )
+    _require(task_ids == state.task_ids, "the index of tasks' records disagrees with the jobs")
     _require(same_name == state.same_name, "the index of names disagrees with the jobs")
     _require(alias == state.alias, "the index of parts' ids disagrees with the jobs")
     _require(not alias.keys() & state.jobs.keys(), "a job has the id of another job's part")

@@ -24,9 +24,16 @@ def waits(job: Job) -> bool:
         and job.attempt is None
         and not job.hold
         and not job.not_before_us
-        and (not job.open or (job.is_array and all(dep.kind == "aftercorr" for dep in job.open)))
+        and not (job.open and all_wait(job))
         and job.tasks_left != ()
     )
+
+
+def all_wait(job: Job) -> bool:
+    """Check whether open dependencies hold back the whole job: `aftercorr` lets an array's tasks go one after the other."""
+    if job.is_array and job.spec.dependency_any:
+        return bool(job.open) and job.tasks_ready is None
+    return any(dependency.kind != "aftercorr" or not job.is_array for dependency in job.open)
 
 
 def name_key(spec: JobSpec) -> tuple[int, str]:

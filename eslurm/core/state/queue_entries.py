@@ -58,11 +58,12 @@ def pending_of(
         start_at_us=spec.start_at_us,
         deadline_us=spec.deadline_us,
         nice=spec.nice,
-        after=() if is_ready else tuple([dependency.job_id for dependency in job.open]),
-        not_before_us=0 if is_ready else job.not_before_us,
+        after=() if is_ready else _after(job),
+        not_before_us=0 if is_ready else _not_before_us(job),
         estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US) if use_forecasts else 0,
         eligible_us=spec.begin_us,
         parts=parts_of(spec) if spec.parts else (),
+        after_any=not is_ready and spec.dependency_any,
     )
 
 
@@ -74,6 +75,24 @@ def parts_of(spec: JobSpec) -> tuple[PendingPart, ...]:
             for request, part in zip(spec.components, spec.parts, strict=True)
         ]
     )
+
+
+def _after(job: Job) -> tuple[int, ...]:
+    """The jobs whose ends a plan waits for: of several of which one is enough, those that can be foreseen."""
+    if not job.spec.dependency_any:
+        return tuple([dependency.job_id for dependency in job.open])
+    if _delay_over_us(job):
+        return ()
+    return tuple([dependency.job_id for dependency in job.open if dependency.kind not in UNFORESEEN])
+
+
+def _not_before_us(job: Job) -> int:
+    return max(job.not_before_us, _delay_over_us(job))
+
+
+def _delay_over_us(job: Job) -> int:
+    """Where one dependency is enough: the instant at which a delay (`after:ID+minutes`) meets it; 0: none runs."""
+    return min((dependency.due_us for dependency in job.open if dependency.due_us), default=0)
 
 
 def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Running:
@@ -114,9 +133,14 @@ def foreseeable(job: Job) -> bool:
         and job.attempt is None
         and not job.hold
         and bool(job.open or job.not_before_us)
-        and not any(dependency.kind in UNFORESEEN for dependency in job.open)
+        and not (job.open and _is_unforeseen(job))
         and job.tasks_left != ()
     )
+
+
+def _is_unforeseen(job: Job) -> bool:
+    unforeseen = [dependency.kind in UNFORESEEN for dependency in job.open]
+    return all(unforeseen) if job.spec.dependency_any else any(unforeseen)
 
 
 def _groups(job: Job) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.core.control import planning_cycle
 from eslurm.core.control.commit_pipeline import (
@@ -31,7 +32,7 @@ from eslurm.core.control.timers import next_tick_in_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.satellite_pool import SatellitePool
-from eslurm.core.model.job_states import JobState
+from eslurm.core.model.job import Dependency
 from eslurm.core.model.messages import (
     Changed,
     ConfigLoaded,
@@ -42,6 +43,7 @@ from eslurm.core.model.messages import (
     SubmitJobs,
     Submitted,
     Tick,
+    UpdateJob,
 )
 from eslurm.core.model.timekeeping import Timekeeper, leap_bound_us
 from eslurm.core.plan.cycle.policy import Plan
@@ -50,6 +52,7 @@ from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.relay import messages as tree
 from eslurm.core.state.boundaries import set_calendar
 from eslurm.core.state.cluster import State
+from eslurm.core.state.rows import decode_job
 from eslurm.lab.sim import wire
 from eslurm.lab.sim.log_keeper import LogKeeper
 from eslurm.lab.sim.place import Place
@@ -230,18 +233,29 @@ class Controller(Process):
         takes time.
         """
         message = call.message
-        if not isinstance(message, SubmitJobs):
-            self._look_up(source, call, message)
-            return
-        old = [job_id for spec in message.specs for job_id in forgotten_targets(spec, self.state.jobs)]
+        given: tuple[Dependency, ...] = ()
+        if isinstance(message, SubmitJobs):
+            given = tuple(one for spec in message.specs for one in spec.dependencies)
+        elif isinstance(message, UpdateJob):
+            given = message.dependencies or ()
+        old = forgotten_targets(given, self.state.jobs)
         if not old:
             self._look_up(source, call, message)
             return
 
         def settle(rows: list[store.JobRow]) -> None:
-            ended = {row.job_id: JobState(row.state) for row in rows}
-            specs = tuple(settled_by(spec, ended) for spec in message.specs)
-            self._look_up(source, call, SubmitJobs(specs))
+            ended = {row.job_id: decode_job(row.blob) for row in rows}
+            if isinstance(message, UpdateJob):
+                assert message.dependencies is not None
+                self._look_up(
+                    source, call, replace(message, dependencies=settled_by(message.dependencies, ended))
+                )
+                return
+            assert isinstance(message, SubmitJobs)
+            specs = [
+                replace(spec, dependencies=settled_by(spec.dependencies, ended)) for spec in message.specs
+            ]
+            self._look_up(source, call, SubmitJobs(tuple(specs)))
 
         self._read(source, call, partial(self.world.disk.find_jobs, self.world.owner, old), settle)
 

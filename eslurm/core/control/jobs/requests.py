@@ -91,10 +91,8 @@ def _resolve(state: State, by: Principal, ref: JobRef) -> tuple[Job, int, int]:
         return job, -1, part
     if job.tasks_left is not None and ranges.contains(job.tasks_left, ref.task):
         return job, ref.task, part
-    for task_id in state.tasks_of.get(job.job_id, ()):
-        task = state.get_job(task_id)
-        if task.array_task == ref.task:
-            return task, -1, part
+    if (task := state.find_task(job.job_id, ref.task)) is not None:
+        return task, -1, part
     raise Refused(RefusalCode.NOT_FOUND, f"job {ref.job_id} has no waiting or running task {ref.task}")
 
 

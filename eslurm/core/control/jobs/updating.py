@@ -12,6 +12,8 @@ from eslurm.core.control.accounts.associations import check_times
 from eslurm.core.control.jobs.access import name_of, part_of
 from eslurm.core.control.jobs.admission import check_limits, check_nice, check_room, checked, first_priority
 from eslurm.core.control.jobs.comparing import asks_for_more
+from eslurm.core.control.jobs.dependency import open_dependencies
+from eslurm.core.control.jobs.dependency_cycles import check_cycles
 from eslurm.core.control.jobs.requests import for_each
 from eslurm.core.control.jobs.running import change_limit
 from eslurm.core.control.rights import coordinates, is_operator
@@ -81,6 +83,8 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
                 f"than was planned (eswhy {job.job_id})"
             )
         changed = _fact(state, job, spec, message, now_us)
+        if changed.open is not None or changed.was_named:
+            check_cycles(state, job, changed, message.by)
         return [changed, *_given_up(state, job, changed)]
 
     found, changed = for_each(state, message.by, (message.job,), change, by_part=True)
@@ -141,8 +145,15 @@ def _fact(state: State, job: Job, spec: JobSpec, message: UpdateJob, now_us: int
         # No explicit priority was set: the job's nice value may have changed.
         priority = first_priority(state, spec)
     due_us = job.not_before_us if message.begin_us is None else message.begin_us
+    still_open = None
+    if message.dependencies is not None:
+        still_open, delayed_us = open_dependencies(state, spec, job.job_id)
+        # The delay of an earlier dependency is gone; the pause before another attempt is not.
+        due_us = max(spec.begin_us, delayed_us, job.not_before_us if job.attempts else 0)
     was_named = job.spec.name if spec.name != job.spec.name else ""
-    return facts.JobChanged(job.job_id, spec, priority, due_us if due_us > now_us else 0, was_named)
+    return facts.JobChanged(
+        job.job_id, spec, priority, due_us if due_us > now_us else 0, was_named, still_open
+    )
 
 
 def _given_up(state: State, job: Job, changed: facts.JobChanged) -> list[facts.Fact]:
@@ -153,7 +164,11 @@ def _given_up(state: State, job: Job, changed: facts.JobChanged) -> list[facts.F
     if promise is None:
         return []
     before = replace(job.spec, begin_us=changed.spec.begin_us)
-    if changed.not_before_us <= promise.start_us and not asks_for_more(before, changed.spec):
+    if (
+        not changed.open
+        and changed.not_before_us <= promise.start_us
+        and not asks_for_more(before, changed.spec)
+    ):
         return []
     return [facts.JobsPromised((Promise(job.job_id),))]
 
@@ -207,6 +222,8 @@ def _changed_spec(job: Job, message: UpdateJob, part: int) -> JobSpec:
             [replace(own, partition=partition) for own, partition in zip(spec.parts, named, strict=True)]
         )
         changes["partition"] = named[0]
+    if message.dependencies is not None:
+        changes["dependencies"], changes["dependency_any"] = message.dependencies, message.dependency_any
     if message.array_limit is not None:
         assert spec.array is not None
         if message.array_limit < 0:

@@ -455,15 +455,15 @@ class ForwardPlanner:
         return refused if refused is not None else self.cycle.careful(entry)
 
     def from_us(self, job: Pending) -> int | None:
-        """Earliest time of the job: after its begin time and the planned ends of its dependencies."""
+        """Earliest time of the job: after its begin time and the planned ends of its dependencies, or the first of them."""
         from_us = max(self.cycle.now_us, job.not_before_us)
         if is_ready(job):
             return from_us
-        for other in job.after:
-            end_us = self._end_us(other)
-            if not 0 < end_us < INFINITY_US:
+        ends = [end_us for other in job.after if 0 < (end_us := self._end_us(other)) < INFINITY_US]
+        if job.after:
+            if not ends or (len(ends) < len(job.after) and not job.after_any):
                 return None
-            from_us = max(from_us, end_us)
+            from_us = max(from_us, min(ends) if job.after_any else max(ends))
         return max(from_us, self.cycle.now_us + 1)
 
     def _end_us(self, job_id: int) -> int:

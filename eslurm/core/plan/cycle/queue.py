@@ -32,7 +32,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     `time_limit_us == 0` means no limit. `avoid` holds node numbers it must not get (a launch just failed there).
     `startable` is the number of array tasks that may start now: the record is planned as up to that many placements.
     `groups` are gid numbers in decimal. `after` are its unfinished dependencies and `not_before_us` its begin time: such
-    jobs are planned ahead (by policies that do) but start only once nothing of that is left. `estimate_us` is the expected
+    jobs are planned ahead (by policies that do) but start only once nothing of that is left; with `after_any` the end of one
+    of those jobs is enough. `estimate_us` is the expected
     runtime (0: not known): plans use it, no job ends by it. `start_at_us` is a fixed start, `deadline_us` the latest end;
     0: none (C-30). `eligible_us` is its begin time at submission: its wait for resources counts from then on. `parts` are
     those of a job of several parts, else empty; `request` and `partition` are then the first part's.
@@ -60,6 +61,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     estimate_us: int = 0
     eligible_us: int = 0
     parts: tuple[PendingPart, ...] = ()
+    after_any: bool = False
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -245,7 +245,7 @@ class _Following:
                 schedule.whys.pop(job_id, None)
                 schedule.slack.forget(job_id)
             old = schedule.entries.get(job_id)
-            if old is not None and entry is None:
+            if old is not None and (entry is None or _waits_for_others(entry.job, old.job)):
                 gone = yield from schedule.removing(job_id)
                 schedule.free_early(span for booking in gone for span in booking.spans)
             elif old is not None and entry is not None and entry.job is not old.job:
@@ -492,6 +492,13 @@ def _spans_of(one: Running) -> tuple[Span, ...]:
     if one.parts:
         return tuple([Span(node, amounts, 0, part) for part, node, amounts in one.parts])
     return tuple([Span(node, amounts, 0) for node, amounts in one.spans])
+
+
+def _waits_for_others(job: Pending, old: Pending) -> bool:
+    """Check whether the plan of a job that waits for other jobs may be too early now: it waits for more, or for others."""
+    if not job.after or (job.after, job.after_any) == (old.after, old.after_any):
+        return False
+    return job.after_any or old.after_any or not set(job.after) <= set(old.after)
 
 
 def _after(bookings: tuple[Booking, ...], busy_us: dict[int, int]) -> tuple[int, int]:

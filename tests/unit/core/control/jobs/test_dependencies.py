@@ -72,10 +72,9 @@ def test_a_job_that_has_left_memory_is_settled_at_the_door(met: bool) -> None:
     outcome = JobState.COMPLETED if met else JobState.FAILED
     known = world.submit()
     dependencies = (*depends("afterok", known), Dependency("afterok", 777))
-    spec = replace(world.state.jobs[known].spec, dependencies=dependencies)
-    assert forgotten_targets(spec, world.state.jobs) == [777]
-    assert settled_by(spec, {}) == spec
-    settled = settled_by(spec, {777: outcome}).dependencies
+    assert forgotten_targets(dependencies, world.state.jobs) == [777]
+    assert settled_by(dependencies, {}) == dependencies
+    settled = settled_by(dependencies, {777: replace(world.state.jobs[known], state=outcome)})
     assert [one.settled for one in settled] == ["", MET if met else NEVER]
     if met:
         assert verdict(world, world.submit(dependencies=settled[1:])) == MET
