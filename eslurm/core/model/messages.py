@@ -123,7 +123,7 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     request: ResourceRequest | None = None
     was: tuple[str, ...] = ()
     dependencies: tuple[Dependency, ...] | None = None
-    dependency_any: bool = False
+    dependency_any: bool | None = None
 
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
