@@ -94,7 +94,13 @@ VALID: dict[str, list[str]] = {
     "nodes": ["4", "2-4", "2k", "1-1m"],
     "nodelist": ["cn[0001-0004,0007],login1", "r[0-1]c[0-9]n[00-15]", "a", "x-[1-3]-y"],
     "array": ["0-15:2,20%4", "1,3,7", "0-99%10", "5-5"],
-    "dependency": ["afterok:12:13,singleton", "after:10+5", "afterany:7,afternotok:8:9", "aftercorr:3"],
+    "dependency": [
+        "afterok:12:13,singleton",
+        "after:10+5",
+        "afterany:7,afternotok:8:9",
+        "aftercorr:3",
+        "afterok:3_4?7+1",
+    ],
     "jobs": ["17", "17_4", "17_[4-6,9]", "2147483647"],
     "states": ["pd,R,running", "all", "CANCELED,nf"],
     "export": ["ALL", "NONE", "A,B=1,C=x y", "ALL,PATH=/bin"],
@@ -359,21 +365,29 @@ CONDITIONS = st.lists(
         st.sampled_from(["afterany", "afterok", "afternotok", "aftercorr"]),
         st.integers(1, 2**31 - 1),
         st.just(0),
+        st.integers(-1, 2**31 - 2),
+        st.integers(-1, 127),
     )
     | st.tuples(
-        st.just("after"), st.integers(1, 2**31 - 1), st.integers(0, 1000).map(lambda minutes: minutes * 60)
+        st.just("after"),
+        st.integers(1, 2**31 - 1),
+        st.integers(0, 1000).map(lambda minutes: minutes * 60),
+        st.integers(-1, 100),
+        st.just(-1),
     )
-    | st.just(("singleton", 0, 0)),
+    | st.just(("singleton", 0, 0, -1, -1)),
     min_size=1,
     max_size=8,
     unique=True,
 )
 
 
-@given(CONDITIONS)
-def test_dependencies_can_be_read_again(conditions: list[tuple[str, int, int]]) -> None:
-    shown = dependencies.format_dependencies(tuple(conditions))
-    assert dependencies.parse_dependencies(shown) == tuple(conditions)
+@given(CONDITIONS, st.booleans())
+def test_dependencies_can_be_read_again(
+    conditions: list[tuple[str, int, int, int, int]], is_any: bool
+) -> None:
+    shown = dependencies.format_dependencies(conditions, is_any=is_any)
+    assert dependencies.parse_dependencies(shown) == (tuple(conditions), is_any and len(conditions) > 1)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=8))

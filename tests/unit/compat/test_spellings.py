@@ -279,11 +279,41 @@ def test_arrays_are_shown_as_they_are_written() -> None:
 
 def test_dependencies() -> None:
     assert dependencies.parse_dependencies("afterok:12:13,after:10+5,singleton,afterok:12") == (
-        ("afterok", 12, 0),
-        ("afterok", 13, 0),
-        ("after", 10, 300),
-        ("singleton", 0, 0),
+        (
+            ("afterok", 12, 0, -1, -1),
+            ("afterok", 13, 0, -1, -1),
+            ("after", 10, 300, -1, -1),
+            ("singleton", 0, 0, -1, -1),
+        ),
+        False,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("12", ("afterany", 12, 0, -1, -1)),
+        ("AfterOK:12_4", ("afterok", 12, 0, 4, -1)),
+        ("afterany:12_*", ("afterany", 12, 0, -1, -1)),
+        ("afterok:12+2", ("afterok", 12, 0, -1, 2)),
+        ("afterok:12_4+2", ("afterok", 12, 0, 4, 2)),
+        ("after:12_4+2", ("after", 12, 120, 4, -1)),
+    ],
+)
+def test_a_dependency_names_a_job_a_task_or_a_part(
+    text: str, condition: tuple[str, int, int, int, int]
+) -> None:
+    assert dependencies.parse_dependencies(text) == ((condition,), False)
+    fields = dependencies.dependency_fields(condition)
+    assert fields.get("task", -1) == condition[3]
+    assert fields.get("part", -1) == condition[4]
+
+
+def test_any_of_several_dependencies_is_enough() -> None:
+    conditions, is_any = dependencies.parse_dependencies("afterok:1?12?singleton")
+    assert is_any
+    assert [kind for kind, *_ in conditions] == ["afterok", "afterany", "singleton"]
+    assert not dependencies.parse_dependencies("afterok:1?afterok:1")[1], "one condition is that one"
 
 
 @pytest.mark.parametrize(
@@ -294,10 +324,16 @@ def test_dependencies() -> None:
         ("afterok:0", "not a job id"),
         ("afterok:99999999999", "not a job id"),
         ("aftermath:3", "not one of"),
-        ("12", "no kind"),
-        ("afterok:1?afterok:2", "any of them"),
-        ("afterany:14_3", "not supported yet"),
-        ("afterok:3+5", "delay after 'afterok'"),
+        ("afterok:1?afterok:2,afterok:3", "mixes ',' (all of them) with '?' (any of them)"),
+        ("afterok:1?", "has '' which is not one of"),
+        ("afterany:14_x", "not a task of an array"),
+        ("afterany:14_", "not a task of an array"),
+        ("afterok:3+x", "not a part of a job"),
+        ("afterok:3+", "not a part of a job"),
+        ("12+5x", "not a part of a job"),
+        ("afterburstbuffer:3", "waits for a burst buffer, and there are none here"),
+        ("burst_buffer", "waits for a burst buffer"),
+        ("expand:3", "not supported"),
         ("after:3+x", "no number of minutes"),
         ("singleton:3", "names jobs"),
     ],
@@ -310,8 +346,13 @@ def test_bad_dependencies(text: str, why: str) -> None:
 
 
 def test_dependencies_are_shown_as_they_are_written() -> None:
-    text = "afterok:12,after:10+5,singleton"
-    assert dependencies.format_dependencies(dependencies.parse_dependencies(text)) == text
+    for text in (
+        "afterok:12,after:10+5,singleton",
+        "afterok:12_4?afterany:13+1",
+        "after:12_4+3?aftercorr:3_0+2",
+    ):
+        conditions, is_any = dependencies.parse_dependencies(text)
+        assert dependencies.format_dependencies(conditions, is_any=is_any) == text
 
 
 def test_job_references() -> None:

@@ -210,8 +210,8 @@ BAD = [
     ("--array 3-1 --wrap true", "--array: '3-1' has '3-1' with its ends swapped"),
     ("-d afterok:x --wrap true", "-d: 'afterok:x' has 'x' which is not a job id"),
     (
-        "-d afterany:4_1 --wrap true",
-        "-d: 'afterany:4_1' waits for one task of an array, which is not supported yet",
+        "-d afterany:4_x --wrap true",
+        "-d: 'afterany:4_x' has '4_x' which is not a task of an array",
     ),
     ("--begin soon --wrap true", "--begin: 'soon' is not a time"),
     ("--priority high --wrap true", "--priority: 'high' is not a number"),
