@@ -223,7 +223,10 @@ def _changed_spec(job: Job, message: UpdateJob, part: int) -> JobSpec:
         )
         changes["partition"] = named[0]
     if message.dependencies is not None:
-        changes["dependencies"], changes["dependency_any"] = message.dependencies, bool(message.dependency_any)
+        changes["dependencies"], changes["dependency_any"] = (
+            message.dependencies,
+            bool(message.dependency_any),
+        )
     if message.array_limit is not None:
         assert spec.array is not None
         if message.array_limit < 0:
