@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from eslurm.core.agent.records import Record
+from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import JobLaunch, LaunchStep, Report
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay.results import Outcome
@@ -65,6 +66,25 @@ class RunTasks(msgspec.Struct, frozen=True):
     node_index: int
     credential: bytes = b""
     contact_us: int = 0
+
+
+class RunPhase(msgspec.Struct, frozen=True):
+    """Start the node's prolog or epilog for an attempt (`step` says which). Answered like `RunBatch`.
+
+    The site's own configuration on the node names the program, its user and its limit. `credential` is the sealed `Prepare`
+    of the attempt; an epilog runs long after its date. `end`: how the batch script ended here, for the epilog.
+    """
+
+    step: StepKey
+    launch: JobLaunch
+    credential: bytes = b""
+    end: StepEnd | None = None
+
+
+class RunCheck(msgspec.Struct, frozen=True):
+    """Run the node's check, because a fault stands. Answered with `Agent.on_checked`."""
+
+    node: int
 
 
 class SignalStep(msgspec.Struct, frozen=True):
@@ -151,6 +171,8 @@ Action: TypeAlias = (
     | FetchBlobs
     | RunBatch
     | RunTasks
+    | RunPhase
+    | RunCheck
     | SignalStep
     | TerminateStep
     | SuspendStep

@@ -18,7 +18,7 @@ from eslurm.core.model.protocol import SetTime, Suspend
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.relay.results import OK
 
-_OPEN = frozenset({Stage.FETCHING, *MAY_START_STEPS})
+_OPEN = frozenset({Stage.FETCHING, Stage.PREPARING, *MAY_START_STEPS})
 
 
 class Adjustments:
@@ -67,7 +67,8 @@ class Adjustments:
     def _stop_or_continue(self, attempt: Attempt) -> None:
         for step in sorted(attempt.live):
             key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
-            self._buffer.emit(SuspendStep(key, resume=not attempt.is_suspended))
+            if not key.is_phase:
+                self._buffer.emit(SuspendStep(key, resume=not attempt.is_suspended))
 
     def _set_limit(self, attempt: Attempt) -> None:
         if BATCH_STEP in attempt.live and attempt.launch is not None:

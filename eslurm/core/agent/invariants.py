@@ -6,9 +6,11 @@ from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.lifecycle import ATTEMPTS_PER_NODE_MAX
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
-from eslurm.core.model.step_key import BATCH_STEP
+from eslurm.core.model.protocol import NodeGone, PhaseReported
+from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, PROLOG_STEP
 
 _WITH_BATCH = frozenset({Stage.STARTING, Stage.RUNNING})
+_PHASE = {Stage.PREPARING: PROLOG_STEP, Stage.EPILOG: EPILOG_STEP}
 _EMPTY = frozenset({Stage.FETCHING, Stage.ENDED, Stage.BURIED})
 
 
@@ -40,11 +42,11 @@ def _check_node(agent: Agent, node: LocalNode) -> list[str]:
     for key, attempt in node.attempts.items():
         if key != attempt.key or attempt.node != node.number:
             breaches.append(f"{name} lists attempt {attempt.key} as {key}")
-        breaches += [f"{name}, attempt {key}: {text}" for text in _check_attempt(agent, attempt)]
+        breaches += [f"{name}, attempt {key}: {text}" for text in _check_attempt(agent, node, attempt)]
     return breaches
 
 
-def _check_attempt(agent: Agent, attempt: Attempt) -> list[str]:
+def _check_attempt(agent: Agent, node: LocalNode, attempt: Attempt) -> list[str]:
     breaches = []
     stage = attempt.stage
     if stage in _EMPTY and attempt.live:
@@ -53,11 +55,16 @@ def _check_attempt(agent: Agent, attempt: Attempt) -> list[str]:
         breaches.append(f"{stage.value} without a batch step")
     if stage is Stage.BURIED:
         breaches.append("buried and still listed")
-    if stage is Stage.ENDED and attempt.end is None:
+    phase_reported = any((kind, *attempt.key) in node.owed for kind in (NodeGone, PhaseReported))
+    if stage is Stage.ENDED and attempt.end is None and not phase_reported:
         breaches.append("ended without an end")
+    if stage in _PHASE and attempt.live != {_PHASE[stage]}:
+        breaches.append(f"{stage.value} with live steps {sorted(attempt.live)}")
+    if attempt.phase_runs and len(attempt.live) > 1:
+        breaches.append(f"a phase runs beside steps {sorted(attempt.live)}")
     if stage in (Stage.ENDING, Stage.CLOSING) and not attempt.live:
         breaches.append(f"{stage.value} with nothing left to end")
-    if attempt.ends and stage is not Stage.ENDING:
+    if attempt.ends and stage not in (Stage.ENDING, Stage.EPILOG):
         breaches.append(f"{stage.value} with ends to answer")
     if attempt.starts and stage not in (Stage.FETCHING, Stage.STARTING, Stage.ENDING):
         breaches.append(f"{stage.value} with starts to answer")

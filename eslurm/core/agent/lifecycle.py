@@ -22,12 +22,23 @@ from eslurm.core.agent.blob_waiters import BlobWaiters
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.orphan_steps import OrphanSteps
 from eslurm.core.agent.outcomes import gone_outcome, started_outcome
+from eslurm.core.agent.phases import Phases, ended_well
 from eslurm.core.agent.records import Buried, Prepared, Signalled, StartIntended
 from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.tasks import Tasks
 from eslurm.core.model.job import StepEnd
-from eslurm.core.model.protocol import Body, End, JobLaunch, Prepare, Signal, Start
-from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.model.protocol import (
+    Body,
+    End,
+    JobLaunch,
+    NodeGone,
+    PhaseReported,
+    Prepare,
+    Signal,
+    Start,
+    StepEnded,
+)
+from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, PROLOG_STEP, StepKey
 from eslurm.core.relay.results import FAILED, OK, failed
 
 ATTEMPTS_PER_NODE_MAX = 4_096
@@ -48,6 +59,7 @@ class Lifecycle:
         self._blob_waiters = blob_waiters
         self._nodes = nodes
         self.adjustments = Adjustments(buffer)
+        self.phases = Phases(buffer, reports, nodes)
         self._tasks = Tasks(buffer, blob_waiters, self.adjustments, nodes)
         self._deferred: list[tuple[int, int, Attempt, Waiter]] = []
         self._deferrals = 0
@@ -63,6 +75,10 @@ class Lifecycle:
         """Make the node ready for the attempt, once; with `start` the script starts too."""
         launch = command.launch
         attempt = node.attempts.get((launch.job_id, launch.attempt))
+        if launch.phases and command.start:
+            why = "a launch with a prolog or epilog is started by a command of its own"
+            self._buffer.settle(waiter, node.number, failed(why))
+            return
         if attempt is not None:
             self._prepare_again(attempt, command, waiter)
             return
@@ -85,6 +101,7 @@ class Lifecycle:
             Stage.FETCHING,
             start=command.start,
             credential=waiter.sealed if command.start else b"",
+            phase_credential=waiter.sealed if launch.phases else b"",
         )
         node.attempts[attempt.key] = attempt
         attempt.starts.append(waiter)
@@ -98,7 +115,7 @@ class Lifecycle:
             self._buffer.settle(waiter, node.number, failed("the attempt is not prepared on this node"))
         elif attempt.stage is Stage.PREPARED:
             self._start_prepared(attempt, waiter)
-        elif attempt.stage is Stage.FETCHING and not attempt.start:
+        elif attempt.stage is Stage.PREPARING or (attempt.stage is Stage.FETCHING and not attempt.start):
             self._buffer.settle(waiter, node.number, failed("the attempt is not prepared yet"))
         else:
             self._answer_started(attempt, waiter)
@@ -108,6 +125,7 @@ class Lifecycle:
         key = (command.job_id, command.attempt)
         attempt = node.attempts.get(key)
         if attempt is None:
+            self.phases.forget(StepKey(*key, PROLOG_STEP, node.number))
             tombstone = self._buffer.fence(waiter.owner).tombstones.get((node.number, *key))
             started = tombstone is not None and tombstone.started
             self._put_tombstone(node.number, key, waiter.owner, waiter.revision, started)
@@ -119,20 +137,22 @@ class Lifecycle:
             self._refuse_starts(attempt, "the attempt was ended")
         self._tasks.refuse_waiting(attempt, "the attempt was ended")
         if attempt.stage is Stage.ENDED:
-            self._buffer.answer(waiter.ref, node.number, gone_outcome(True))
-        elif not attempt.live and attempt.end is None:
+            # How a phase ended is in a report, and this answer must not come before it.
+            outcome = OK if self._reports.owes_phase(node, attempt) else gone_outcome(True)
+            self._buffer.answer(waiter.ref, node.number, outcome)
+        elif not attempt.live and attempt.end is None and not self.phases.owes_epilog(attempt):
             self._bury(attempt)
             self._buffer.answer(waiter.ref, node.number, gone_outcome(attempt.batch_was_started))
         else:
-            self._end_live(attempt, command.grace_s, command.cause)
             attempt.ends.append(waiter)
+            self._end_live(attempt, command.grace_s, command.cause)
             self._deferrals += 1
             heapq.heappush(self._deferred, (waiter.answer_by_us, self._deferrals, attempt, waiter))
 
     def signal(self, node: LocalNode, command: Signal, waiter: Waiter) -> None:
         """Send a signal, at most once."""
         attempt = node.attempts.get((command.job_id, command.attempt))
-        if attempt is None or command.step not in attempt.live:
+        if attempt is None or command.step not in attempt.live or attempt.phase_runs:
             self._buffer.settle(waiter, node.number, failed("no such step runs on this node"))
             return
         self._buffer.write(Signalled(node.number, waiter.owner, waiter.revision, waiter.index))
@@ -156,15 +176,21 @@ class Lifecycle:
                 self._buffer.answer(waiter.ref, node.number, failed(why))
                 return
         attempt = node.attempts.get(key)
+        if attempt is not None and attempt.stage is Stage.PREPARING and type(body) is Prepare:
+            self.phases.answer_preparing(attempt, waiter)
+            return
         if attempt is None:
             self._put_tombstone(node.number, key, waiter.owner, waiter.revision, started=False)
-        elif attempt.batch_was_started or attempt.live:
+        elif attempt.batch_was_started or attempt.live or attempt.stage is Stage.ENDED:
             self._answer_started(attempt, waiter)
             return
         else:
             self._refuse_starts(attempt, why)
             self._tasks.refuse_waiting(attempt, why)
-            self._bury(attempt)
+            if self.phases.owes_epilog(attempt):
+                self._end_live(attempt, 0.0, "refused")
+            else:
+                self._bury(attempt)
         self._buffer.settle(waiter, node.number, failed(why))
 
     # ---- blobs ----
@@ -186,8 +212,12 @@ class Lifecycle:
                 self.abandon(attempt, "the script or environment could not be fetched")
 
     def abandon(self, attempt: Attempt, why: str) -> None:
-        """Give up an attempt that is not prepared yet; nothing of it exists."""
+        """Give up an attempt that is not prepared yet; nothing of it exists. One whose node was prepared stays so."""
         self._refuse_starts(attempt, why)
+        if attempt.was_prepared:
+            attempt.start, attempt.credential = False, b""
+            attempt.move(Stage.PREPARED)
+            return
         attempt.move(Stage.BURIED)
         del self._nodes[attempt.node].attempts[attempt.key]
 
@@ -196,6 +226,8 @@ class Lifecycle:
     def on_step_started(self, step: StepKey, at_us: int) -> None:
         """The step's processes exist."""
         attempt = self._find(step)
+        if step.is_phase:
+            return
         if attempt is None:
             self._buffer.emit(TerminateStep(step, 0.0, "unknown"))
             return
@@ -221,6 +253,12 @@ class Lifecycle:
             return
         was_live = step.step in attempt.live
         attempt.live.discard(step.step)
+        if step.is_phase:
+            if was_live:
+                self._on_phase_ended(attempt, step, end)
+            elif self._reports.is_settled(self._nodes[step.node], attempt):
+                self._buffer.emit(AcknowledgeSteps((step,)))
+            return
         if not step.is_batch:
             self._buffer.emit(AcknowledgeSteps((step,)))
             self._tasks.on_ended(attempt, step.step, end)
@@ -235,6 +273,9 @@ class Lifecycle:
         if attempt is None or step.step not in attempt.live:
             return
         attempt.live.discard(step.step)
+        if step.is_phase:
+            self._on_phase_ended(attempt, step, StepEnd(1, cause="lost", text=text))
+            return
         if not step.is_batch:
             self._tasks.refuse(attempt, step.step, text)
         elif attempt.in_inventory:
@@ -265,23 +306,45 @@ class Lifecycle:
             heapq.heappop(self._deferred)
         return self._deferred[0][0] if self._deferred else None
 
-    def on_end_committed(self, node: LocalNode, job_id: int, number: int, revision: int) -> None:
-        """The controller knows how the batch step ended, by `revision`: a tombstone is all that is kept."""
-        attempt = node.attempts.get((job_id, number))
-        if attempt is None or attempt.stage is not Stage.ENDED:
+    def on_committed(
+        self, node: LocalNode, body: StepEnded | NodeGone | PhaseReported, revision: int
+    ) -> None:
+        """The controller knows what was reported, by `revision`: in the end a tombstone is all that is kept."""
+        attempt = node.attempts.get((body.job_id, body.attempt))
+        if attempt is None:
             return
-        if attempt.launch is None:
-            # Its launch, whose revision the spool lost, is older than the commit of its end.
-            attempt.revision = max(attempt.revision, revision)
-        self._bury(attempt)
-        self._buffer.emit(AcknowledgeSteps((StepKey(job_id, number, BATCH_STEP, node.number),)))
+        steps = [BATCH_STEP] if isinstance(body, StepEnded) else []
+        if attempt.stage is Stage.ENDED and self._reports.is_settled(node, attempt):
+            if attempt.launch is None:
+                # Its launch, whose revision the spool lost, is older than the commit of its end.
+                attempt.revision = max(attempt.revision, revision)
+            self._bury(attempt)
+            if attempt.launch is None or attempt.launch.phases:
+                steps += [PROLOG_STEP, EPILOG_STEP]
+        elif isinstance(body, PhaseReported):
+            steps.append(PROLOG_STEP)
+        elif attempt.stage not in (Stage.EPILOG, Stage.ENDED) or not steps:
+            return
+        keys = [StepKey(*attempt.key, step, node.number) for step in steps]
+        self._buffer.emit(AcknowledgeSteps(tuple(keys)))
 
     def resume(self, attempt: Attempt) -> None:
         """After a restart: start again what was told to start, or end again what was told to end."""
-        if attempt.stage is Stage.ENDED and attempt.end is not None:
+        if attempt.stage is Stage.EPILOG:
+            attempt.owes_gone = True
+            self.phases.resume_epilog(attempt)
+        elif attempt.stage is Stage.PREPARING:
+            if PROLOG_STEP not in attempt.live:
+                self.phases.run(attempt, PROLOG_STEP)
+        elif attempt.stage is Stage.ENDED and attempt.end is not None:
             self._reports.owe_end(self._nodes[attempt.node], attempt, attempt.end)
+        elif attempt.stage is Stage.CLOSING and not attempt.live:
+            self._on_empty(attempt)
         elif attempt.stage is Stage.CLOSING:
             self._terminate(attempt, RESUMED_GRACE_S, "batch_ended")
+        elif attempt.stage is Stage.ENDING and not attempt.live:
+            attempt.owes_gone = True
+            self._on_empty(attempt)
         elif attempt.stage is Stage.ENDING:
             attempt.owes_gone = True
             self._end_live(attempt, RESUMED_GRACE_S, "ended")
@@ -307,7 +370,9 @@ class Lifecycle:
         return ""
 
     def _prepare_again(self, attempt: Attempt, command: Prepare, waiter: Waiter) -> None:
-        if attempt.stage is Stage.FETCHING:
+        if attempt.stage is Stage.PREPARING:
+            self.phases.answer_preparing(attempt, waiter)
+        elif attempt.stage is Stage.FETCHING:
             if command.start and not attempt.start:
                 attempt.start, attempt.credential = True, waiter.sealed
             attempt.starts.append(waiter)
@@ -316,10 +381,14 @@ class Lifecycle:
                 self._start_prepared(attempt, waiter)
             else:
                 self._answer_started(attempt, waiter)
-        elif attempt.stage is Stage.ENDING:
+        elif attempt.stage is Stage.ENDING or not self._may_be_prepared(attempt):
             self._buffer.settle(waiter, attempt.node, failed("the attempt was ended"))
         else:
             self._buffer.settle(waiter, attempt.node, OK)
+
+    def _may_be_prepared(self, attempt: Attempt) -> bool:
+        """False once phases have closed an attempt whose script never began here."""
+        return attempt.batch_was_started or attempt.stage not in (Stage.EPILOG, Stage.ENDED)
 
     def _fetches_batch(self, attempt: Attempt) -> bool:
         """Check whether something must be fetched first. Only the first node runs the script and needs it."""
@@ -331,16 +400,29 @@ class Lifecycle:
         )
 
     def _on_ready(self, attempt: Attempt) -> None:
+        """Its script and environment are here. A prolog runs before the node is prepared, once."""
         assert attempt.launch is not None
+        if attempt.launch.phases and not attempt.was_prepared and self.phases.has_prolog(attempt):
+            self.phases.begin_prolog(attempt)
+            return
+        self._on_prepared(attempt)
+
+    def _on_prepared(self, attempt: Attempt) -> None:
+        launch = attempt.launch
+        assert launch is not None
         attempt.move(Stage.PREPARED)
+        attempt.was_prepared = bool(launch.phases)
+        has_prolog = attempt.was_prepared and self.phases.has_prolog(attempt)
         self._buffer.write(
             Prepared(
                 attempt.node,
                 attempt.owner,
                 attempt.revision,
-                attempt.launch,
+                launch,
                 attempt.start,
                 attempt.credential,
+                has_prolog,
+                attempt.phase_credential,
             )
         )
         if attempt.start:
@@ -379,7 +461,7 @@ class Lifecycle:
             attempt.stage is Stage.ENDING and BATCH_STEP in attempt.live and not attempt.started_us
         ):
             attempt.starts.append(waiter)
-        elif attempt.stage is Stage.ENDING and not attempt.batch_was_started:
+        elif not attempt.batch_was_started and attempt.stage is not Stage.PREPARED:
             self._buffer.settle(waiter, attempt.node, failed("the attempt was ended"))
         else:
             self._buffer.settle(waiter, attempt.node, started_outcome(attempt.started_us))
@@ -404,8 +486,28 @@ class Lifecycle:
             attempt.move(Stage.CLOSING)
             self._terminate(attempt, grace_s, "batch_ended")
 
+    def _on_phase_ended(self, attempt: Attempt, step: StepKey, end: StepEnd) -> None:
+        if step.step == EPILOG_STEP:
+            self.phases.on_epilog_ended(attempt, end)
+        elif not ended_well(end):
+            attempt.move(Stage.ENDED)
+            self.phases.report_prolog(attempt, end)
+            self.phases.answer_ends(attempt)
+        elif attempt.stage is Stage.PREPARING:
+            self.phases.report_prolog(attempt, end)
+            self._on_prepared(attempt)
+        else:
+            attempt.was_prepared = True
+            self._buffer.emit(AcknowledgeSteps((step,)))
+            self._on_empty(attempt)
+
     def _on_empty(self, attempt: Attempt) -> None:
-        """No step is left: a prepared node goes on waiting, any other is done."""
+        """No step is left: a prepared node goes on waiting, any other has its epilog or is done."""
+        if attempt.stage is not Stage.PREPARED and self.phases.owes_epilog(attempt):
+            if not attempt.batch_was_started:
+                self._buffer.fence(attempt.owner).never_started((attempt.node, *attempt.key))
+            self.phases.begin_epilog(attempt)
+            return
         if attempt.end is not None:
             attempt.move(Stage.ENDED)
             self._reports.owe_end(self._nodes[attempt.node], attempt, attempt.end)
@@ -430,28 +532,37 @@ class Lifecycle:
             return
         key = (step.node, step.job_id, step.attempt)
         buried = any(key in fence.tombstones for fence in self._buffer.fences.values())
+        if step.is_phase and not buried:
+            self.phases.on_unknown(step)
+            return
         if node is None or buried or not step.is_batch:
             self._buffer.emit(AcknowledgeSteps((step,)))
             return
-        attempt = Attempt(
-            step.node, step.job_id, step.attempt, self._buffer.owner, 0, None, Stage.ENDED, end=end
-        )
+        attempt = Attempt(*key, self._buffer.owner, 0, None, Stage.CLOSING, end=end)
+        attempt.was_prepared = attempt.lost_launch = True
         node.attempts[attempt.key] = attempt
-        self._reports.owe_end(node, attempt, end)
+        self._on_empty(attempt)
 
     def _end_live(self, attempt: Attempt, grace_s: float, cause: str) -> None:
-        if attempt.stage is not Stage.ENDING:
+        if not attempt.live and attempt.stage is not Stage.ENDING:
+            attempt.move(Stage.EPILOG)
+        elif attempt.stage not in (Stage.ENDING, Stage.EPILOG):
             attempt.move(Stage.ENDING)
         self._put_tombstone(
             attempt.node, attempt.key, attempt.owner, attempt.revision, attempt.batch_was_started
         )
+        # It follows the tombstone, which alone would say that nothing is left to do.
+        self.phases.write_owed(attempt)
+        if attempt.stage is Stage.EPILOG and not attempt.live:
+            self.phases.resume_epilog(attempt)
         self._terminate(attempt, grace_s, cause)
 
     def _terminate(self, attempt: Attempt, grace_s: float, cause: str) -> None:
         attempt.grace_s = grace_s
         for step in sorted(attempt.live):
             key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
-            self._buffer.emit(TerminateStep(key, grace_s, cause))
+            if not key.is_phase:
+                self._buffer.emit(TerminateStep(key, grace_s, cause))
 
     def _bury(self, attempt: Attempt) -> None:
         started = attempt.batch_was_started

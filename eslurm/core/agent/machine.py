@@ -17,28 +17,31 @@ from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref
 from eslurm.core.agent.adjustments import adjusted
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.blob_waiters import BlobWaiters
+from eslurm.core.agent.faults import Faults
 from eslurm.core.agent.fence import Addressed
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.node import LocalNode, NodeOffer, Parked
 from eslurm.core.agent.outcomes import alive_outcome
-from eslurm.core.agent.records import Buried, FloorRaised, Folded, Prepared, Signalled
+from eslurm.core.agent.phases import Phases, owed_record
+from eslurm.core.agent.records import Buried, EpilogOwed, FloorRaised, Folded, Prepared, Preparing, Signalled
 from eslurm.core.agent.registration import NodeRegistry, Site
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
 from eslurm.core.model.contact import Heard
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import (
+    CheckPassed,
     Command,
     End,
     Heartbeat,
     LaunchStep,
     Prepare,
     Registration,
+    RegistrationReply,
     ReportAck,
     SetTime,
     Signal,
     Start,
-    StepEnded,
     Suspend,
 )
 from eslurm.core.model.step_key import StepKey
@@ -77,6 +80,7 @@ class Agent:
             self.lifecycle,
             by_number,
         )
+        self.faults = Faults(self.buffer, reports, by_number)
         self.registry.on_accepted = self._on_accepted
         for offer in offers:
             self.registry.by_name[offer.name] = LocalNode(offer)
@@ -148,6 +152,11 @@ class Agent:
         self.lifecycle.on_step_refused(step, text, code)
         return self._done(now_us)
 
+    def on_checked(self, node: int, now_us: int, *, passed: bool) -> list[Action]:
+        """The check of a node of this process ended."""
+        self.faults.on_checked(node, passed=passed)
+        return self._done(now_us)
+
     def on_ack(self, ack: ReportAck, now_us: int) -> list[Action]:
         """The controller has committed reports of this process."""
         if ack.process != self.report_queue.process:
@@ -161,8 +170,9 @@ class Agent:
             elif body is not None:
                 node = self.registry.by_number[body.node]
                 self._reports.settle(node, body)
-                if isinstance(body, StepEnded):
-                    self.lifecycle.on_end_committed(node, body.job_id, body.attempt, ack.revision)
+                self.faults.on_committed(node, body)
+                if not isinstance(body, CheckPassed):
+                    self.lifecycle.on_committed(node, body, ack.revision)
         return self._done(now_us)
 
     def on_link_up(self, now_us: int, owner: str = "", epoch: int = 0) -> list[Action]:
@@ -190,12 +200,18 @@ class Agent:
         self.lifecycle.on_timer(now_us)
         self.report_queue.on_timer(now_us)
         self.registry.on_timer(now_us)
+        self.faults.on_timer(now_us)
         return self._done(now_us)
 
     def next_timer_us(self) -> int | None:
         """Time of the next `on_timer`."""
         due_us = self.lifecycle.next_timer_us()
-        for at_us in (self.report_queue.next_timer_us(), self.registry.next_timer_us()):
+        others = (
+            self.report_queue.next_timer_us(),
+            self.registry.next_timer_us(),
+            self.faults.next_timer_us(),
+        )
+        for at_us in others:
             if at_us is not None and (due_us is None or at_us < due_us):
                 due_us = at_us
         return due_us
@@ -210,7 +226,7 @@ class Agent:
             if node.number >= 0:
                 state.numbers[node.offer.name] = node.number
             for attempt in node.attempts.values():
-                _fold_attempt(state, attempt)
+                _fold_attempt(state, attempt, self.lifecycle.phases)
         for owner, fence in self.buffer.fences.items():
             state.epochs[owner] = fence.epoch
             state.floors[owner] = fence.floor
@@ -336,8 +352,9 @@ class Agent:
         else:
             self._handlers[type(body)](node, body, waiter)
 
-    def _on_accepted(self, node: LocalNode) -> None:
+    def _on_accepted(self, node: LocalNode, reply: RegistrationReply) -> None:
         """Commands may overtake the registration's reply, which says whether they are for this incarnation."""
+        self.faults.on_registered(node, reply.faults)
         parked, node.parked = node.parked, []
         for command, incarnation, waiter in ((p.command, p.incarnation, p.waiter) for p in parked):
             if not self._command_refusal(command):
@@ -362,12 +379,27 @@ def _is_overtaken(node: LocalNode, command: Command, incarnation: int) -> bool:
     return node.registered and node.owner == command.owner and incarnation > node.incarnation
 
 
-def _fold_attempt(state: Folded, attempt: Attempt) -> None:
-    if attempt.launch is None or attempt.stage is Stage.FETCHING:
+def _fold_attempt(state: Folded, attempt: Attempt, phases: Phases) -> None:
+    if attempt.launch is None or (attempt.stage is Stage.FETCHING and not attempt.was_prepared):
         return
+    key = (attempt.node, attempt.job_id, attempt.number)
+    match owed_record(phases, attempt):
+        case EpilogOwed() as owed:
+            state.epilogs[key] = owed
+            return
+        case Preparing() as owed:
+            state.preparing[key] = owed
+            return
     started = attempt.start or attempt.batch_was_started
     state.prepared[attempt.node, attempt.job_id, attempt.number] = Prepared(
-        attempt.node, attempt.owner, attempt.revision, attempt.launch, started, attempt.credential
+        attempt.node,
+        attempt.owner,
+        attempt.revision,
+        attempt.launch,
+        started,
+        attempt.credential,
+        attempt.was_prepared and phases.has_prolog(attempt),
+        attempt.phase_credential,
     )
     if attempt.suspend_revision or attempt.time_revision:
         state.adjusted[attempt.node, attempt.job_id, attempt.number] = adjusted(attempt)

@@ -14,10 +14,11 @@ import msgspec
 from eslurm.core.agent.actions import AttemptKey
 from eslurm.core.agent.attempt import Attempt, Waiter
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.protocol import Command, NodeGone, StepEnded
+from eslurm.core.model.protocol import CheckPassed, Command, NodeGone, PhaseReported, StepEnded
 
-OwedKey: TypeAlias = tuple[bool, int, int]
-"""(is the end of a batch step, job, attempt)."""
+OwedBody: TypeAlias = StepEnded | NodeGone | PhaseReported | CheckPassed
+OwedKey: TypeAlias = tuple[type[OwedBody], int, int]
+"""(kind of report, job, attempt)."""
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -39,6 +40,10 @@ class NodeOffer(msgspec.Struct, frozen=True):
     device_model: str = ""
     login: bool = False
     """True for a login host."""
+    phases: tuple[str, ...] = ()
+    """Programs that the node's configuration names: prolog, epilog, check."""
+    phase_limit_s: int = 300
+    """The longest run of one of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +68,10 @@ class LocalNode:
     contact_us: int = 0
     rounds_from: int = 0
     parked: list[Parked] = field(default_factory=list)
+    faults: dict[str, int] = field(default_factory=dict)
+    """Its standing faults: kind -> job."""
+    check_us: int = 0
+    """When its check runs next; 0: not planned."""
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
-    owed: dict[OwedKey, StepEnded | NodeGone] = field(default_factory=dict)
+    owed: dict[OwedKey, OwedBody] = field(default_factory=dict)
     sent: dict[OwedKey, int] = field(default_factory=dict)

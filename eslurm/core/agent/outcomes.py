@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.core.model.protocol import Gone, Started, Unhealthy
+from eslurm.core.model.protocol import Gone, Preparing, Started, Unhealthy
 from eslurm.core.relay.results import OK, Outcome, Status
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -20,6 +20,11 @@ def gone_outcome(started: bool) -> Outcome:
 def started_outcome(at_us: int) -> Outcome:
     """The first process exists since `at_us`."""
     return Outcome(Status.OK, payload=_encode(Started(at_us)))
+
+
+def preparing_outcome(limit_s: int) -> Outcome:
+    """The prolog runs, for at most `limit_s`."""
+    return Outcome(Status.OK, payload=_encode(Preparing(limit_s)))
 
 
 def alive_outcome(problems: tuple[str, ...], clock_us: int = 0) -> Outcome:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -26,6 +26,7 @@ from eslurm.core.agent.actions import (
     Answer,
     Contact,
     RunBatch,
+    RunPhase,
     SendReport,
     SignalStep,
 )
@@ -33,14 +34,17 @@ from eslurm.core.agent.actions import Spool as SpoolAction
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.records import (
     Buried,
+    EpilogOwed,
     FloorRaised,
     Folded,
     NodeAttempt,
     Prepared,
+    Preparing,
     Record,
     StartIntended,
 )
 from eslurm.core.model.protocol import Command, Heartbeat, StepEnded
+from eslurm.core.model.step_key import PROLOG_STEP
 from eslurm.core.relay.messages import RunLocal
 
 RETRY_US: Final = 1_000_000
@@ -81,9 +85,9 @@ class StorageChanged(msgspec.Struct, frozen=True):
 
 
 class NotStarted(msgspec.Struct, frozen=True):
-    """Notice: a batch script was refused before the runner heard of it."""
+    """Notice: a batch script or a prolog was refused before the runner heard of it."""
 
-    action: RunBatch
+    action: RunBatch | RunPhase
     why: str
 
 
@@ -254,14 +258,14 @@ class AgentPipeline:
         spool has refused it.
         """
         taken: list[Action] = []
-        unborn = {_key_of(record) for record in self._records if type(record) is Prepared}
+        unborn = {_key_of(record) for record in self._records if _is_birth(record)}
         for _ in range(CALLS_TOGETHER_MAX):
             if not self._calls or not unborn.isdisjoint(_buried_by(self._calls[0])):
                 break
             actions = self._calls.popleft()
             self._add_records(actions)
             records = (action.record for action in _written_by(actions))
-            unborn.update(_key_of(record) for record in records if type(record) is Prepared)
+            unborn.update(_key_of(record) for record in records if _is_birth(record))
             taken += actions
         return taken
 
@@ -269,7 +273,7 @@ class AgentPipeline:
         for action in actions:
             if type(action) is SpoolAction or (self._records and self._holds(action)):
                 continue
-            if type(action) is RunBatch and self._spool_error:
+            if self._spool_error and _is_new_work(action):
                 why = f"the node's spool cannot be written: {self._spool_error}"
                 self._out.append(NotStarted(action, why))
                 self._calls.append(self.agent.on_step_refused(action.step, why, now_us))
@@ -331,17 +335,33 @@ class AgentPipeline:
             case FloorRaised(owner=owner):
                 for older in [r for r in self._records if type(r) is FloorRaised and r.owner == owner]:
                     del self._records[older]
+        # An equal record that still waits says nothing behind what came after it.
+        self._records.pop(record, None)
         self._records[record] = None
 
     def _forget_unborn(self, key: NodeAttempt) -> bool:
         """Drop what was to be written of an attempt that is over. True if the spool has never heard of it."""
-        prepared = [r for r in self._records if type(r) is Prepared and _key_of(r) == key]
+        phased = [r for r in self._records if isinstance(r, _OF_LAUNCH) and _key_of(r) == key]
+        is_unborn = any(_is_birth(record) for record in phased)
         starts = [r for r in self._records if type(r) is StartIntended and _start_of(r) == key]
-        for record in prepared:
+        for record in phased:
             del self._records[record]
         for intended in starts:
             del self._records[intended]
-        return bool(prepared)
+        return is_unborn
+
+
+_OF_LAUNCH = (Prepared, Preparing, EpilogOwed)
+
+
+def _is_birth(record: Record) -> TypeGuard[Prepared | Preparing]:
+    """True for the first record of an attempt."""
+    return type(record) is Preparing or (type(record) is Prepared and not record.prolog)
+
+
+def _is_new_work(action: Action) -> TypeGuard[RunBatch | RunPhase]:
+    """True for what must not begin while no record of it can be written. An epilog may: it is owed."""
+    return type(action) is RunBatch or (type(action) is RunPhase and action.step.step == PROLOG_STEP)
 
 
 def _stands_alone(action: Action) -> bool:
@@ -362,7 +382,7 @@ def _buried_by(actions: Iterable[Action]) -> Iterable[NodeAttempt]:
     return ((one.node, one.job_id, one.attempt) for one in records if type(one) is Buried)
 
 
-def _key_of(record: Prepared) -> NodeAttempt:
+def _key_of(record: Prepared | Preparing | EpilogOwed) -> NodeAttempt:
     return record.node, record.launch.job_id, record.launch.attempt
 
 

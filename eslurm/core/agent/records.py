@@ -52,7 +52,10 @@ class EpochSeen(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The node is ready for the attempt; with `start` its batch script was also told to start, by `credential`."""
+    """The node is ready for the attempt; with `start` its batch script was also told to start, by `credential`.
+
+    `prolog`: its prolog has ended well, and a `Preparing` came before. `phase_credential` is for its epilog.
+    """
 
     node: int
     owner: str
@@ -60,6 +63,8 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=5):
     launch: JobLaunch
     start: bool = False
     credential: bytes = b""
+    prolog: bool = False
+    phase_credential: bytes = b""
 
 
 class StartIntended(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -114,6 +119,30 @@ class Adjusted(msgspec.Struct, frozen=True, array_like=True, tag=10):
     time_credential: bytes = b""
 
 
+class Preparing(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """The attempt's prolog may run or have run, and its end is not committed; `credential` is the sealed `Prepare`."""
+
+    node: int
+    owner: str
+    revision: int
+    launch: JobLaunch
+    credential: bytes = b""
+
+
+class EpilogOwed(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Nothing new of the attempt starts here but its epilog, whose end is not committed.
+
+    `started_us`: when its batch script had started, 0: never. Behind a tombstone this record follows it.
+    """
+
+    node: int
+    owner: str
+    revision: int
+    launch: JobLaunch
+    credential: bytes = b""
+    started_us: int = 0
+
+
 Record: TypeAlias = (
     Booted
     | Identity
@@ -125,6 +154,8 @@ Record: TypeAlias = (
     | Signalled
     | FloorRaised
     | Adjusted
+    | Preparing
+    | EpilogOwed
 )
 
 LASTING = (Booted, Identity, NumberGiven)
@@ -147,8 +178,12 @@ class Folded:
     floors: dict[str, int] = field(default_factory=dict)
     prepared: dict[NodeAttempt, Prepared] = field(default_factory=dict)
     adjusted: dict[NodeAttempt, Adjusted] = field(default_factory=dict)
+    preparing: dict[NodeAttempt, Preparing] = field(default_factory=dict)
+    epilogs: dict[NodeAttempt, EpilogOwed] = field(default_factory=dict)
     buried: dict[NodeAttempt, Buried] = field(default_factory=dict)
     signalled: dict[tuple[int, str, int, int], Signalled] = field(default_factory=dict)
+    before_boot: set[NodeAttempt] = field(default_factory=set)
+    """Attempts whose phases ran before the host was booted: what they did is gone."""
 
     def add(self, record: Record) -> None:
         """Fold one more record."""
@@ -157,6 +192,14 @@ class Folded:
                 key = (record.node, record.launch.job_id, record.launch.attempt)
                 if key not in self.buried:
                     self.prepared[key] = record
+                    self.preparing.pop(key, None)
+            case Preparing():
+                self.preparing[record.node, record.launch.job_id, record.launch.attempt] = record
+            case EpilogOwed():
+                key = (record.node, record.launch.job_id, record.launch.attempt)
+                self.prepared.pop(key, None)
+                self.preparing.pop(key, None)
+                self.epilogs[key] = record
             case StartIntended():
                 key = (record.node, record.job_id, record.attempt)
                 if (before := self.prepared.get(key)) is not None:
@@ -167,10 +210,12 @@ class Folded:
                 key = (record.node, record.job_id, record.attempt)
                 self.prepared.pop(key, None)
                 self.adjusted.pop(key, None)
+                self.preparing.pop(key, None)
+                self.epilogs.pop(key, None)
                 self.buried[key] = record
             case Adjusted():
                 key = (record.node, record.job_id, record.attempt)
-                if key in self.prepared:
+                if key in self.prepared or key in self.preparing:
                     self.adjusted[key] = record
             case Signalled():
                 self.signalled[record.node, record.owner, record.revision, record.index] = record
@@ -191,8 +236,15 @@ class Folded:
             for key, prepared in self.prepared.items():
                 if prepared.start:
                     self.buried[key] = Buried(*key, prepared.owner, prepared.revision, started=True)
+            for key, owed in self.epilogs.items():
+                if owed.started_us:
+                    self.buried[key] = Buried(*key, owed.owner, owed.revision, started=True)
+            self.before_boot.update(self.preparing, self.epilogs)
+            self.before_boot.update(key for key, prepared in self.prepared.items() if prepared.prolog)
             self.prepared.clear()
             self.adjusted.clear()
+            self.preparing.clear()
+            self.epilogs.clear()
         self.cluster = record.cluster
         self.boot_id = record.boot_id
         self.starts = max(self.starts, record.starts)
@@ -223,5 +275,7 @@ def unfold(state: Folded) -> Iterator[Record]:
     yield from (FloorRaised(owner, floor) for owner, floor in state.floors.items())
     yield from state.buried.values()
     yield from state.prepared.values()
+    yield from state.preparing.values()
+    yield from state.epilogs.values()
     yield from state.adjusted.values()
     yield from state.signalled.values()

@@ -59,7 +59,7 @@ class NodeRegistry:
         self._reports = reports
         self._lifecycle = lifecycle
         self._retries: dict[str, int] = {}
-        self.on_accepted: Callable[[LocalNode], None] = _ignore
+        self.on_accepted: Callable[[LocalNode, RegistrationReply], None] = _ignore
         """Called for each node that has just been registered."""
         self.on_numbered: Callable[[LocalNode], bool] = _has_none
         """Called for each node that has just learned its number; whether it turned out to hold more than it offered."""
@@ -107,6 +107,7 @@ class NodeRegistry:
                 device_model=node.offer.device_model,
                 login=node.offer.login,
                 protocol=AGENT_PROTOCOL,
+                phases=node.offer.phases,
             )
             node.registration_seq = self._report_queue.add(body)
 
@@ -184,7 +185,7 @@ class NodeRegistry:
         if node.attempts:
             self._buffer.emit(Contact((node.number,), node.contact_us))
         self._reports.on_registered(node)
-        self.on_accepted(node)
+        self.on_accepted(node, reply)
 
     def _number(self, node: LocalNode, reply: RegistrationReply) -> bool:
         """Learn the node's number as soon as it is said: commands may overtake the reply to the next offer.
@@ -205,7 +206,8 @@ class NodeRegistry:
             self._lifecycle.tasks.refuse_waiting(attempt, "the node registers anew")
             if attempt.stage is Stage.FETCHING:
                 self._lifecycle.abandon(attempt, "the node registers anew")
-                continue
+                if not attempt.was_prepared:
+                    continue
             attempt.in_inventory = True
             held.append(HeldAttempt(attempt.job_id, attempt.number, HELD_AS[attempt.stage]))
         return held
@@ -220,7 +222,7 @@ class NodeRegistry:
         return buried
 
 
-def _ignore(_node: LocalNode) -> None:
+def _ignore(_node: LocalNode, _reply: RegistrationReply) -> None:
     return None
 
 

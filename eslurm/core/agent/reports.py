@@ -1,4 +1,4 @@
-"""Reports that the nodes of this process owe the controller: ends of batch steps, and attempts that are gone.
+"""Reports that the nodes of this process owe the controller: ends of batch steps and phases, attempts that are gone.
 
 Owns each node's `owed`. Invariant: an owed report is in the outbox exactly while its node is registered, and names that
 registration's incarnation; it is owed until the controller has committed it.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.core.agent.attempt import Attempt
-from eslurm.core.agent.node import LocalNode, OwedKey
+from eslurm.core.agent.node import LocalNode, OwedBody, OwedKey
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.model.job import StepEnd
-from eslurm.core.model.protocol import NodeGone, StepEnded
+from eslurm.core.model.protocol import CheckPassed, NodeGone, PhaseReported, StepEnded
 
 
 class Reports:
@@ -21,14 +21,30 @@ class Reports:
     def __init__(self, report_queue: ReportQueue) -> None:
         self._report_queue = report_queue
 
-    def owe_end(self, node: LocalNode, attempt: Attempt, end: StepEnd) -> None:
-        """The batch step ended and nothing else of the attempt is left here."""
-        body = StepEnded(node.number, node.incarnation, attempt.job_id, attempt.number, end, gone=True)
+    def owe_end(self, node: LocalNode, attempt: Attempt, end: StepEnd, *, gone: bool = True) -> None:
+        """The batch step ended; `gone`: nothing else of the attempt is left here."""
+        body = StepEnded(node.number, node.incarnation, attempt.job_id, attempt.number, end, gone)
         self._owe(node, body)
 
-    def owe_gone(self, node: LocalNode, attempt: Attempt) -> None:
+    def owe_gone(self, node: LocalNode, attempt: Attempt, epilog: StepEnd | None = None) -> None:
         """Owe the report that nothing of the attempt is left here, which the answer to `End` came too early for."""
-        self._owe(node, NodeGone(node.number, node.incarnation, attempt.job_id, attempt.number))
+        self._owe(node, NodeGone(node.number, node.incarnation, attempt.job_id, attempt.number, epilog))
+
+    def owe_phase(self, node: LocalNode, attempt: Attempt, phase: str, end: StepEnd) -> None:
+        """Owe the report of a phase's end."""
+        body = PhaseReported(node.number, node.incarnation, attempt.job_id, attempt.number, phase, end)
+        self._owe(node, body)
+
+    def owe_check(self, node: LocalNode) -> None:
+        """Owe the report that the node's check passed, for the faults that stand."""
+        self._owe(node, CheckPassed(node.number, node.incarnation, tuple(sorted(node.faults.items()))))
+
+    def withdraw_check(self, node: LocalNode) -> None:
+        """Take it back: another fault began since."""
+        node.owed.pop(_CHECK, None)
+        seq = node.sent.pop(_CHECK, None)
+        if seq is not None:
+            self._report_queue.withdraw(seq)
 
     def on_registered(self, node: LocalNode) -> None:
         """The node has a new incarnation: everything owed goes out under it."""
@@ -43,13 +59,22 @@ class Reports:
             self._report_queue.withdraw(seq)
         node.sent.clear()
 
-    def settle(self, node: LocalNode, body: StepEnded | NodeGone) -> None:
+    def settle(self, node: LocalNode, body: OwedBody) -> None:
         """The controller has committed this."""
         key = _key(body)
         node.owed.pop(key, None)
         node.sent.pop(key, None)
 
-    def _owe(self, node: LocalNode, body: StepEnded | NodeGone) -> None:
+    def is_settled(self, node: LocalNode, attempt: Attempt) -> bool:
+        """Check whether the controller has committed all that was reported of the attempt."""
+        kinds = (StepEnded, NodeGone, PhaseReported)
+        return not any((kind, *attempt.key) in node.owed for kind in kinds)
+
+    def owes_phase(self, node: LocalNode, attempt: Attempt) -> bool:
+        """Check whether the controller is still to hear how a phase of the attempt ended."""
+        return any((kind, *attempt.key) in node.owed for kind in (NodeGone, PhaseReported))
+
+    def _owe(self, node: LocalNode, body: OwedBody) -> None:
         key = _key(body)
         if key in node.owed:
             return
@@ -58,5 +83,8 @@ class Reports:
             node.sent[key] = self._report_queue.add(body)
 
 
-def _key(body: StepEnded | NodeGone) -> OwedKey:
-    return type(body) is StepEnded, body.job_id, body.attempt
+_CHECK: OwedKey = (CheckPassed, 0, 0)
+
+
+def _key(body: OwedBody) -> OwedKey:
+    return _CHECK if isinstance(body, CheckPassed) else (type(body), body.job_id, body.attempt)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eslurm.core.agent.actions import Action
+from eslurm.core.agent.actions import AcknowledgeSteps, Action
 from eslurm.core.agent.adjustments import readjust
 from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
-from eslurm.core.agent.records import Folded, Identity
+from eslurm.core.agent.records import EpilogOwed, Folded, Identity, Preparing
 from eslurm.core.model.job import StepEnd
-from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.model.step_key import BATCH_STEP, PROLOG_STEP, StepKey
 
 
 def restore(
@@ -39,9 +39,13 @@ def restore(
     _restore_nodes(agent, spool)
     _restore_fences(agent, spool)
     _restore_prepared(agent, spool)
+    _restore_phases(agent, spool)
     for step, at_us in live:
         _restore_live(agent, step, at_us)
     ends = list(ended)
+    for step, _ in ends:
+        if step.is_phase:
+            _restore_phase(agent, step)
     for step, end in ends:
         if step.is_batch:
             _restore_end(agent, step, end)
@@ -52,7 +56,9 @@ def restore(
     agent.registry.offer(agent.registry.by_name.values())
     actions = agent.on_timer(now_us)
     for step, end in ends:
-        if not step.is_batch:
+        if step.is_phase and (step.node, step.job_id, step.attempt) in spool.before_boot:
+            actions.append(AcknowledgeSteps((step,)))
+        elif not step.is_batch:
             actions += agent.on_step_ended(step, end, now_us)
     return actions
 
@@ -116,11 +122,52 @@ def _restore_prepared(agent: Agent, spool: Folded) -> None:
             start=record.start,
             credential=record.credential,
         )
-        readjust(node.attempts[job_id, attempt_number], spool.adjusted.get((number, job_id, attempt_number)))
+        attempt = node.attempts[job_id, attempt_number]
+        attempt.was_prepared = bool(record.launch.phases)
+        attempt.phase_credential = record.phase_credential
+        readjust(attempt, spool.adjusted.get((number, job_id, attempt_number)))
+
+
+def _restore_phases(agent: Agent, spool: Folded) -> None:
+    """Attempts of which only phases are left here, or of which the prolog was not known to have ended."""
+    owed: list[Preparing | EpilogOwed] = [*spool.preparing.values(), *spool.epilogs.values()]
+    for record in owed:
+        node = agent.registry.by_number.get(record.node)
+        if node is None:
+            continue
+        launch = record.launch
+        is_over = isinstance(record, EpilogOwed)
+        stage = Stage.EPILOG if is_over else Stage.PREPARING
+        key = (record.node, launch.job_id, launch.attempt)
+        if key in spool.buried:
+            # Other steps of it may live: if none does, it goes on from there.
+            stage = Stage.ENDING
+        attempt = Attempt(*key, record.owner, record.revision, launch, stage)
+        attempt.phase_credential = record.credential
+        attempt.was_prepared = is_over
+        attempt.started_us = record.started_us if isinstance(record, EpilogOwed) else 0
+        node.attempts[attempt.key] = attempt
+        readjust(attempt, spool.adjusted.get(key))
+
+
+def _restore_phase(agent: Agent, step: StepKey) -> None:
+    """A phase that the runner knows: its end, if it came, is looked at when everything is restored."""
+    node = agent.registry.by_number.get(step.node)
+    attempt = node.attempts.get((step.job_id, step.attempt)) if node is not None else None
+    if attempt is None:
+        return
+    if step.step != PROLOG_STEP:
+        attempt.stage = Stage.EPILOG
+        attempt.live.add(step.step)
+    elif not attempt.was_prepared:
+        attempt.live.add(step.step)
 
 
 def _restore_live(agent: Agent, step: StepKey, at_us: int) -> None:
     """A running step: its attempt runs, or is being ended if there is a tombstone."""
+    if step.is_phase:
+        _restore_phase(agent, step)
+        return
     node = agent.registry.by_number.get(step.node)
     if node is None:
         agent.lifecycle.orphan_steps.add_live(step, at_us)
@@ -142,9 +189,11 @@ def _restore_end(agent: Agent, step: StepKey, end: StepEnd) -> None:
     attempt = _attempt_of(agent, node, step)
     attempt.end = end
     attempt.started_us = end.started_us
-    if not attempt.live:
+    if not attempt.live and agent.lifecycle.phases.owes_epilog(attempt):
+        attempt.stage = Stage.CLOSING
+    elif not attempt.live:
         attempt.stage = Stage.ENDED
-    elif attempt.stage is not Stage.ENDING:
+    elif attempt.stage not in (Stage.ENDING, Stage.EPILOG):
         attempt.stage = Stage.CLOSING
 
 
@@ -161,5 +210,6 @@ def _attempt_of(agent: Agent, node: LocalNode, step: StepKey) -> Attempt:
             break
     else:
         attempt = Attempt(*key, agent.buffer.owner, 0, None, Stage.PREPARED)
+        attempt.was_prepared = attempt.lost_launch = True
     node.attempts[step.job_id, step.attempt] = attempt
     return attempt

@@ -48,7 +48,8 @@ class Tasks:
     def launch(self, node: LocalNode, command: LaunchStep, waiter: Waiter) -> None:
         """Start this node's tasks of the step, once."""
         attempt = node.attempts.get((command.job_id, command.attempt))
-        if attempt is None or attempt.launch is None or attempt.stage not in MAY_START_STEPS:
+        may_start = attempt is not None and attempt.stage in MAY_START_STEPS and command.step >= 0
+        if attempt is None or attempt.launch is None or not may_start:
             self._buffer.settle(waiter, node.number, failed("the attempt does not run on this node"))
             return
         pending = attempt.steps.get(command.step)

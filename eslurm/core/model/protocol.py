@@ -56,8 +56,9 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
     """Make each node ready for the attempt. With `start` (one-node jobs) the batch script starts at once.
 
-    Answers: ok (payload `Started` when `start`), or failed with the reason. Idempotent per (job, attempt, node); refused
-    behind a tombstone or below the floor.
+    Answers: ok (payload `Started` when `start`; payload `Preparing` while the node's prolog runs, whose end comes in a
+    `PhaseReported`), or failed with the reason. Idempotent per (job, attempt, node); refused behind a tombstone or below
+    the floor. A launch that names phases is started by a command of its own.
     """
 
     launch: JobLaunch
@@ -185,6 +186,12 @@ class Started(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     at_us: int
 
 
+class Preparing(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Payload of an ok answer to `Prepare`: the prolog runs here, for at most `limit_s`; its end is reported."""
+
+    limit_s: int = 0
+
+
 class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """Payload of an ok answer to `End`: nothing of the attempt is left on this node."""
 
@@ -214,18 +221,42 @@ class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="node_gone", gc=False):
-    """Nothing of the attempt is left on this node (after an `End` that took longer)."""
+    """Nothing of the attempt is left on this node (after an `End` that took longer). `epilog`: how its epilog ended."""
 
     node: int
     incarnation: int
     job_id: int
     attempt: int
+    epilog: StepEnd | None = None
+
+
+class PhaseReported(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="phase_reported", gc=False
+):
+    """The attempt's prolog ended on this node. If it failed, nothing of the attempt is left there, nor ever will be."""
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+    phase: str
+    end: StepEnd
+
+
+class CheckPassed(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="check_passed", gc=False
+):
+    """The node's check has passed since these faults of it, each (kind, job), began."""
+
+    node: int
+    incarnation: int
+    faults: tuple[tuple[str, int], ...]
 
 
 class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One line of a node's inventory: an attempt it knows, with the highest stage it reached here.
 
-    `stage` is prepared, running, ended (an unacknowledged `StepEnded` is in the spool) or tombstone.
+    `stage` is preparing, prepared, running, epilog, ended (what was reported of its end is not acknowledged) or tombstone.
     """
 
     job_id: int
@@ -260,9 +291,11 @@ class Registration(
     """True for a login host, where no job may run."""
     protocol: int = 0
     """See `AGENT_PROTOCOL`."""
+    phases: tuple[str, ...] = ()
+    """Programs that this node's own configuration names: prolog, epilog, check."""
 
 
-ReportBody: TypeAlias = Registration | StepEnded | NodeGone
+ReportBody: TypeAlias = Registration | StepEnded | NodeGone | PhaseReported | CheckPassed
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -286,6 +319,8 @@ class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defau
     refused: str = ""
     login: bool = False
     """True when it was accepted as a login host."""
+    faults: tuple[tuple[str, int], ...] = ()
+    """The node's standing faults, each (kind, job)."""
 
 
 class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
