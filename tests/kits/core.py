@@ -171,6 +171,7 @@ class World:
         uid: str = "",
         boot: str = "b1",
         protocol: int = AGENT_PROTOCOL,
+        phases: tuple[str, ...] = (),
     ) -> RegistrationReply:
         name = f"cn{number}"
         registration = Registration(
@@ -183,6 +184,7 @@ class World:
             (64, 64_000),
             held,
             protocol=protocol,
+            phases=phases,
         )
         answer = self.report(registration)
         assert isinstance(answer, tuple)

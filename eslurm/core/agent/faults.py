@@ -13,7 +13,6 @@ from typing import Final
 from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import RunCheck
 from eslurm.core.agent.node import LocalNode, OwedBody
-from eslurm.core.agent.phases import ended_well
 from eslurm.core.agent.reports import Reports
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import CheckPassed, NodeGone, PhaseReported
@@ -51,7 +50,7 @@ class Faults:
                 self._on_phase(node, EPILOG, body.job_id, end)
 
     def _on_phase(self, node: LocalNode, kind: str, job_id: int, end: StepEnd) -> None:
-        if not ended_well(end):
+        if not end.is_good:
             node.faults[kind] = job_id
             self._reports.withdraw_check(node)
             self._watch(node)

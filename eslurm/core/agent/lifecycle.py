@@ -22,7 +22,7 @@ from eslurm.core.agent.blob_waiters import BlobWaiters
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.orphan_steps import OrphanSteps
 from eslurm.core.agent.outcomes import gone_outcome, started_outcome
-from eslurm.core.agent.phases import Phases, ended_well
+from eslurm.core.agent.phases import Phases
 from eslurm.core.agent.records import Buried, Prepared, Signalled, StartIntended
 from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.tasks import Tasks
@@ -489,7 +489,7 @@ class Lifecycle:
     def _on_phase_ended(self, attempt: Attempt, step: StepKey, end: StepEnd) -> None:
         if step.step == EPILOG_STEP:
             self.phases.on_epilog_ended(attempt, end)
-        elif not ended_well(end):
+        elif not end.is_good:
             attempt.move(Stage.ENDED)
             self.phases.report_prolog(attempt, end)
             self.phases.answer_ends(attempt)

@@ -26,11 +26,6 @@ UNCLAIMED_MAX: Final = 1_024
 """Ends of prologs that no attempt here knows, kept in the runner for a launch that may come again; older ones go."""
 
 
-def ended_well(end: StepEnd) -> bool:
-    """Check whether a phase has done its work."""
-    return end.exit_code == 0 and not end.signal and end.cause == "exited"
-
-
 class Phases:
     """Starts phases and says how they ended; the stages around them are the attempt's business (`lifecycle`)."""
 

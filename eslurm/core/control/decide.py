@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from eslurm.core.control import members, nodes, satellites, steps, tokens
 from eslurm.core.control.accounts.decide import on_change
-from eslurm.core.control.jobs import admission, forecasts, outcomes, requests, updating
+from eslurm.core.control.jobs import admission, forecasts, outcomes, phases, requests, updating
 from eslurm.core.control.planning import on_plan_made
 from eslurm.core.model import facts
 from eslurm.core.model.messages import (
@@ -46,7 +46,15 @@ from eslurm.core.model.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
-from eslurm.core.model.protocol import NodeGone, Registration, RegistrationReply, ReportBody, StepEnded
+from eslurm.core.model.protocol import (
+    CheckPassed,
+    NodeGone,
+    PhaseReported,
+    Registration,
+    RegistrationReply,
+    ReportBody,
+    StepEnded,
+)
 from eslurm.core.state.cluster import State
 
 Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | RegistrationReply | None
@@ -63,7 +71,11 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
         case StepEnded():
             return outcomes.on_step_ended(state, message, now_us), None
         case NodeGone():
-            return outcomes.on_node_gone(state, message), None
+            return outcomes.on_node_gone(state, message, now_us), None
+        case PhaseReported():
+            return phases.on_phase_reported(state, message, now_us), None
+        case CheckPassed():
+            return phases.on_check_passed(state, message), None
         case PlanMade():
             return on_plan_made(state, message, now_us), None
         case Registration():

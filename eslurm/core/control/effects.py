@@ -120,7 +120,8 @@ def owed_nodes(state: State, revision: int) -> frozenset[int]:
     _, attempt, owing = found
     match owing:
         case Owing.LAUNCH:
-            return attempt.waiting
+            # Those that run their prolog have it, and report.
+            return attempt.waiting - attempt.preparing if attempt.more is not None else attempt.waiting
         case Owing.START | Owing.SET_TIME:
             return frozenset((attempt.first,))
         case Owing.SUSPEND:
@@ -140,7 +141,7 @@ def find_owed(state: State, revision: int) -> Effect | None:
     body: Body
     match owing:
         case Owing.LAUNCH:
-            body = Prepare(job_launch(state, job, attempt), start=attempt.is_on_one_node)
+            body = Prepare(job_launch(state, job, attempt), start=not attempt.prepares_first)
         case Owing.START:
             body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
         case Owing.RELEASE:
@@ -178,6 +179,7 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
         array_max=array[-1][1] if array else 0,
         devices=devices,
         device_parts=device_parts,
+        phases=attempt.phases,
     )
 
 

@@ -7,7 +7,7 @@ from eslurm.core.control.jobs.users import held_by_user
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model import facts
 from eslurm.core.model.config import ClusterConfig
-from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job import Attempt, Job, StepEnd
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.messages import (
     Changed,
@@ -23,7 +23,9 @@ from eslurm.core.model.node import Node
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.plurals import quoted
 from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
+from eslurm.core.model.step_key import EPILOG, PROGRAMS
 from eslurm.core.resources.vector import RESOURCES, fits, subtract
+from eslurm.core.state import faults
 from eslurm.core.state.cluster import State, attempts_of
 
 STALE_EPOCH = "stale epoch"
@@ -127,7 +129,7 @@ def on_registration(
         and node.state is not NodeState.LOST
     ):
         found = _back(node) if node.state is not NodeState.UP else []
-        return found, _reply(state, node, node.incarnation)
+        return found, _reply(state, node, node.incarnation, _standing(node, registration, []))
     if _is_overtaken(node, registration):
         # A late message: what it says it holds is no longer what the node holds.
         return [], RegistrationReply(name, number, refused=SUPERSEDED)
@@ -135,12 +137,25 @@ def on_registration(
         return [], RegistrationReply(
             name, number, refused=f"another live agent serves node {name}: stop it first"
         )
-    return _registered(state, node, registration, now_us), _reply(state, node, node.incarnation + 1)
+    found = _registered(state, node, registration, now_us)
+    return found, _reply(state, node, node.incarnation + 1, _standing(node, registration, found))
 
 
-def _reply(state: State, node: Node, incarnation: int) -> RegistrationReply:
+def _standing(node: Node, registration: Registration, found: list[facts.Fact]) -> tuple[tuple[str, int], ...]:
+    """The faults of a node that registers: those of an earlier boot are over."""
+    before = node.faults if node.boot_id == registration.boot_id else ()
+    standing = {fault.kind: fault.job_id for fault in before}
+    standing.update((fact.kind, fact.job_id) for fact in found if isinstance(fact, facts.NodeFaulted))
+    return tuple(standing.items())
+
+
+def _reply(
+    state: State, node: Node, incarnation: int, standing: tuple[tuple[str, int], ...] = ()
+) -> RegistrationReply:
     login = node.number in state.login
-    return RegistrationReply(node.name, node.number, incarnation, state.epoch, state.owner, login=login)
+    return RegistrationReply(
+        node.name, node.number, incarnation, state.epoch, state.owner, login=login, faults=standing
+    )
 
 
 def _other_role(state: State, node: Node, registration: Registration) -> str:
@@ -193,6 +208,7 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
             registration.total,
             registration.starts,
             registration.protocol,
+            tuple(phase for phase in PROGRAMS if phase in registration.phases),
         )
     ]
     if text := _shortfall(state, node, registration):
@@ -206,12 +222,23 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
         for attempt in attempts_of(job):
             if node.number in attempt.held:
                 known.add((job_id, attempt.number))
-            if vanished(attempt, node.number, held.get((job_id, attempt.number)), rebooted):
+            entry = held.get((job_id, attempt.number))
+            if vanished(attempt, node.number, entry, rebooted):
+                if entry is None and not rebooted:
+                    found += _epilog_missed(node, job_id, attempt, now_us)
                 found += node_gone(state, job, attempt, node.number, now_us, why)
     for key, entry in held.items():
         if key not in known and entry.stage != "tombstone":
             found.append(facts.OrphanFound(node.number, *key))
     return found
+
+
+def _epilog_missed(node: Node, job_id: int, attempt: Attempt, now_us: int) -> list[facts.Fact]:
+    """The fault of a node that has lost an attempt which owed an epilog. After a boot nothing is left to clean."""
+    if EPILOG not in attempt.phases or EPILOG not in node.phases:
+        return []
+    end = StepEnd(1, cause="lost", text="the agent was restarted without its records of the job")
+    return faults.failed(node, EPILOG, end, job_id, attempt.number, now_us)
 
 
 def _shortfall(state: State, node: Node, registration: Registration) -> str:
@@ -240,7 +267,7 @@ def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted:
     if entry is not None and entry.stage != "tombstone":
         return False
     if attempt.phase is AttemptPhase.PREPARING:
-        may_have_run = rebooted and attempt.is_on_one_node
+        may_have_run = rebooted and not attempt.prepares_first
         return number not in attempt.waiting or entry is not None or may_have_run
     return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
+from eslurm.core.control.jobs import phases
 from eslurm.core.control.jobs.dependency import delay_over
 from eslurm.core.control.members import token_expired
 from eslurm.core.control.nodes import lost
@@ -19,7 +20,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.timekeeping import lost_after_s
 from eslurm.core.model.token import ID_BYTES, TOKEN
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.state import boundaries
+from eslurm.core.state import boundaries, faults
 from eslurm.core.state.cluster import State, Timer
 
 TICK_US: Final = (20_000, SECOND_US)
@@ -62,6 +63,10 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return delay_over(state, key, now_us)
     if kind == "aside":
         return _tried_again(state, key, now_us)
+    if kind == "fault":
+        return faults.due(node, now_us) if (node := state.nodes.get(key)) is not None else []
+    if kind == "preparing":
+        return phases.overdue(state, key, now_us)
     if kind == boundaries.TIMER:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
@@ -88,6 +93,9 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return state.lost_at_us(node) == at_us
     if kind == "aside":
         return (aside := state.nodes.get(key)) is not None and aside.aside_until_us == at_us
+    if kind == "fault":
+        faulted = state.nodes.get(key)
+        return faulted is not None and any(fault.until_us == at_us for fault in faulted.faults)
     if kind == boundaries.TIMER:
         return at_us == state.policy_due_us
     if kind == TOKEN:
@@ -101,6 +109,9 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return bool(job.avoid) and job.avoid_until_us == at_us and job.state not in FINAL
     if kind == "depend":
         return any(dependency.due_us == at_us for dependency in job.open)
+    if kind == "preparing":
+        attempt = job.attempt
+        return attempt is not None and attempt.more is not None and attempt.more.preparing_until_us == at_us
     return job.not_before_us == at_us if kind == "due" else job.state in FINAL
 
 

@@ -66,6 +66,7 @@ class NodeRegistered(FactBase, frozen=True, tag=True):
     total: tuple[int, ...]
     starts: int = 0
     protocol: int = 0
+    phases: tuple[str, ...] = ()
 
 
 class NodeStateChanged(FactBase, frozen=True, tag=True):
@@ -94,6 +95,24 @@ class NodeTriedAgain(FactBase, frozen=True, tag=True):
     """A node that was set aside may get work; the next failed launch sets it aside for longer."""
 
     number: int
+
+
+class NodeFaulted(FactBase, frozen=True, tag=True):
+    """A prolog or epilog failed: the node gets no new work until the fault is cleared, or is tried again at `until_us`."""
+
+    number: int
+    kind: str
+    text: str
+    job_id: int
+    attempt: int
+    until_us: int = 0
+
+
+class NodeCleared(FactBase, frozen=True, tag=True):
+    """Faults of these kinds stand no longer: the check has passed, or the node is tried again."""
+
+    number: int
+    kinds: tuple[str, ...]
 
 
 class OrphanFound(FactBase, frozen=True, tag=True):
@@ -211,6 +230,15 @@ class NodesPrepared(FactBase, frozen=True, tag=True):
     job_id: int
     attempt: int
     nodes: tuple[int, ...]
+
+
+class NodesPreparing(FactBase, frozen=True, tag=True):
+    """These nodes have the launch and run their prolog; reports of its end are due by `until_us`."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+    until_us: int
 
 
 class AttemptStarted(FactBase, frozen=True, tag=True):
@@ -474,6 +502,9 @@ Fact: TypeAlias = (
     | JoinTokensEnded
     | HostJoined
     | MembersRevoked
+    | NodesPreparing
+    | NodeFaulted
+    | NodeCleared
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

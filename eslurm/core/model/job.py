@@ -179,6 +179,11 @@ class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     system_cpu_us: int = 0
     max_rss_kib: int = 0
 
+    @property
+    def is_good(self) -> bool:
+        """Check whether it ran to its own end and succeeded."""
+        return self.exit_code == 0 and not self.signal and self.cause == "exited"
+
 
 class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """What only few attempts have: nodes that run their prolog, parts and nodes that left a running job."""
@@ -187,6 +192,10 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """Nodes that have answered the launch and run their prolog; a subset of `waiting`."""
     gone: frozenset[int] = frozenset()
     """Nodes that were lost while the job goes on without them (`JobSpec.no_kill`)."""
+    phases: tuple[str, ...] = ()
+    """The phases that its nodes had configured when it was placed: prolog, epilog."""
+    preparing_until_us: int = 0
+    """When the last of `preparing` must have reported; 0: none has said so yet."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -248,6 +257,21 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
         if not self.has_parts:
             return len(self.spans) == 1
         return all(span.node == self.first for span in self.spans)
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The phases that its nodes run."""
+        return self.more.phases if self.more is not None else ()
+
+    @property
+    def preparing(self) -> frozenset[int]:
+        """Its nodes whose prolog runs."""
+        return self.more.preparing if self.more is not None else frozenset()
+
+    @property
+    def prepares_first(self) -> bool:
+        """Check whether its nodes are prepared before its script is started, by a command of its own."""
+        return bool(self.more is not None and self.more.phases) or not self.is_on_one_node
 
     @property
     def nodes(self) -> list[int]:

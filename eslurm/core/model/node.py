@@ -17,6 +17,8 @@ class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     text: str
     since_us: int
     job_id: int = 0
+    until_us: int = 0
+    """When the node is tried again; 0: when its check passes."""
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -55,6 +57,10 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     faults: tuple[NodeFault, ...] = ()
     protocol: int = 0
     """What its agent said at its last registration (`core.model.protocol.AGENT_PROTOCOL`)."""
+    faulted: tuple[tuple[str, int, int], ...] = ()
+    """The latest failures (kind, job, attempt) that were faults: a late copy of a report is none."""
+    phases: tuple[str, ...] = ()
+    """Programs that the node's own configuration names: prolog, epilog, check."""
 
 
 def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
@@ -64,7 +70,7 @@ def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:
 
 def is_usable(node: Node) -> bool:
     """Check whether new work may be placed here."""
-    return node.state is NodeState.UP and not node.drain
+    return node.state is NodeState.UP and not node.drain and not node.faults
 
 
 def is_older(node: Node) -> bool:

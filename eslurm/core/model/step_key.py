@@ -12,6 +12,7 @@ EPILOG_STEP = -3
 """The step number of the epilog of a node, which runs when nothing else of the attempt is left there."""
 PROLOG, EPILOG, CHECK = "prolog", "epilog", "check"
 """Programs of the site that a node may have configured: two phases of each attempt, and the check of a faulted node."""
+PROGRAMS = (PROLOG, EPILOG, CHECK)
 PHASES = {PROLOG: PROLOG_STEP, EPILOG: EPILOG_STEP}
 """The step number of each phase of a node."""
 

@@ -13,9 +13,11 @@ from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_members as member
 from eslurm.core.state import apply_nodes as node
+from eslurm.core.state import apply_phases as phases
 from eslurm.core.state import apply_satellites as satellite
 from eslurm.core.state import apply_steps as step
 from eslurm.core.state import apply_tokens as token
+from eslurm.core.state import faults
 from eslurm.core.state.cluster import State
 
 
@@ -37,6 +39,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.NodeDrainChanged: node.apply_drain,
     facts.NodeSetAside: node.apply_set_aside,
     facts.NodeTriedAgain: node.apply_tried_again,
+    facts.NodeFaulted: faults.apply_faulted,
+    facts.NodeCleared: faults.apply_cleared,
     facts.OrphanFound: _nothing,
     facts.SatelliteChanged: satellite.apply_changed,
     facts.JobSubmitted: job.apply_submitted,
@@ -49,6 +53,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.TasksReleased: job.apply_tasks_released,
     facts.TasksDropped: job.apply_tasks_dropped,
     facts.JobPlaced: job.apply_placed,
+    facts.NodesPreparing: phases.apply_preparing,
     facts.NodesPrepared: job.apply_prepared,
     facts.AttemptStarted: job.apply_started,
     facts.StopRequested: job.apply_stop,

@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import (
 from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.state import launch_failures
+from eslurm.core.state import apply_phases, launch_failures
 from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
@@ -151,6 +151,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
         wide=fact.wide,
         forecast=job.forecast,
         planned_us=fact.until_us - fact.late_us if fact.until_us < INFINITY_US else 0,
+        more=apply_phases.of_placement(state, nodes),
     )
     state.put_job(
         replace(
@@ -199,6 +200,7 @@ def apply_prepared(state: State, fact: facts.NodesPrepared) -> None:
     job = state.get_job(fact.job_id)
     attempt = job.attempt
     assert attempt is not None
+    attempt = apply_phases.prepared(attempt, fact.nodes)
     waiting = attempt.waiting.difference(fact.nodes)
     if waiting:
         state.put_job(replace(job, attempt=replace(attempt, waiting=waiting)))
@@ -321,6 +323,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         end=end,
         ended_us=ended_us,
     )
+    attempt = apply_phases.prepared(attempt, attempt.preparing)
     if attempt.informing:
         attempt = _informed(attempt, fact.released)
     job = replace(
@@ -387,6 +390,7 @@ def apply_released(state: State, fact: facts.NodesReleased) -> None:
     job, attempt = found
     held = attempt.held.difference(fact.nodes)
     slim = replace(attempt, held=held, waiting=attempt.waiting.difference(fact.nodes))
+    slim = apply_phases.prepared(slim, fact.nodes)
     if slim.informing:
         slim = _informed(slim, fact.nodes)
     if attempt is not job.attempt:

@@ -10,7 +10,7 @@ from eslurm.core.model.job_states import IllegalTransition
 from eslurm.core.model.node import Node
 from eslurm.core.model.node_states import TRANSITIONS, NodeState
 from eslurm.core.resources.vector import WIDTH
-from eslurm.core.state import launch_failures
+from eslurm.core.state import apply_phases, launch_failures
 from eslurm.core.state.cluster import State
 
 SESSIONS_KEPT = 8
@@ -88,6 +88,9 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             epoch=fact.epoch,
             endpoint=fact.endpoint,
             protocol=fact.protocol,
+            phases=fact.phases,
+            # A host that was booted has nothing left of what failed.
+            faults=node.faults if node.boot_id == fact.boot_id else (),
             # Another individual counts its own sessions, and one that was lost counts on from what it remembers.
             starts=max(node.starts, fact.starts) if is_the_same else fact.starts,
             # An agent that begins anew is tried at once.
@@ -96,6 +99,7 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             reason=node.reason if node.drain and not node.aside_until_us else "",
         )
     )
+    apply_phases.ask_again(state, fact.number)
 
 
 def apply_state(state: State, fact: facts.NodeStateChanged) -> None:
@@ -115,7 +119,13 @@ def apply_drain(state: State, fact: facts.NodeDrainChanged) -> None:
     # What people say counts from now on, and a node that they resume begins anew.
     state.put_node(
         replace(
-            node, drain=fact.drain, reason=fact.reason, failed_launches=(), aside_until_us=0, aside_times=0
+            node,
+            drain=fact.drain,
+            reason=fact.reason,
+            failed_launches=(),
+            aside_until_us=0,
+            aside_times=0,
+            faults=node.faults if fact.drain else (),
         )
     )
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import KINDS, Policy, Usage
 from eslurm.core.model.config import ClusterConfig, Partition
-from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job import Attempt, AttemptMore, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.node import Node, is_older, is_usable, names_of
@@ -115,6 +115,8 @@ class State:
         self.partition_views: dict[str, PartitionView] = {}
         self.removed: set[int] = set()
         self.login: frozenset[int] = frozenset()
+        self.phased: dict[int, tuple[str, ...]] = {}
+        """By node the programs that its own configuration names, where there are any."""
         self.ledger = Ledger(Topology(()))
         self.queue = PendingQueue()
         self.later = PendingQueue(shapes=self.queue.shapes)
@@ -251,10 +253,19 @@ class State:
             heapq.heappush(self.timers, (new.not_before_us, "due", new.job_id))
         if new.avoid and (old is None or not old.avoid or old.avoid_until_us != new.avoid_until_us):
             heapq.heappush(self.timers, (new.avoid_until_us, "avoid", new.job_id))
+        if new.attempt is not None and new.attempt.more is not None:
+            self._arm_preparing(old, new.job_id, new.attempt.more)
         if new.state in FINAL and (
             old is None or old.state not in FINAL or (old.residues and not new.residues)
         ):
             self.push_forget(new)
+
+    def _arm_preparing(self, old: Job | None, job_id: int, more: AttemptMore) -> None:
+        attempt = old.attempt if old is not None else None
+        before = attempt.more if attempt is not None else None
+        until_us = more.preparing_until_us
+        if until_us and (before is None or before.preparing_until_us != until_us):
+            heapq.heappush(self.timers, (until_us, "preparing", job_id))
 
     def put_promise(self, new: Promise) -> None:
         """Insert, replace or drop the promise of a waiting job."""
@@ -316,6 +327,13 @@ class State:
             self._arm_loss(new)
         if new.aside_until_us and (old is None or old.aside_until_us != new.aside_until_us):
             heapq.heappush(self.timers, (new.aside_until_us, "aside", new.number))
+        for fault in new.faults if old is None or old.faults is not new.faults else ():
+            if fault.until_us:
+                heapq.heappush(self.timers, (fault.until_us, "fault", new.number))
+        if new.phases:
+            self.phased[new.number] = new.phases
+        else:
+            self.phased.pop(new.number, None)
 
     def _arm_loss(self, node: Node) -> None:
         if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
@@ -328,6 +346,7 @@ class State:
     def drop_node(self, number: int) -> None:
         """Remove a node that is no longer configured and holds nothing."""
         node = self.nodes.pop(number)
+        self.phased.pop(number, None)
         self.numbers.pop(node.name, None)
         self.touched.nodes.add(number)
 

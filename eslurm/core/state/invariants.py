@@ -69,6 +69,9 @@ def check_job(state: State, job: Job) -> None:
         still = job.state is JobState.SUSPENDED
         _require(not running or still == bool(attempt.suspended_us), f"{name} stands still: {not still}")
         _require(attempt.informing <= attempt.held, f"{name} is to tell nodes that it does not hold")
+        preparing = attempt.preparing
+        may_prepare = attempt.phase is AttemptPhase.PREPARING and preparing <= attempt.waiting
+        _require(not preparing or may_prepare, f"{name} prepares nodes that it does not wait for")
     for residue in job.residues:
         _require(residue.end is None and not residue.started_us, f"{name} left a residue that ran its script")
     if job.state is JobState.PENDING:
@@ -180,6 +183,8 @@ def check(state: State) -> None:
     _require(wide == state.ledger.wide_free, f"licences free: {state.ledger.wide_free}, by the jobs {wide}")
     lending = {job.job_id for job in state.jobs.values() if job.attempt is not None and job.attempt.room_for}
     _require(lending == state.lending, "the index of jobs that make room disagrees with the jobs")
+    phased = {number: node.phases for number, node in state.nodes.items() if node.phases}
+    _require(phased == state.phased, "the index of nodes with phases disagrees with the nodes")
     for position, number in enumerate(state.ledger.topology.numbers):
         node = state.nodes[number]
         booked = sorted((amounts, until) for until, amounts in state.ledger.holds_on(position))
@@ -325,9 +330,16 @@ def _check_timers(state: State) -> None:
     """Check that everything with an end of its own has a timer."""
     timers = set(state.timers)
     for node in state.nodes.values():
+        for fault in node.faults:
+            waits_for_check = not fault.until_us or (fault.until_us, "fault", node.number) in timers
+            _require(waits_for_check, f"node {node.name} has a fault for ever")
         tried = not node.aside_until_us or (node.aside_until_us, "aside", node.number) in timers
         _require(tried and (node.drain or not node.aside_until_us), f"node {node.name} is set aside for ever")
     for job in state.jobs.values():
+        more = job.attempt.more if job.attempt is not None else None
+        reports_us = more.preparing_until_us if more is not None else 0
+        late = not reports_us or (reports_us, "preparing", job.job_id) in timers
+        _require(late, f"job {job.job_id} prepares for ever")
         ends = not job.avoid or job.state in FINAL or (job.avoid_until_us, "avoid", job.job_id) in timers
         _require(ends, f"job {job.job_id} avoids nodes for ever")
     for node in state.nodes.values():

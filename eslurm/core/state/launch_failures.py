@@ -31,15 +31,19 @@ def set_aside(state: State, job: Job, blamed: Iterable[int], now_us: int) -> lis
     found: list[facts.Fact] = []
     for number in blamed:
         node = state.nodes.get(number)
-        if node is None or node.drain:
+        if node is None or node.drain or node.faults:
             continue
         failed = _with(node, job)
         jobs, users = len(failed), len({uid for _, uid in failed})
         if node.aside_times or (jobs >= JOBS_MIN and users >= USERS_MIN):
-            pause_s = min(ASIDE_FIRST_S << min(node.aside_times, 16), ASIDE_MAX_S)
-            until_us = now_us + pause_s * SECOND_US
+            until_us = now_us + pause_s(node) * SECOND_US
             found.append(facts.NodeSetAside(number, until_us, tuple([job_id for job_id, _ in failed])))
     return found
+
+
+def pause_s(node: Node) -> int:
+    """Seconds for which the node gets no work before it is tried again."""
+    return min(ASIDE_FIRST_S << min(node.aside_times, 16), ASIDE_MAX_S)
 
 
 def reason(jobs: tuple[int, ...]) -> str:

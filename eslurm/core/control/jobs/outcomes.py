@@ -15,13 +15,19 @@ from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import EffectDone
-from eslurm.core.model.protocol import Gone, NodeGone, Started, StepEnded
+from eslurm.core.model.protocol import Gone, NodeGone, Preparing, Started, StepEnded
+from eslurm.core.model.step_key import EPILOG
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.results import USER_REFUSED
-from eslurm.core.state import launch_failures
+from eslurm.core.state import faults, launch_failures
 from eslurm.core.state.cluster import State
 
 _started = msgspec.msgpack.Decoder(Started)
 _gone = msgspec.msgpack.Decoder(Gone)
+_preparing = msgspec.msgpack.Decoder(Preparing)
+PHASE_LIMIT_MAX_S = 86_400
+"""A node's word for how long its prolog may run counts up to this."""
+REPORT_MARGIN_S = 60
 
 
 def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts.Fact]:
@@ -33,7 +39,7 @@ def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts
         return []
     job, attempt, owing = found
     match owing:
-        case Owing.LAUNCH if not attempt.is_on_one_node:
+        case Owing.LAUNCH if attempt.prepares_first:
             return _on_prepared(state, job, attempt, message, now_us)
         case Owing.LAUNCH | Owing.START:
             return _on_started(state, job, attempt, message, now_us)
@@ -58,8 +64,8 @@ def _on_started(
             return _user_refused(state, job, attempt, now_us, outcome.text)
         if outcome.status == "failed":
             # The node vouches that the script has not run there and never will.
-            released = (first,) if attempt.is_on_one_node else ()
-            return _launch_failed(state, job, attempt, now_us, released, (first,), (first,), outcome.text)
+            released = (first,) if not attempt.prepares_first else ()
+            return launch_failed(state, job, attempt, now_us, released, (first,), (first,), outcome.text)
     return []
 
 
@@ -67,12 +73,17 @@ def _on_prepared(
     state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
 ) -> list[facts.Fact]:
     ok: list[int] = []
+    preparing: list[int] = []
+    limit_s = 0
     failed: list[int] = []
     unreached: list[int] = []
     text = ""
     for outcome in message.outcomes:
         nodes = [number for number in outcome.nodes if number in attempt.waiting]
-        if outcome.status == "ok":
+        if outcome.status == "ok" and attempt.phases and outcome.payload:
+            preparing += nodes
+            limit_s = max(limit_s, min(_preparing.decode(outcome.payload).limit_s, PHASE_LIMIT_MAX_S))
+        elif outcome.status == "ok":
             ok += nodes
         elif outcome.status == "failed":
             failed += nodes
@@ -80,14 +91,21 @@ def _on_prepared(
         else:
             unreached += nodes
     if not failed and not unreached:
-        return [facts.NodesPrepared(job.job_id, attempt.number, tuple(ok))] if ok else []
+        found: list[facts.Fact] = []
+        if preparing:
+            # The nodes keep the limit: this is for those whose report never comes.
+            until_us = now_us + (2 * limit_s + REPORT_MARGIN_S) * SECOND_US
+            found.append(facts.NodesPreparing(job.job_id, attempt.number, tuple(preparing), until_us))
+        if ok:
+            found.append(facts.NodesPrepared(job.job_id, attempt.number, tuple(ok)))
+        return found
     bad = (*failed, *unreached)
     if not text:
         text = f"{len(unreached)} of its {len(attempt.nodes)} nodes did not answer"
-    return _launch_failed(state, job, attempt, now_us, tuple(failed), bad, tuple(failed), text)
+    return launch_failed(state, job, attempt, now_us, tuple(failed), bad, tuple(failed), text)
 
 
-def _launch_failed(
+def launch_failed(
     state: State,
     job: Job,
     attempt: Attempt,
@@ -126,9 +144,9 @@ def _launch_failed(
 
 def _user_refused(state: State, job: Job, attempt: Attempt, now_us: int, text: str) -> list[facts.Fact]:
     """Handle a node whose settings refuse this user's jobs: no fault of the node, and no retry before a change."""
-    released = (attempt.first,) if attempt.is_on_one_node else ()
+    released = (attempt.first,) if not attempt.prepares_first else ()
     if attempt.stop is not None:
-        return _launch_failed(state, job, attempt, now_us, released, (), (), text)
+        return launch_failed(state, job, attempt, now_us, released, (), (), text)
     (name,) = state.node_names([attempt.first])
     why = f"could not be launched on {name}: {text}"
     residue = not state.steps_of.get(job.job_id)
@@ -193,8 +211,7 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
         end = end_in_time(attempt, report.end, now_us)
         return [ended(state, job, attempt, now_us, outcome=outcome, end=end, released=released, text=text)]
     if report.gone:
-        gone = NodeGone(report.node, report.incarnation, report.job_id, report.attempt)
-        return [*returned, *on_node_gone(state, gone)]
+        return [*returned, *given_back(state, report.job_id, report.attempt, report.node)]
     return returned
 
 
@@ -209,21 +226,26 @@ def _returned(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
     return []
 
 
-def on_node_gone(state: State, report: NodeGone) -> list[facts.Fact]:
-    """Nothing of the attempt is left on the node."""
-    found = state.find_attempt(report.job_id, report.attempt)
+def on_node_gone(state: State, report: NodeGone, now_us: int) -> list[facts.Fact]:
+    """Nothing of the attempt is left on the node, its epilog included. One that failed changes nothing for the job."""
+    job_id, number = report.job_id, report.attempt
+    fault: list[facts.Fact] = []
+    if report.epilog is not None and not report.epilog.is_good:
+        fault = faults.failed(state.nodes.get(report.node), EPILOG, report.epilog, job_id, number, now_us)
+    return [*fault, *given_back(state, job_id, number, report.node)]
+
+
+def given_back(state: State, job_id: int, number: int, node: int) -> list[facts.Fact]:
+    """Give back a node on which nothing of the attempt is left."""
+    found = state.find_attempt(job_id, number)
     if found is None:
         return []
     job, attempt = found
-    if report.node not in attempt.held:
+    if node not in attempt.held:
         return []
-    if (
-        attempt is job.attempt
-        and attempt.phase is not AttemptPhase.RELEASING
-        and report.node == attempt.first
-    ):
+    if attempt is job.attempt and attempt.phase is not AttemptPhase.RELEASING and node == attempt.first:
         return []
-    return [facts.NodesReleased(job.job_id, attempt.number, (report.node,))]
+    return [facts.NodesReleased(job_id, number, (node,))]
 
 
 def _on_step_launched(state: State, message: EffectDone) -> list[facts.Fact]:

@@ -108,7 +108,7 @@ def stop(
         if cause is StopCause.CANCEL and job.outcome is JobState.PENDING:
             return [facts.JobFinished(job.job_id, JobState.CANCELLED, f"cancelled by {by}")]
         return []
-    if attempt.phase is AttemptPhase.PREPARING and not attempt.is_on_one_node:
+    if attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first:
         # The script cannot have run: nothing to wait for but the nodes' release.
         outcome = stopped_outcome(job, cause)
         residue = outcome is JobState.PENDING
@@ -152,7 +152,7 @@ def node_gone(
             # Its script has ended, but steps of it may run here.
             return [facts.JobFinished(job.job_id, JobState.NODE_FAIL, why), gone]
         return [gone]
-    if attempt.phase is AttemptPhase.PREPARING and not attempt.is_on_one_node:
+    if attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first:
         outcome = JobState.PENDING if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
         return [
             ended(

@@ -40,7 +40,7 @@ from eslurm.core.model.messages import (
     UpdateSatellites,
 )
 from eslurm.core.model.promise import Promise, PromisedStart, Run
-from eslurm.core.model.protocol import HeldAttempt, StepEnded
+from eslurm.core.model.protocol import HeldAttempt, PhaseReported, Preparing, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
@@ -118,6 +118,16 @@ def history() -> World:
     end = StepEnd(0, 15, "orphaned", "", attempt.started_us, attempt.started_us)
     node = world.state.nodes[attempt.first]
     world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
+    for number in range(4):
+        world.register(number, session="s5", phases=("prolog", "epilog"))
+    prepares = world.submit()
+    assert prepares in world.plan()
+    (send,) = world.sends()
+    world.done(send, payload=msgspec.msgpack.encode(Preparing(300)))
+    (number,) = send.nodes
+    incarnation = world.state.nodes[number].incarnation
+    world.report(PhaseReported(number, incarnation, prepares, 1, "prolog", StepEnd(1)))
+    world.pass_time(60)
     return world
 
 

@@ -1,0 +1,60 @@
+"""Reports of the prolog and epilog of nodes, turned into facts (F-01, F-03).
+
+The prolog is a part of the launch: a node is prepared when its prolog has ended well, and one on which it fails has failed
+the launch. The epilog is a part of the release: a node is held until its epilog has ended, however it ended. Either failure
+is a fault of the node.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.control.jobs.outcomes import given_back, launch_failed
+from eslurm.core.model import facts
+from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.protocol import CheckPassed, PhaseReported
+from eslurm.core.model.step_key import PROLOG
+from eslurm.core.state import faults
+from eslurm.core.state.cluster import State
+
+
+def on_phase_reported(state: State, report: PhaseReported, now_us: int) -> list[facts.Fact]:
+    """A prolog ended on its node. One that failed has left nothing there."""
+    if report.phase != PROLOG:
+        return []
+    job_id, number, node = report.job_id, report.attempt, report.node
+    found = state.find_attempt(job_id, number)
+    launches = found is not None and _launches(*found, node)
+    if report.end.is_good:
+        return [facts.NodesPrepared(job_id, number, (node,))] if launches else []
+    fault = faults.failed(state.nodes.get(node), PROLOG, report.end, job_id, number, now_us)
+    if found is None or not launches:
+        return [*fault, *given_back(state, job_id, number, node)]
+    text = f"its prolog failed: {faults.why(report.end)}"
+    # The fault keeps others away: the node is not blamed for the launch as well.
+    return [*fault, *launch_failed(state, *found, now_us, (node,), (node,), (), text)]
+
+
+def _launches(job: Job, attempt: Attempt, node: int) -> bool:
+    return attempt is job.attempt and attempt.phase is AttemptPhase.PREPARING and node in attempt.waiting
+
+
+def on_check_passed(state: State, report: CheckPassed) -> list[facts.Fact]:
+    """The check of a node has passed since these faults began."""
+    node = state.nodes.get(report.node)
+    if node is None:
+        return []
+    kinds = tuple(fault.kind for fault in node.faults if (fault.kind, fault.job_id) in report.faults)
+    return [facts.NodeCleared(report.node, kinds)] if kinds else []
+
+
+def overdue(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
+    """Nodes that serve and have not reported the end of their prolog: the launch is tried elsewhere."""
+    job = state.find_job(job_id)
+    attempt = job.attempt if job is not None else None
+    if job is None or attempt is None or attempt.more is None:
+        return []
+    if not 0 < attempt.more.preparing_until_us <= now_us:
+        return []
+    late = tuple(number for number in attempt.nodes if number in attempt.preparing)
+    text = f"{len(late)} of its {len(attempt.nodes)} nodes have not reported the end of their prolog"
+    return launch_failed(state, job, attempt, now_us, (), late, (), text)

@@ -1,0 +1,55 @@
+"""Application of facts about the prolog and epilog of nodes, and what other facts leave of them in an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from eslurm.core.model import facts
+from eslurm.core.model.job import Attempt, AttemptMore
+from eslurm.core.model.step_key import PHASES
+from eslurm.core.state.cluster import State, attempts_of
+
+
+def of_placement(state: State, nodes: Iterable[int]) -> AttemptMore | None:
+    """What an attempt on these nodes has of phases. Most sites have none at all."""
+    if not state.phased:
+        return None
+    found = {phase for number in nodes for phase in state.phased.get(number, ())}
+    phases = tuple(phase for phase in PHASES if phase in found)
+    return AttemptMore(phases=phases) if phases else None
+
+
+def prepared(attempt: Attempt, nodes: Iterable[int]) -> Attempt:
+    """The attempt when these nodes prepare no longer: they have, they have failed, or they are asked again."""
+    more = attempt.more
+    if more is None or not more.preparing:
+        return attempt
+    left = more.preparing.difference(nodes)
+    if len(left) == len(more.preparing):
+        return attempt
+    until_us = more.preparing_until_us if left else 0
+    return replace(attempt, more=replace(more, preparing=left, preparing_until_us=until_us))
+
+
+def apply_preparing(state: State, fact: facts.NodesPreparing) -> None:
+    job = state.get_job(fact.job_id)
+    attempt = job.attempt
+    assert attempt is not None and attempt.waiting.issuperset(fact.nodes)
+    more = attempt.more or AttemptMore()
+    more = replace(
+        more,
+        preparing=more.preparing.union(fact.nodes),
+        preparing_until_us=max(more.preparing_until_us, fact.until_us),
+    )
+    state.put_job(replace(job, attempt=replace(attempt, more=more)))
+
+
+def ask_again(state: State, number: int) -> None:
+    """An agent that begins anew may know nothing of a launch that it has answered: it is asked again."""
+    for job_id in state.jobs_on.get(number, ()):
+        job = state.get_job(job_id)
+        for attempt in attempts_of(job):
+            if number in attempt.preparing and attempt is job.attempt:
+                state.put_job(replace(job, attempt=prepared(attempt, (number,))))

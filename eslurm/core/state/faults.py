@@ -1,0 +1,73 @@
+"""Faults of nodes: why a node gets no new work although its agent serves (F-03).
+
+A fault begins with a failed prolog or epilog. It ends when the node's check has passed, when an operator resumes the node,
+or with the next boot. A node without a check is tried again after a pause that doubles until a launch succeeds there, as
+one that is set aside. Invariant: one fault of each kind stands; one failure is a fault once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from eslurm.core.model import facts
+from eslurm.core.model.job import StepEnd
+from eslurm.core.model.node import Node, NodeFault
+from eslurm.core.model.step_key import CHECK
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.state.cluster import State
+from eslurm.core.state.launch_failures import pause_s
+
+FAULTED_KEPT: Final = 8
+TEXT_CHARS_MAX: Final = 500
+
+
+def failed(
+    node: Node | None, kind: str, end: StepEnd, job_id: int, attempt: int, now_us: int
+) -> list[facts.Fact]:
+    """The fault that follows from a phase that failed; none if it is known already."""
+    if node is None or (kind, job_id, attempt) in node.faulted:
+        return []
+    text = f"{kind} of job {job_id} failed: {why(end)}"
+    until_us = 0 if CHECK in node.phases else now_us + pause_s(node) * SECOND_US
+    return [facts.NodeFaulted(node.number, kind, text, job_id, attempt, until_us)]
+
+
+def why(end: StepEnd) -> str:
+    """How a phase failed, in words."""
+    how = f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}"
+    text = end.text[:TEXT_CHARS_MAX]
+    return f"{how}: {text}" if text else how
+
+
+def due(node: Node, now_us: int) -> list[facts.Fact]:
+    """The faults after which the node is tried again now."""
+    kinds = tuple(fault.kind for fault in node.faults if 0 < fault.until_us <= now_us)
+    return [facts.NodeCleared(node.number, kinds)] if kinds else []
+
+
+def standing(node: Node) -> str:
+    """The node's faults for users; empty when none stands."""
+    return "; ".join(fault.text for fault in node.faults)
+
+
+def apply_faulted(state: State, fact: facts.NodeFaulted) -> None:
+    node = state.nodes[fact.number]
+    others = tuple(fault for fault in node.faults if fault.kind != fact.kind)
+    fault = NodeFault(fact.kind, fact.text, state.now_us, fact.job_id, fact.until_us)
+    state.put_node(
+        replace(
+            node,
+            faults=(*others, fault),
+            faulted=(*node.faulted, (fact.kind, fact.job_id, fact.attempt))[-FAULTED_KEPT:],
+            aside_times=node.aside_times + (1 if fact.until_us else 0),
+        )
+    )
+
+
+def apply_cleared(state: State, fact: facts.NodeCleared) -> None:
+    node = state.nodes[fact.number]
+    state.put_node(
+        replace(node, faults=tuple(fault for fault in node.faults if fault.kind not in fact.kinds))
+    )
