@@ -22,7 +22,7 @@ from eslurm.core.resources.vector import fits
 
 ORDERS_MAX: Final = 8
 """Orders in which parts that share nodes are tried."""
-PARTS_MAPPED_MAX: Final = 512
+PARTS_MAPPED_MAX: Final = 256
 """Parts mapped in all those orders: a job of very many parts is tried in fewer orders."""
 SPARED_MAX: Final = 64
 """Nodes that are left to the other parts, one after another, where too little was left for a part."""
