@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.control.jobs.preemption import claim_of, running_work
 from eslurm.core.model.accounts import Amount, Limit
@@ -10,6 +11,7 @@ from eslurm.core.model.config import NodeConfig, Partition
 from eslurm.core.model.messages import Changed, ChangePolicies, PolicyChange, SubmitJobs
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.victims import ABOVE_ALL, Standing
+from eslurm.core.state.queue_entries import running_of
 from tests.kits.core import ROOT, World, refused
 from tests.kits.parts import parted, parts_admitted, place, span, submit
 from tests.kits.running import start
@@ -98,6 +100,22 @@ def test_a_job_of_several_parts_preempts_no_more_than_each_of_them_may() -> None
         ("middle", "top"): ["requeue", "off", "off"],
         ("low", "top"): ["off", "off", "off"],
     }
+
+
+def test_a_running_job_says_what_each_part_holds() -> None:
+    """Goal: limits of partitions count a running job part by part, also when some of its nodes are given back."""
+    world = site()
+    job_id = submit(world, parted(ONE, ONE, partitions=("low", "middle")))
+    attempt = place(world, job_id, span(0, 2), span(0, 1, 1), span(1, 1, 1))
+    assert attempt is not None
+    assert running_of(world.job(job_id), attempt).parts == ((0, 0, (2, 0)), (1, 0, (1, 0)), (1, 1, (1, 0)))
+    less = replace(attempt, held=frozenset({1}))
+    assert running_of(world.job(job_id), less).parts == ((1, 1, (1, 0)),)
+    still = replace(attempt, room_for=99)
+    assert running_of(world.job(job_id), still).parts[0] == (0, 0, (0, 0))
+    plain = submit(world, parted(ONE, partitions=("low",)))
+    held = place(world, plain, span(0, 1))
+    assert held is not None and running_of(world.job(plain), held).parts == ()
 
 
 def test_a_job_with_a_part_that_no_other_preempts_is_above_all() -> None:
