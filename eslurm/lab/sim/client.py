@@ -265,6 +265,11 @@ class Client(Process):
             tasks = self._random.randint(1, 4)
             environment = content_hash(ENVIRONMENT)
             step = CreateStep(user, job_id, tasks, 0, ("hostname",), environment, "/home", "login:1", b"c")
+            job = self.world.controller.state.find_job(job_id) if self.world.controller is not None else None
+            parts = range(len(job.spec.components) if job is not None else 1)
+            if len(parts) > 1:
+                chosen = self._random.sample(parts, self._random.randint(1, len(parts)))
+                step = msgspec.structs.replace(step, components=tuple(sorted(chosen)))
             self.call(step)
 
     def _care(self) -> None:
