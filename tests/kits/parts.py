@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
-from eslurm.core.control.jobs import admission
 from eslurm.core.model.job import Attempt, JobSpec, Principal, Span
 from eslurm.core.model.messages import PlanMade, SubmitJobs, Submitted
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.kits.core import ALICE, SECOND, World
-
-
-@pytest.fixture
-def parts_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Submissions of several parts get past the door."""
-    monkeypatch.setattr(admission, "parts_problem", lambda count: "", raising=False)
 
 
 def parted(

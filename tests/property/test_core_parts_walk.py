@@ -32,12 +32,8 @@ from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import attempts_of
 from tests.kits.core import ROOT, SECOND, World
-from tests.kits.parts import parted, parts_admitted, submit
+from tests.kits.parts import parted, submit
 from tests.support.profiles import draws
-
-__all__ = ["parts_admitted"]
-
-pytestmark = pytest.mark.usefixtures("parts_admitted")
 
 SEEDS = draws(30)
 STEPS = 60

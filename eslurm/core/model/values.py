@@ -35,11 +35,9 @@ def id_problem(number: int) -> str:
 
 def parts_problem(count: int) -> str:
     """Check the number of a job's parts."""
-    if count == 1:
+    if count <= PARTS_MAX:
         return ""
-    if count > PARTS_MAX:
-        return f"a job of {count} parts: at most {PARTS_MAX} are possible, submit several jobs"
-    return f"a job of {count} parts: they are not supported yet, submit a job for each, or ask for all with --rset"
+    return f"a job of {count} parts: at most {PARTS_MAX} are possible, submit several jobs"
 
 
 def text_problem(text: str, chars_max: int = 0) -> str:

@@ -70,7 +70,7 @@ def read(**fields: object):  # type: ignore[no-untyped-def]
             "--nodelist: 'n' and the rest are 70000 nodes, more than 32768",
         ),
         ({"components": [pb.ResourceRequest(exclude=["n\n"])]}, "--exclude: 'n\\n' holds control"),
-        ({"components": [pb.ResourceRequest()] * 17}, "a job of 17 parts: they are not supported yet"),
+        ({"components": [pb.ResourceRequest()] * 129}, "a job of 129 parts: at most 128 are possible"),
         ({"array": [pb.TaskRange(first=0, last=0)] * 10_001}, "--array: 10001 parts are more than 10000"),
         ({"warn_script": "/a\0"}, "--warn-script: '/a\\x00' contains a NUL"),
         ({"warn_signal": 999}, "--signal: 999 is not a signal: give 1 to 64"),
@@ -158,15 +158,9 @@ def test_what_a_job_is_to_need_is_read_as_a_submission_is() -> None:
         requests.update_job(wrong, ALICE, CONFIG)
 
 
-@pytest.mark.parametrize("parts", [2, 40])
-def test_a_job_of_several_parts_is_refused_and_not_cut_to_the_first(parts: int) -> None:
-    with pytest.raises(Refused, match=f"a job of {parts} parts: they are not supported yet"):
-        read(components=[pb.ResourceRequest(tasks=1), *[pb.ResourceRequest(tasks=3)] * (parts - 1)])
-
-
-@pytest.fixture
-def _open_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "parts_problem", lambda count: "" if count <= PARTS_MAX else "x")
+def test_a_job_of_too_many_parts_is_refused() -> None:
+    with pytest.raises(Refused, match="a job of 129 parts: at most 128 are possible, submit several jobs"):
+        read(components=[pb.ResourceRequest(tasks=1)] * 129)
 
 
 def parts_of(*partitions: str, partition: str = "") -> JobSpec:
@@ -179,7 +173,6 @@ def parts_of(*partitions: str, partition: str = "") -> JobSpec:
     return spec
 
 
-@pytest.mark.usefixtures("_open_door")
 def test_each_part_has_its_own_request_and_partition() -> None:
     spec = parts_of("cluster", "booster")
     assert (spec.partition, spec.parts) == ("cluster", (PartSpec("cluster"), PartSpec("booster")))
@@ -189,7 +182,6 @@ def test_each_part_has_its_own_request_and_partition() -> None:
     assert (spec.partition, spec.parts) == ("cluster", (PartSpec("cluster"), PartSpec("booster")))
 
 
-@pytest.mark.usefixtures("_open_door")
 def test_a_part_without_a_partition_beside_one_that_names_it_runs_in_the_default_one() -> None:
     spec = parts_of("booster", "", "")
     assert (spec.partition, spec.parts) == (
@@ -198,14 +190,12 @@ def test_a_part_without_a_partition_beside_one_that_names_it_runs_in_the_default
     )
 
 
-@pytest.mark.usefixtures("_open_door")
 def test_one_part_is_an_ordinary_job() -> None:
     spec = parts_of("booster", partition="other")
     assert (spec.partition, spec.parts) == ("booster", ())
     assert parts_of("", partition="other").partition == "other"
 
 
-@pytest.mark.usefixtures("_open_door")
 @pytest.mark.parametrize(
     ("part", "said"),
     [
@@ -222,7 +212,6 @@ def test_a_refusal_names_the_part(part: pb.ResourceRequest, said: str) -> None:
         read(components=[pb.ResourceRequest(), part])
 
 
-@pytest.mark.usefixtures("_open_door")
 def test_a_job_weighs_more_with_each_part() -> None:
     plain = read(components=[pb.ResourceRequest(constraint="a" * 1000)])
     assert weight(plain) == 1, "as ever"

@@ -82,10 +82,11 @@ def cores_are_back(state: State, attempt: Attempt) -> bool:
 
 
 def change_limit(
-    state: State, job: Job, message: UpdateJob, now_us: int, *, operator: bool
+    state: State, job: Job, message: UpdateJob, part: int, now_us: int, *, operator: bool
 ) -> list[facts.Fact]:
     """Give the started job another time limit (C-40). Raises `Refused` with the remaining allowance.
 
+    `part` is the one that the message names, or the first.
     Its owner may shorten it, and extend it by `extension_percent` of the job's first limit in all, but not into a closure
     of its nodes; operators without bounds.
     """
@@ -96,7 +97,7 @@ def change_limit(
         if name not in (*_NOT_PARAMETERS, _LIMIT) and getattr(message, name) is not None
     ]
     if message.request is not None:
-        others += differing(job.spec.components[0], message.request)
+        others += differing(job.spec.components[part], message.request)
     if others or message.time_limit_s is None:
         named = ", ".join(others) or "nothing"
         raise Refused(

@@ -58,8 +58,9 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
                 RefusalCode.CONFLICT,
                 f"task {task} waits within its array: change job {job.job_id} as a whole",
             )
+        part = _part(state, job, message)
         if job.state in STARTED:
-            return change_limit(state, job, message, now_us, operator=operator)
+            return change_limit(state, job, message, part, now_us, operator=operator)
         if job.state is not JobState.PENDING:
             raise Refused(
                 RefusalCode.CONFLICT,
@@ -74,9 +75,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
             check_nice(state, message.nice, message.by)
         if message.account is not None:
             _check_moved(state, job, message.account, message.by)
-        spec = accepted(
-            state, _changed_spec(job, message, _part(state, job, message)), job.spec, now_us, message.by
-        )
+        spec = accepted(state, _changed_spec(job, message, part), job.spec, now_us, message.by)
         if not job.hold and asks_for_more(job.spec, spec):
             notes.append(
                 f"job {job.job_id} asks for more now, or for something else: it keeps its turn, but its start may be later "

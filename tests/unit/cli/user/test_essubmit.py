@@ -195,11 +195,6 @@ def test_test_only_tells_what_the_controller_says(
 
 
 BAD = [
-    (
-        "-n 2 : -n 4 : -n 1 run.sh",
-        "parts: ':' makes it a job of 2 parts: they are not supported yet: "
-        "submit a job for each, or ask for all with --rset",
-    ),
     ("--time 5x --wrap true", "--time: '5x' is not a time (minutes, h:m:s or d-h:m:s): use e.g. --time 90"),
     ("-N 0 --wrap true", "-N: '0' asks for no node"),
     ("-n -4 --wrap true", "-n: '-4' is not a number from 1 on"),
@@ -259,11 +254,6 @@ BAD = [
     (".", "script: '.' is a directory"),
     ("badline.sh", "#SBATCH (line 2) --time: '5x' is not a time"),
     ("wrapline.sh", "#SBATCH (line 2) --wrap: 'x' is for the command line only"),
-    (
-        "parts.sh",
-        "parts: 'hetjob' makes it a job of 2 parts: they are not supported yet: "
-        "submit a job for each, or ask for all with --rset",
-    ),
     ("wordline.sh", "#SBATCH (line 2): 'echo' is not an option"),
 ]
 
@@ -285,7 +275,6 @@ def test_bad_input_is_one_line_and_sends_nothing(
     (tmp_path / "badline.sh").write_text("#!/bin/sh\n#SBATCH --time=5x\n")
     (tmp_path / "wrapline.sh").write_text("#!/bin/sh\n#SBATCH --wrap=x\n")
     (tmp_path / "wordline.sh").write_text("#!/bin/sh\n#SBATCH -n 4 echo\n")
-    (tmp_path / "parts.sh").write_text("#!/bin/sh\n#SBATCH -n 1\n#SBATCH hetjob\n#SBATCH -n 4\n")
     os.mkfifo(tmp_path / "pipe")
     with FakeDoor(state_dir / "s", Submit=unanswered) as door:
         assert main(["--socket", door.path, *line.split()]) == exits.USAGE

@@ -14,11 +14,6 @@ from eslurm.v1 import controller_pb2 as pb
 from tests.kits.fake_door import FakeDoor, unanswered
 
 
-@pytest.fixture(autouse=True)
-def _open_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("escli.user.job_parts.parts_problem", lambda count: "" if count <= PARTS_MAX else "x")
-
-
 def accepted(_request: Any) -> pb.SubmitReply:
     return pb.SubmitReply(job_ids=[17], revision=4)
 
@@ -115,6 +110,10 @@ def test_as_many_parts_as_there_may_be(state_dir: Path) -> None:
 
 
 BAD = [
+    (
+        " : ".join(["-n1"] * 130) + " --wrap true",
+        "parts: ':' makes it a job of 129 parts: at most 128 are possible: submit several jobs",
+    ),
     (
         "-n1 -t 5 : -n2 -t 6 --wrap true",
         "part 1: -t: '6' differs from -t 5, but is one for all parts: give it once",

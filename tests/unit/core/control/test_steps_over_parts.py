@@ -13,11 +13,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.model.step import StepState
 from eslurm.core.state.invariants import check
 from tests.kits.core import ALICE, World, refused
-from tests.kits.parts import parted, parts_admitted, place, span, submit
-
-__all__ = ["parts_admitted"]
-
-pytestmark = pytest.mark.usefixtures("parts_admitted")
+from tests.kits.parts import parted, place, span, submit
 
 SHARED = (span(0, 2), span(1, 2), span(1, 1, 1), span(2, 3, 1), span(2, 1, 2))
 """Parts 0 and 1 share node 1, parts 1 and 2 share node 2."""

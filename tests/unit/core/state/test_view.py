@@ -65,9 +65,9 @@ def test_tasks_of_an_array_leave_the_view_with_it() -> None:
     assert array not in world.view.jobs and world.view.tasks_of == {}
 
 
-def test_a_submission_of_two_components_is_refused_by_the_core() -> None:
-    """The door refuses it as well; old clients and other doors end here."""
+def test_a_submission_of_too_many_parts_is_refused_by_the_core() -> None:
+    """The door refuses it as well; other doors end here."""
     world = World()
-    spec = replace(world.job(world.submit(held=True)).spec, components=(Request(), Request()))
+    spec = replace(world.job(world.submit(held=True)).spec, components=(Request(),) * 129)
     answer = world.send(SubmitJobs((spec,)))
-    assert "a job of 2 parts: they are not supported yet" in str(answer)
+    assert "a job of 129 parts: at most 128 are possible" in str(answer)

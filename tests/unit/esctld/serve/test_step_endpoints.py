@@ -13,10 +13,8 @@ from eslurm.core.model.request import Request
 from eslurm.core.state.view import View
 from eslurm.ports.door import Caller
 from tests.kits.core import ALICE, World
-from tests.kits.parts import parted, parts_admitted, place, span, submit
+from tests.kits.parts import parted, place, span, submit
 from tests.support.loops import run
-
-__all__ = ["parts_admitted"]
 
 KNOWN = {
     "node0": frozenset({"10.1.0.10"}),
@@ -143,7 +141,6 @@ def test_loopback_is_judged_by_the_nodes_of_the_step(nodes: int, tasks: int, is_
     assert (Site("node0", "node1").check("127.0.0.1", "node0", nodes=nodes, tasks=tasks) == "") is is_good
 
 
-@pytest.mark.usefixtures("parts_admitted")
 @pytest.mark.parametrize(
     ("components", "is_good"), [((0,), True), ((1,), False), ((0, 1), False), ((2,), True), ((0, 2), True)]
 )

@@ -21,11 +21,6 @@ from eslurm.core.model.request import PartSpec, Request
 from tests.kits.core import ALICE, ROOT, World, problem
 
 
-@pytest.fixture(autouse=True)
-def _open_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eslurm.core.control.jobs.admission.parts_problem", lambda count: "")
-
-
 def spec(parts: int = 3, array: ArraySpec | None = None) -> JobSpec:
     own = (PartSpec(),) * parts if parts > 1 else ()
     components = (Request(),) * parts

@@ -17,11 +17,7 @@ from eslurm.core.resources.shares import by_node, fits_together
 from eslurm.core.state import invariants
 from eslurm.core.state.queue_entries import running_of
 from tests.kits.core import ALICE, ROOT, World, refused
-from tests.kits.parts import parted, parts_admitted, place, span, submit
-
-__all__ = ["parts_admitted"]
-
-pytestmark = pytest.mark.usefixtures("parts_admitted")
+from tests.kits.parts import parted, place, span, submit
 
 ONE = Request()
 TWO_PARTS = (span(0, 2), span(0, 1, 1))

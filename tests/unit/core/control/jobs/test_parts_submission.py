@@ -12,11 +12,7 @@ from eslurm.core.model.job import JobSpec
 from eslurm.core.model.messages import Changed, ChangePolicies, JobRef, PolicyChange, SubmitJobs, UpdateJob
 from eslurm.core.model.request import PartSpec, Request
 from tests.kits.core import ALICE, ROOT, SECOND, World, problem, refused
-from tests.kits.parts import parted, parts_admitted, place, span, submit
-
-__all__ = ["parts_admitted"]
-
-pytestmark = pytest.mark.usefixtures("parts_admitted")
+from tests.kits.parts import parted, place, span, submit
 
 ONE = Request()
 NODES = (

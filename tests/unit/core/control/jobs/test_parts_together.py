@@ -13,12 +13,8 @@ from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.victims import ABOVE_ALL, Standing
 from eslurm.core.state.queue_entries import running_of
 from tests.kits.core import ROOT, World, refused
-from tests.kits.parts import parted, parts_admitted, place, span, submit
+from tests.kits.parts import parted, place, span, submit
 from tests.kits.running import start
-
-__all__ = ["parts_admitted"]
-
-pytestmark = pytest.mark.usefixtures("parts_admitted")
 
 NODES = tuple(NodeConfig(f"cn{number}", (4, 1000)) for number in range(4))
 LOW = Partition("low", ("cn0", "cn1"), default=True, preempt_mode="requeue")

@@ -1,0 +1,94 @@
+"""Jobs of several parts through all tiers: one booking over two partitions, the parts' variables, and any part's id."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kits.cluster import LiveCluster
+
+FOREVER = "echo $$ >> pids; while :; do sleep 0.05; done"
+VARIABLES = (
+    "SLURM_HET_SIZE",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_ID_HET_GROUP_0",
+    "SLURM_JOB_PARTITION_HET_GROUP_0",
+    "SLURM_JOB_ID_HET_GROUP_1",
+    "SLURM_JOB_PARTITION_HET_GROUP_1",
+    "SLURM_JOB_NUM_NODES_HET_GROUP_1",
+)
+
+
+def wrapped(cluster: LiveCluster, command: str, *parts: str) -> int:
+    """A job of these parts, `brief` being the partition of cn0001 alone."""
+    words = " : ".join(parts).split()
+    return cluster.submit(*words, "--wrap", command)
+
+
+def refused(cluster: LiveCluster, *words: str) -> str:
+    ran = cluster.run(*words)
+    assert ran.code != 0, ran.out
+    return ran.err
+
+
+def test_a_script_in_two_partitions_knows_its_parts(cluster: LiveCluster) -> None:
+    script = cluster.script(
+        "job.sh",
+        "#!/bin/sh\n#SBATCH -N1 -p brief -o seen\n#SBATCH hetjob\n#SBATCH -N3 -p main -x cn0001 --ntasks-per-node 2\n"
+        + "".join(f"echo ${name}\n" for name in VARIABLES),
+    )
+    job_id = cluster.submit(script)
+    run = cluster.only_run(job_id)
+    assert (run.state, run.nodes, run.node_names.split(",")[0][:4]) == ("COMPLETED", 4, "cn[0")
+    assert [(one.partition, one.nodes, one.tasks) for one in run.parts] == [("brief", 1, 1), ("main", 3, 6)]
+    first, second = str(job_id), str(job_id + 1)
+    assert cluster.lines("seen") == ["2", first, "1", first, "brief", second, "main", "3"]
+    assert cluster.run(
+        "esacct", "-h", "-P", "-j", f"{job_id}+1", "-o", "jobid,partition,allocnodes"
+    ).out.split() == [f"{job_id}+1|main|3"]
+    assert cluster.submit("--wrap", "true") == job_id + 2, (
+        "each part has taken an id"
+    )
+
+
+@pytest.mark.parametrize("name", ["{0}+1", "{1}"])
+def test_a_part_is_shown_held_and_cancelled_as_the_whole_job(cluster: LiveCluster, name: str) -> None:
+    job_id = wrapped(cluster, FOREVER, "-N1 -p brief -t 1", "-N2 -p main")
+    cluster.wait_lines("pids")
+    named = name.format(job_id, job_id + 1)
+    shown = cluster.run("esqueue", "-h", "-j", named, "-o", "%i %P %D %t").out.split()
+    assert shown == [f"{job_id}+1", "main", "2", "R"]
+    shown = cluster.run("esqueue", "-h", "-j", str(job_id), "-o", "%i %P %D").out.split()
+    assert shown == [str(job_id), "brief,main", "3"]
+    assert "this concerns the whole job, all 2 parts" in refused(cluster, "esctl", "hold", named)
+    ran = cluster.run("escancel", named)
+    assert ran.code == 0 and "all 2 parts" in ran.err
+    assert cluster.end(job_id) == "CANCELLED"
+
+
+def test_a_waiting_part_is_updated_alone(cluster: LiveCluster) -> None:
+    job_id = wrapped(cluster, "echo $SLURM_JOB_NUM_NODES_HET_GROUP_1 > nodes", "-N1 --hold", "-N2")
+    assert "say which one is to be changed" in refused(cluster, "esctl", "update", str(job_id), "nodes=3")
+    cluster.do("esctl", "update", f"{job_id}+1", "nodes=3")
+    cluster.do("esctl", "release", str(job_id + 1))
+    assert cluster.end(job_id) == "COMPLETED"
+    assert cluster.lines("nodes") == ["3"]
+
+
+def test_two_parts_may_share_a_node_and_tasks_of_arrays_may_have_parts(cluster: LiveCluster) -> None:
+    job_id = wrapped(
+        cluster,
+        "echo $SLURM_HET_SIZE $SLURM_JOB_NODELIST_HET_GROUP_1",
+        "-n1 -w cn0002 --array 0-1",
+        "-w cn0002 -n1",
+    )
+    assert cluster.end(job_id) == "COMPLETED"
+    tasks = [run for run in cluster.runs(job_id) if run.HasField("array_task")]
+    assert {(run.nodes, run.cpus, len(run.parts)) for run in tasks} == {(1, 2, 2)}
+
+
+def test_a_part_that_can_never_run_is_refused_by_its_number(cluster: LiveCluster) -> None:
+    said = refused(cluster, "essubmit", "-n1", ":", "-N2", "-p", "brief", "--wrap", "true")
+    assert "part 1: " in said
+    said = refused(cluster, "essubmit", "-n1", ":", "-p", "nowhere", "--wrap", "true")
+    assert "part 1: --partition: 'nowhere' does not exist: use one of brief, main" in said
