@@ -46,14 +46,12 @@ def test_a_script_in_two_partitions_knows_its_parts(cluster: LiveCluster) -> Non
     assert cluster.run(
         "esacct", "-h", "-P", "-j", f"{job_id}+1", "-o", "jobid,partition,allocnodes"
     ).out.split() == [f"{job_id}+1|main|3"]
-    assert cluster.submit("--wrap", "true") == job_id + 2, (
-        "each part has taken an id"
-    )
+    assert cluster.submit("--wrap", "true") == job_id + 2, "each part has taken an id"
 
 
 @pytest.mark.parametrize("name", ["{0}+1", "{1}"])
 def test_a_part_is_shown_held_and_cancelled_as_the_whole_job(cluster: LiveCluster, name: str) -> None:
-    job_id = wrapped(cluster, FOREVER, "-N1 -p brief -t 1", "-N2 -p main")
+    job_id = wrapped(cluster, FOREVER, "-N1 -p brief -t 1", "-N2 -p main -x cn0001")
     cluster.wait_lines("pids")
     named = name.format(job_id, job_id + 1)
     shown = cluster.run("esqueue", "-h", "-j", named, "-o", "%i %P %D %t").out.split()
