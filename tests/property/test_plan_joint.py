@@ -257,3 +257,62 @@ def test_parts_are_refused_only_if_they_never_fit_together(seed: int, kind: str)
         assert verdict.asked > verdict.largest and ": " in verdict.reason
     elif kind != "any":
         assert possible
+
+
+@settings(max_examples=draws(200), deadline=None)
+@given(st.integers(0, 1 << 60), st.sampled_from(["disjoint", "single", "any"]))
+def test_an_earlier_start_is_never_ruled_out_wrongly(seed: int, kind: str) -> None:
+    draw = random.Random(seed)
+    ledger = empty_ledger(cluster(draw, disjoint=kind == "disjoint").topology)
+    topology = ledger.topology
+    book = ResourceProfile(topology, topology.wide_totals, now_us=0)
+    booked: list[tuple[CompiledRequest, tuple[tuple[int, Vector], ...], int, int]] = []
+    for _ in range(draw.randint(2, 10)):
+        need, length = compiled(parts_of(draw, ledger, kind), topology), draw.randint(1, 6)
+        found = book.earliest(need, length, draw.randint(0, 6))
+        if found is not None:
+            pairs = tuple([(topology.numbers[position], amounts) for position, amounts, _ in found[1]])
+            book.book(pairs, found[0], found[0] + length, need.wide)
+            booked.append((need, pairs, found[0], length))
+    gone = [one for one in booked if draw.random() < 0.4]
+    for need, pairs, start, length in gone:
+        book.revoke(pairs, start, start + length, need.wide)
+    for need, pairs, start, length in [one for one in booked if one not in gone]:
+        bound = book.sooner_us(need, length, 0, ([node for node, _ in pairs], start))
+        book.revoke(pairs, start, start + length, need.wide)
+        found = book.earliest(need, length, 0)
+        book.book(pairs, start, start + length, need.wide)
+        book.check()
+        if found is not None and found[0] < start:
+            assert bound is not None and bound <= found[0]
+
+
+@settings(max_examples=draws(200), deadline=None)
+@given(st.integers(0, 1 << 60), st.sampled_from(["single", "any"]))
+def test_cores_that_are_kept_for_devices_stay_free_of_parts_without_one(seed: int, kind: str) -> None:
+    draw = random.Random(seed)
+    before = cluster(draw).topology
+    nodes = [
+        NodeView(
+            number,
+            f"n{number}",
+            total,
+            True,
+            tuple([name for name, mask in before.partitions.items() if mask >> number & 1]),
+            cores_for_devices=2 if total[2] else 0,
+        )
+        for number, total in enumerate(before.totals)
+    ]
+    ledger = Ledger(Topology(nodes, resources=RESOURCES))
+    need = compiled(parts_of(draw, ledger, kind), ledger.topology)
+    chosen = choose(ledger, need)
+    if not isinstance(chosen, JointAssignment):
+        return
+    plain = [0] * ledger.topology.size
+    for own in chosen.members:
+        for position, amounts, _ in own:
+            plain[position] += 0 if amounts[2] else amounts[0]
+    for position, amounts, _ in chosen:
+        free = ledger.free_on(position)
+        assert fits(amounts, free)
+        assert not plain[position] or plain[position] + nodes[position].cores_for_devices <= free[0]

@@ -35,14 +35,16 @@ _Found: TypeAlias = dict[int, Assignment]
 """Assignments by the number of the part."""
 
 
-def choose(room: Availability, need: CompiledRequest, choose_one: Choose) -> JointAssignment | None:
-    """Nodes for all parts on the free amounts of `room`, or None when they were not found."""
+def choose(
+    room: Availability, need: CompiledRequest, choose_one: Choose, *, is_brief: bool = False
+) -> JointAssignment | None:
+    """Nodes for all parts on the free amounts of `room`, or None when they were not found; `is_brief`: in one order."""
     if need.wide and not fits(need.wide, room.wide_free):
         return None
     found: _Found = {}
     for group in groups(need.members):
         needs = {index: need.members[index] for index in group}
-        chosen = _Mapping(room, choose_one).of(needs)
+        chosen = _Mapping(room, choose_one).of(needs, is_brief=is_brief)
         if chosen is None:
             return None
         found |= chosen
@@ -85,8 +87,11 @@ class _Mapping:
         # What was tried in vain: (needs, order, the parts that were mapped).
         self._failed: list[tuple[dict[int, CompiledRequest], list[int], _Found]] = []
 
-    def of(self, needs: dict[int, CompiledRequest]) -> _Found | None:
+    def of(self, needs: dict[int, CompiledRequest], *, is_brief: bool) -> _Found | None:
         order = sorted(needs, key=lambda index: _most_demanding_first(needs[index], index))
+        if is_brief:
+            placed, failed = self._in_order(needs, order)
+            return placed if failed < 0 else None
         found = self._in_some_order(needs, order)
         if found is not None or self._is_hopeless:
             return found

@@ -55,10 +55,13 @@ def place(room: Availability, need: CompiledRequest) -> tuple[Span, ...] | None:
     return spans_of(room.topology, need, chosen) if chosen is not None else None
 
 
-def choose(room: Availability, need: CompiledRequest) -> Assignment | None:
-    """Nodes, amounts and tasks for the whole job on the free amounts of `room`, or None when it does not fit."""
+def choose(room: Availability, need: CompiledRequest, *, is_brief: bool = False) -> Assignment | None:
+    """Nodes, amounts and tasks for the whole job on the free amounts of `room`, or None when it does not fit.
+
+    `is_brief`: parts that share nodes are tried in one order only.
+    """
     if need.members:
-        return joint.choose(room, need, choose)
+        return joint.choose(room, need, choose, is_brief=is_brief)
     candidates = need.allowed & room.usable
     if need.exclusive:
         candidates &= room.idle

@@ -42,6 +42,9 @@ SLOTS_MAX: Final = 1024
 NODES_PER_SLICE: Final = 1_024
 SLOTS_PER_US: Final = 4
 WORK_PER_PROFILE: Final = 4
+WORK_PER_PART: Final = 25
+MISSES_MAX: Final = 8
+"""Instants at which one search maps the parts of a job in every way; at later ones in one order only."""
 
 Pairs: TypeAlias = Iterable[tuple[int, Vector]]
 """(node number, amounts) of one booking."""
@@ -359,6 +362,7 @@ class ResourceProfile:
         at, stops = slots.at, slots.stops
         size = len(at)
         start_us, latest_us = starts_us
+        misses = 0
         first = bisect_right(at, start_us) - 1
         # The first slot from `first` on in which enough nodes are left, the rest of the stay aside.
         passed = search.passing(first)
@@ -388,9 +392,12 @@ class ResourceProfile:
                     if own is not None:
                         return start_us, []
                     stay = (start_us, min(stop_us, INFINITY_US))
-                    chosen = choose(self._room(stay, (first, last), inside, search.fitting), need)
+                    room = self._room(stay, (first, last), inside, search.fitting)
+                    chosen = choose(room, need, is_brief=misses >= MISSES_MAX)
                     if chosen is not None:
                         return start_us, chosen
+                    misses += 1
+                    self.work += WORK_PER_PART * len(need.members)
                     failed = first
             # More becomes free only where something ends; stays that still hold the failing slots need no look.
             first = failed + 1

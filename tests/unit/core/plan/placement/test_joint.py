@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eslurm.core.model.config import Resource
+from eslurm.core.model.config import Resource, Switch
 from eslurm.core.model.job import Span
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Chunk, Request
@@ -15,6 +15,8 @@ from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile
 from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.feasible_parts import feasible_together
 from eslurm.core.plan.placement.mapping import choose, place, satisfies
+from eslurm.core.plan.placement.protocols import Availability
+from eslurm.core.plan.profile import profile
 from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.plan.profile.search import PlacementQuery, Start, first_start, narrowed
 from eslurm.core.resources.ledger import Ledger
@@ -209,3 +211,40 @@ def test_parts_that_never_fit_together_are_refused_by_name(
     views = [PartitionView(name) for name, _ in parts]
     verdict = feasible_together([one for _, one in parts], views, empty_ledger(TOPOLOGY))
     assert (verdict.reason if verdict is not None else None) == reason
+
+
+def test_each_part_stays_under_one_switch() -> None:
+    views = [NodeView(number, f"n{number}", (4, 0), True, ("p",)) for number in range(6)]
+    switches = [Switch(f"s{first}", nodes=(f"n{first}", f"n{first + 1}")) for first in (0, 2, 4)]
+    room = Ledger(Topology(views, switches=switches))
+    room.hold(0, (4, 0))
+    pair = ("p", Request(nodes_min=2, nodes_max=2, tasks=2, cpus_per_task=4))
+    found = spans(room, pair, pair)
+    assert found is not None
+    assert [node for _, node, _ in found] == [2, 3, 4, 5]
+
+
+def test_a_brief_mapping_tries_one_order() -> None:
+    room = Ledger(Topology([NodeView(number, f"n{number}", (10, 0), True, ("p",)) for number in range(2)]))
+    parts = [("p", Request(cpus_per_task=cores)) for cores in (5, 4, 4, 3, 2, 2)]
+    wanted = need(*parts, topology=room.topology)
+    assert choose(room, wanted) is not None
+    assert choose(room, wanted, is_brief=True) is None
+    assert choose(room, need(*parts[:4], topology=room.topology), is_brief=True) is not None
+
+
+def test_a_search_maps_parts_in_every_way_at_a_few_instants_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: parts that hardly fit cannot hold up the planner at each instant of a long plan."""
+    asked: list[bool] = []
+
+    def counted(room: Availability, need: CompiledRequest, *, is_brief: bool = False) -> None:
+        asked.append(is_brief)
+
+    monkeypatch.setattr(profile, "choose", counted)
+    book = ResourceProfile(TOPOLOGY, now_us=0)
+    for end in range(1, 31):
+        book.book([(0, (1, 0))], end - 1, end)
+    before = book.work
+    assert book.earliest(need(("all", Request()), ("all", Request())), 5, 0) is None
+    assert asked == [False] * profile.MISSES_MAX + [True] * (31 - profile.MISSES_MAX)
+    assert book.work - before >= profile.WORK_PER_PART * 2 * 31
