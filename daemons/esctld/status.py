@@ -201,6 +201,10 @@ def _tell(state: State, fact: Fact) -> None:
             )
         case facts.AttemptStarted(job_id, attempt):
             log.debug("job %d, attempt %d: began", job_id, attempt, extra=_of(state, job_id))
+        case facts.NodesLost(job_id, attempt, nodes, why):
+            names = ", ".join(state.node_names(nodes))
+            text = "job %d, attempt %d: goes on without %s: %s"
+            log.info(text, job_id, attempt, names, why, extra=_of(state, job_id))
         case facts.StopRequested(job_id, attempt, stop):
             cause = stop.cause.value
             log.debug(

@@ -125,10 +125,14 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     if attempt is not None:
         if not attempt.ended_us:
             info.paused_us, info.suspended_us = attempt.paused_us, attempt.suspended_us
-        numbers = attempt.nodes
+        spans = [span for span in attempt.spans if span.node not in attempt.gone]
+        numbers = dict.fromkeys([span.node for span in spans])
         info.nodes = len(numbers)
-        info.cpus, info.memory_mib = _held(attempt.spans)
+        info.cpus, info.memory_mib = _held(spans)
         info.node_names = fold(shown.node_names(numbers))
+        if attempt.gone:
+            names = fold(shown.node_names(sorted(attempt.gone)))
+            info.reason_text = f"without {names}, lost since its start"
     else:
         info.nodes, info.cpus, info.memory_mib = _asked(request)
     if len(spec.components) > 1:
@@ -139,7 +143,7 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     if job.state is JobState.PENDING:
         _explain(shown, job, why, info)
     elif job.state is JobState.SUSPENDED:
-        info.reason_text = job.reason_text
+        info.reason_text = "; ".join(filter(None, (job.reason_text, info.reason_text)))
     return info
 
 
@@ -171,10 +175,11 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
             resources=resource_text(request),
             constraint=request.constraint,
         )
-        if spans:
-            part.nodes = len(spans[number])
-            part.cpus, part.memory_mib = _held(spans[number])
-            part.node_names = fold(shown.node_names([span.node for span in spans[number]]))
+        if job.attempt is not None:
+            held = [span for span in spans[number] if span.node not in job.attempt.gone]
+            part.nodes = len(held)
+            part.cpus, part.memory_mib = _held(held)
+            part.node_names = fold(shown.node_names([span.node for span in held]))
         else:
             part.nodes, part.cpus, part.memory_mib = _asked(request)
     info.tasks = sum([part.tasks for part in info.parts])

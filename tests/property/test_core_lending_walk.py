@@ -88,6 +88,7 @@ class Walk:
             request=request,
             qos=rng.choice(("low", "high", "")),
             time_limit_s=rng.choice((0, 20, 100)),
+            no_kill=rng.random() < 0.4,
             tasks=((0, 2),) if rng.random() < 0.2 else None,
         )
 

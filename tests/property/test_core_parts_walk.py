@@ -91,6 +91,7 @@ class Walk:
             *[Request()] * parts,
             qos=self.rng.choice(("low", "low", "high")),
             requeue=self.rng.random() < 0.7,
+            no_kill=self.rng.random() < 0.5,
             time_limit_s=self.rng.choice((0, 20, 100)),
         )
         submit(self.world, spec)
@@ -184,7 +185,7 @@ class Walk:
     def lose(self) -> None:
         rng, world = self.rng, self.world
         name = f"cn{rng.randrange(NODES)}"
-        if rng.random() < 0.3:
+        if rng.random() < 0.5:
             world.send(UpdateNodes(ROOT, (name,), "lost", "gone"))
             world.register(int(name[2:]), boot=f"b{rng.random()}", session=f"s{rng.random()}")
         else:

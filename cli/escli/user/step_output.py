@@ -29,6 +29,13 @@ _LINE_BYTES_MAX = 64 * 1024
 _READ_BYTES = 256 * 1024
 _HELLO_TIMEOUT_S = 10.0
 _BACKLOG = 4096
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 8),
+)
+"""A host that has died says nothing: a job may go on without it, and then its step has to end after three minutes."""
 
 _decode_hello = msgspec.msgpack.Decoder(OutputHello).decode
 _decode_frame = msgspec.msgpack.Decoder(OutputFrame).decode
@@ -154,7 +161,8 @@ class StepOutput:
         except OSError:
             return  # It went away again, or this process is out of descriptors: the next one may do better.
         accepted.setblocking(False)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for level, option, value in _KEEPALIVE:
+            accepted.setsockopt(level, option, value)
         connection = _Connection(accepted, self._cookie)
         self._connections[accepted.fileno()] = connection
         self._selector.register(accepted, selectors.EVENT_READ, lambda: self._read(connection))

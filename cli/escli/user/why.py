@@ -49,7 +49,8 @@ def answer(reply: Any) -> str:
     job, now_us = reply.job, reply.now_us
     head = f"Job {job_label(job)} ({escaped(job.name)}, user {job.user}) in partition {job.partition}"
     if job.state != "PENDING":
-        return f"{head} does not wait: it is {job.state}"
+        more = f", {escaped(job.reason_text)}" if job.reason_text else ""
+        return f"{head} does not wait: it is {job.state}{more}"
     lines = [
         f"{head} waits since {_moment(job.submitted_us)}",
         *_order(reply),

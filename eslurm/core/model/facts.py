@@ -337,6 +337,15 @@ class NodesReleased(FactBase, frozen=True, tag=True):
     nodes: tuple[int, ...]
 
 
+class NodesLost(FactBase, frozen=True, tag=True):
+    """A running job goes on without these nodes, which it has just given back (`JobSpec.no_kill`)."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+    text: str = ""
+
+
 class JobFinished(FactBase, frozen=True, tag=True):
     """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met).
 
@@ -505,6 +514,7 @@ Fact: TypeAlias = (
     | NodesPreparing
     | NodeFaulted
     | NodeCleared
+    | NodesLost
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -247,6 +247,11 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
         return self.spans[0].node
 
     @property
+    def gone(self) -> frozenset[int]:
+        """Nodes that were lost while the job goes on without them."""
+        return self.more.gone if self.more is not None else frozenset()
+
+    @property
     def has_parts(self) -> bool:
         """Check whether several components hold something. Spans are in the order of their components."""
         return self.spans[-1].component > 0

@@ -65,6 +65,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.AttemptReturned: job.apply_returned,
     facts.AvoidanceEnded: job.apply_avoidance_ended,
     facts.NodesReleased: job.apply_released,
+    facts.NodesLost: job.apply_lost,
     facts.JobFinished: job.apply_finished,
     facts.JobsForgotten: job.apply_forgotten,
     facts.StepCreated: step.apply_created,

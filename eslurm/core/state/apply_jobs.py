@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core.model import facts, ranges
-from eslurm.core.model.job import Attempt, Dependency, Job
+from eslurm.core.model.job import Attempt, AttemptMore, Dependency, Job
 from eslurm.core.model.job_states import (
     ACTIVE,
     ATTEMPT_TRANSITIONS,
@@ -22,7 +22,7 @@ from eslurm.core.state import apply_phases, launch_failures
 from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
-from eslurm.core.state.usage import charge
+from eslurm.core.state.usage import charge, charge_lost
 
 GIVEN_UP_MAX = 4
 GIVEN_UP = "its node was given up before it told of the end"
@@ -400,6 +400,16 @@ def apply_released(state: State, fact: facts.NodesReleased) -> None:
         _put_settled(state, replace(job, attempt=None))
     else:
         state.put_job(replace(job, attempt=slim))
+
+
+def apply_lost(state: State, fact: facts.NodesLost) -> None:
+    job = state.get_job(fact.job_id)
+    attempt = job.attempt
+    assert attempt is not None and attempt.number == fact.attempt
+    charge_lost(state, job, attempt, frozenset(fact.nodes))
+    more = attempt.more or AttemptMore()
+    more = replace(more, gone=more.gone.union(fact.nodes))
+    state.put_job(replace(job, attempt=replace(attempt, more=more)))
 
 
 def _put_settled(state: State, job: Job) -> None:

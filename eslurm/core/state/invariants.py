@@ -59,6 +59,11 @@ def check_job(state: State, job: Job) -> None:
         nodes = {span.node for span in held.spans}
         _require(held.held <= nodes, f"{name} holds nodes outside its spans")
         _check_parts(job, held, name)
+        gone = held.gone
+        _require(
+            not gone & held.held and gone <= nodes, f"{name} goes on without nodes that it holds or never had"
+        )
+        _require(not gone or (job.spec.no_kill and held.first not in gone), f"{name} goes on without {gone}")
         _require(bool(held.held), f"{name} keeps an attempt that holds nothing")
     if attempt is not None:
         _require(

@@ -95,7 +95,20 @@ def charge(state: State, job: Job, attempt: Attempt) -> None:
     length_us = min(attempt.ended_us - attempt.started_us, state.now_us - attempt.placed_us)
     # While it stood still it used nothing.
     length_us -= paused_us(attempt, until_us)
-    amount = _worth(state, job, attempt, until_us - length_us, until_us)
+    _add(state, job, _worth(state, job, attempt, until_us - length_us, until_us), until_us)
+
+
+def charge_lost(state: State, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
+    """Charge nodes that a running attempt has lost and goes on without; its end charges the others."""
+    if not attempt.started_us:
+        return
+    from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, state.now_us)
+    lost = [span.amounts for span in attempt.spans if span.node in nodes]
+    rate = rate_of(state.config, lost) * usage_factor(state, job.spec.qos)
+    _add(state, job, stay(rate, from_us, state.now_us, state.config.priority.half_life_s), state.now_us)
+
+
+def _add(state: State, job: Job, amount: float, until_us: int) -> None:
     if amount > 0.0:
         account, user = key = association_of(job)
         before = state.usage.get(key) or Usage(account, user, 0.0, until_us)
@@ -104,7 +117,9 @@ def charge(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def _worth(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
-    rate = rate_of(state.config, (span.amounts for span in attempt.spans), attempt.wide)
+    gone = attempt.gone
+    used = (span.amounts for span in attempt.spans if span.node not in gone)
+    rate = rate_of(state.config, used, attempt.wide)
     rate *= usage_factor(state, job.spec.qos)
     return stay(rate, from_us, until_us, state.config.priority.half_life_s)
 

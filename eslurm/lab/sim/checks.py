@@ -41,7 +41,7 @@ FULL_CHECK_WORK = 4
 """The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
 
 
-COUNTED = frozenset(("NodeRegistered", "NodeStateChanged", "AttemptEnded"))
+COUNTED = frozenset(("NodeRegistered", "NodeStateChanged", "AttemptEnded", "NodesLost"))
 WATCHED = frozenset(("NodeRegistered", "NodeStateChanged", "NodesReleased", "JobPlaced"))
 FOLLOWED_CHECK_EVERY = 16
 

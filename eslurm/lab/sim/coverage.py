@@ -25,6 +25,7 @@ PATHS: Final = (
     "job requeued after a loss",
     "job requeued elsewhere before its node came back",
     "lost node came back",
+    "job went on without a lost node",
     "takeover while a node with jobs was unreachable",
     "launch refused for want of contact",
     "request unsettled when the store went away",
@@ -67,6 +68,8 @@ class Coverage:
                         with_jobs = True
                         self.count("node lost with jobs")
                     self._given_up[fact.job_id, fact.attempt] = silent
+                case facts.NodesLost():
+                    self.count("job went on without a lost node")
                 case facts.NodeRegistered() if fact.number in self._lost:
                     del self._lost[fact.number]
                     self.count("lost node came back")

@@ -40,6 +40,7 @@ TAKES_NOTHING = frozenset(
         "JobPlaced",
         "JobSubmitted",
         "JobsForgotten",
+        "NodesLost",
         "NodesPrepared",
         "NodesReleased",
         "StepAnswered",

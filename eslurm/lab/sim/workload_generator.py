@@ -116,7 +116,7 @@ def draw_spec(
         work_dir="/home",
         time_limit_s=time_limit_s,
         warn_signal=rng.choice((0, 10)),
-        warn_before_s=rng.choice((1, 4, 30)),
+        warn_before_s=(warn_before_s := rng.choice((1, 4, 30))),
         requeue=rng.random() < 0.7,
         held=rng.random() < 0.05,
         begin_us=now_us + rng.randint(0, 10 * SECOND_US) if rng.random() < 0.1 and not start_at_us else 0,
@@ -128,6 +128,8 @@ def draw_spec(
         nice=rng.choice((0, 0, 0, 10)),
         start_at_us=start_at_us,
         deadline_us=deadline_us,
+        # Two of three, without a draw of its own: that would change all seeds.
+        no_kill=warn_before_s != 1,
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 from escli import exits
 from escli.admin.esctl import main as esctl
 from escli.user import essubmit, eswhy, plan_chart
+from escli.user.why import answer
 from eslurm.ports.door import Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.fake_door import FakeDoor, Refuse
@@ -312,3 +313,11 @@ def test_each_job_of_a_test_is_told(door: FakeDoor, capsys: pytest.CaptureFixtur
         (False, "cn1", NOON_US),
         (True, "", None),
     ]
+
+
+def test_a_running_job_names_the_nodes_that_it_lost() -> None:
+    info = pb.JobInfo(job_id=7, name="a", user="alice", partition="main", state="RUNNING")
+    line = "Job 7 (a, user alice) in partition main does not wait: it is RUNNING"
+    assert answer(pb.WhyReply(job=info)) == line
+    info.reason_text = "without cn1, lost since its start"
+    assert answer(pb.WhyReply(job=info)) == f"{line}, without cn1, lost since its start"

@@ -13,6 +13,7 @@ from eslurm.core.control.jobs.stopping import stop
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import coordinates, is_operator, may_manage
 from eslurm.core.model import facts, ranges
+from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Job, Principal
 from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, JobState, StopCause
 from eslurm.core.model.messages import (
@@ -225,11 +226,26 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
                 RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to requeue"
             )
         found: list[facts.Fact] = []
+        for record in live:
+            _check_whole(state, record)
         for record in _once(live, requeued):
             found += stop(state, record, StopCause.REQUEUE, now_us, message.by.name)
         return found
 
     return for_each(state, message.by, message.jobs, change)
+
+
+def _check_whole(state: State, job: Job) -> None:
+    """Check that nothing of a job may run on where it was given up. Raises `Refused`."""
+    attempt = job.attempt
+    if attempt is None or not attempt.gone or job.spec.requeue:
+        return
+    names = fold(state.node_names(sorted(attempt.gone)))
+    raise Refused(
+        RefusalCode.CONFLICT,
+        f"job {job.job_id} goes on without {names} (--no-kill), where it may still run, and it has --no-requeue: "
+        "cancel it and submit it again",
+    )
 
 
 def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:

@@ -135,13 +135,22 @@ def _told(
     return [facts.StopRequested(job.job_id, attempt.number, told)]
 
 
+def _without(state: State, job: Job, number: int, why: str) -> list[facts.Fact]:
+    """Fail the lost node's part of steps that wait for it to start; a step that runs there loses its connection."""
+    return [
+        facts.StepAnswered(job.job_id, step, (), ((number, why),))
+        for step in sorted(state.steps_of.get(job.job_id, ()))
+        if number in state.steps[job.job_id, step].waiting
+    ]
+
+
 def node_gone(
     state: State, job: Job, attempt: Attempt, number: int, now_us: int, why: str, *, is_silent: bool = False
 ) -> list[facts.Fact]:
     """End the attempt's part on this node without a report of its end.
 
     A node that `is_silent` ends only requeueable attempts by itself: a job that is not requeueable never starts again
-    after that, even on request.
+    after that, even on request. A job with `no_kill` goes on without any node but its first.
     """
     if number not in attempt.held:
         return []
@@ -173,6 +182,9 @@ def node_gone(
             outcome = JobState.NODE_FAIL
         return [ended(state, job, attempt, now_us, outcome=outcome, released=(number,), text=why)]
     released = facts.NodesReleased(job.job_id, attempt.number, (number,))
+    if job.spec.no_kill and attempt.stop is None:
+        lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
+        return [released, lost, *_without(state, job, number, why)]
     if may_run_on and (attempt.stop is None or stopped_outcome(job, attempt.stop.cause) in AGAIN_OR_LOST):
         return [released, *_told(job, attempt, StopCause.NODE_LOST, now_us, why, is_final=True)]
     return [released, *stop(state, job, StopCause.NODE_LOST, now_us, why)]

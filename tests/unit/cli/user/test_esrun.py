@@ -398,3 +398,20 @@ def test_an_ipv6_endpoint(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
     output = StepOutput("::1", bytes(32), LineWriter(*sinks))
     assert output.endpoint.startswith("[::1]:")
     output.close()
+
+
+def test_a_host_that_dies_silently_is_noticed(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
+    """Goal: a connection on which nothing comes is probed, and given up within minutes."""
+    output = StepOutput("127.0.0.1", bytes(32), LineWriter(*sinks))
+    host, _, port = output.endpoint.rpartition(":")
+    with socket.create_connection((host, int(port))):
+        output.run_once(5)
+        (connection,) = output._connections.values()
+        options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+        options += [
+            (socket.IPPROTO_TCP, one)
+            for one in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        ]
+        on, idle_s, pause_s, tries = [connection.socket.getsockopt(*option) for option in options]
+        assert on and idle_s + pause_s * tries <= 180
+    output.close()

@@ -118,6 +118,7 @@ def history() -> World:
     end = StepEnd(0, 15, "orphaned", "", attempt.started_us, attempt.started_us)
     node = world.state.nodes[attempt.first]
     world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
+    lose_a_node(world)
     for number in range(4):
         world.register(number, session="s5", phases=("prolog", "epilog"))
     prepares = world.submit()
@@ -129,6 +130,13 @@ def history() -> World:
     world.report(PhaseReported(number, incarnation, prepares, 1, "prolog", StepEnd(1)))
     world.pass_time(60)
     return world
+
+
+def lose_a_node(world: World) -> None:
+    """A job goes on without its second node."""
+    wide = world.submit(request=Request(nodes_min=2, nodes_max=2, tasks=2), no_kill=True)
+    world.start()
+    world.lose(world.attempt(wide).nodes[1])
 
 
 def test_the_history_has_every_kind_of_fact() -> None:
