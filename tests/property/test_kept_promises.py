@@ -20,12 +20,13 @@ from eslurm.core.model.promise import Promise
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.policy import Plan, PlanLimits
-from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.queue import Pending, PendingPart, PendingQueue
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView, Running, RunningKey, Snapshot, changes_since
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.vector import sum_per_node
 from tests.support.profiles import draws
 
 NOW = 1_000
@@ -71,7 +72,22 @@ Event: TypeAlias = tuple[str, int, int, Request, int]
 events = st.tuples(
     st.sampled_from(
         ["submit"] * 6
-        + ["array", "after", "fixed", "end", "end", "cancel", "wait", "wait", "back", "late", "out"]
+        + [
+            "array",
+            "parts",
+            "parts",
+            "parts",
+            "after",
+            "fixed",
+            "end",
+            "end",
+            "cancel",
+            "wait",
+            "wait",
+            "back",
+            "late",
+            "out",
+        ]
     ),
     st.integers(0, 40),
     st.integers(1, 15),
@@ -112,7 +128,7 @@ class Site:
         job = Pending(
             self.ids,
             request,
-            "few" if self.ids % 5 == 0 else "all",
+            "few" if self.ids % 5 == 0 and "parts" not in more else "all",
             limit_us,
             submitted_us=self.now_us,
             user=USERS[self.ids % 2],
@@ -131,6 +147,14 @@ class Site:
             self.submit(request, length_us)
         elif kind == "array":
             self.submit(request, length_us, startable=2 + number % 10)
+        elif kind == "parts":
+            # Licences, devices and nodes of the second part come with the number.
+            wide = (("matlab", 1),) if number % 4 == 0 else ()
+            other = Request(
+                tasks=1 + number % 3, cpus_per_task=1 + number % 2, nodes_min=number % 2, wide=wide
+            )
+            parts = (PendingPart(request, "all"), PendingPart(other, "few" if number % 3 else "all"))
+            self.submit(request, length_us, parts=parts, startable=1 + 2 * (number % 5 == 0))
         elif kind == "after" and self.queue.ids():
             self.submit(request, length_us, after=(min(self.queue.ids()),))
         elif kind == "fixed":
@@ -210,14 +234,22 @@ class Site:
         else:
             self.queue.remove(job.job_id)
             self.kept.pop(job.job_id, None)
-        for span in placement.spans:
-            self.ledger.hold(span.node, span.amounts, placement.until_us)
+        pairs = sum_per_node((span.node, span.amounts) for span in placement.spans)
+        for node, amounts in pairs:
+            self.ledger.hold(node, amounts, placement.until_us)
         self.ledger.hold_wide(placement.wide)
-        pairs = tuple((span.node, span.amounts) for span in placement.spans)
         # Those who have begun are expected to stay longer than those who wait.
         expected_us = self.now_us + min(2 * job.estimate_us, job.time_limit_us) if job.estimate_us else 0
+        parts = tuple((span.component, span.node, span.amounts) for span in placement.spans if job.parts)
         self.live[key] = Running(
-            job.job_id, pairs, placement.until_us, placement.wide, job, 0, (), 0, 0, expected_us, self.now_us
+            job.job_id,
+            pairs,
+            placement.until_us,
+            placement.wide,
+            job,
+            expected_us=expected_us,
+            since_us=self.now_us,
+            parts=parts,
         )
         self.placed[key] = placement
 

@@ -220,7 +220,7 @@ class _Following:
         schedule = self.schedule
         seen = 0
         for job_id, bookings in list(schedule.bookings.items()):
-            if has_parts and not bookings[0].spans[-1].component:
+            if has_parts and not bookings[0].has_parts:
                 continue
             if any(span.node in numbers for booking in bookings for span in booking.spans):
                 yield from schedule.displacing(job_id)

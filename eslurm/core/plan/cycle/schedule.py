@@ -557,13 +557,8 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
 def charge_of(booking: Booking) -> Charge:
     """The booking as the rules count it."""
     until_us = max(booking.stop_us, booking.until_us)
-    parts = booking.spans if booking.has_parts else ()
-    return Charge(
-        booking.start_us,
-        booking.stop_us,
-        until_us,
-        booking.pairs,
-        booking.wide,
-        booking.tasks,
-        tuple([(span.component, span.node, span.amounts) for span in parts]),
-    )
+    charge = Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)
+    if not booking.has_parts:
+        return charge
+    parts = [(span.component, span.node, span.amounts) for span in booking.spans]
+    return msgspec.structs.replace(charge, parts=tuple(parts))
