@@ -26,6 +26,7 @@ from eslurm.core.state.apply_accounts import records_of
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.log_keeper import stored_bases
+from eslurm.lab.sim.naive_dependencies import DependencyChecks
 from eslurm.lab.sim.plan_checks import PlanChecks
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
 from eslurm.lab.sim.site_view import SiteView
@@ -60,6 +61,7 @@ class Checks:
         self._live: dict[int, dict[StepKey, Host]] = {}
         self._occupancy = Occupancy()
         self.plans = PlanChecks()
+        self.dependencies = DependencyChecks()
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.
@@ -356,6 +358,7 @@ class Checks:
             apply(self._replica, fact, logged.revision, logged.at_us)
             self._account(fact, logged.at_us)
             self.plans.on_logged(self._replica, fact, logged.at_us)
+            self.dependencies.on_logged(self._replica, fact, logged.at_us)
         self._replica.take_touched()
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model import ranges
 from eslurm.core.model.job import Job, JobSpec, Principal
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import (
@@ -41,7 +42,15 @@ from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.step_runner import LONG_LIMIT_S
 from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.lab.sim.violation import require
-from eslurm.lab.sim.workload_generator import BASE, USERS, draw_changes, draw_spec, lifted, setting
+from eslurm.lab.sim.workload_generator import (
+    BASE,
+    USERS,
+    draw_changes,
+    draw_dependencies,
+    draw_spec,
+    lifted,
+    setting,
+)
 from eslurm.ports.store import BlobRow, content_hash
 
 RETRY_US = 2 * SECOND_US
@@ -77,6 +86,8 @@ class Client(Process):
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
         self._jobs: list[int] = []
+        # How many tasks the arrays among them have.
+        self._arrays: dict[int, int] = {}
 
     @property
     def waits(self) -> bool:
@@ -165,6 +176,10 @@ class Client(Process):
         checks = self.world.checks
         if isinstance(answer, Submitted):
             self._jobs.extend(answer.job_ids)
+            assert isinstance(asked, SubmitJobs)
+            for job_id, spec in zip(answer.job_ids, asked.specs, strict=True):
+                if spec.array is not None:
+                    self._arrays[job_id] = ranges.count(spec.array.tasks)
             checks.on_acknowledged(answer.job_ids)
         elif isinstance(asked, CancelJobs) and isinstance(answer, Changed) and not asked.signal:
             bad = {problem.what for problem in answer.problems}
@@ -205,7 +220,13 @@ class Client(Process):
     def _spec(self) -> JobSpec:
         script = content_hash(self._random.choice(SCRIPTS))
         return draw_spec(
-            self._random, self.now_us, self.world.config, self._jobs, script, content_hash(ENVIRONMENT)
+            self._random,
+            self.now_us,
+            self.world.config,
+            self._jobs,
+            self._arrays,
+            script,
+            content_hash(ENVIRONMENT),
         )
 
     def _some_jobs(self) -> tuple[JobRef, ...]:
@@ -238,9 +259,15 @@ class Client(Process):
             )
 
     def _update(self) -> None:
-        if self._jobs:
-            job = self._some_jobs()[0]
-            self.call(UpdateJob(self.operator, job, priority=self._random.randint(0, 2000)))
+        """The operator gives a job another priority, or other dependencies."""
+        if not self._jobs:
+            return
+        job, rng = self._some_jobs()[0], self._random
+        if rng.random() < 0.3:
+            self.call(UpdateJob(self.operator, job, priority=rng.randint(0, 2000)))
+            return
+        dependencies = draw_dependencies(rng, self._jobs[-20:], self._arrays) if rng.random() < 0.8 else ()
+        self.call(UpdateJob(self.operator, job, dependencies=dependencies, dependency_any=rng.random() < 0.5))
 
     def _drain(self) -> None:
         name = self._random.choice(self.world.names)

@@ -95,10 +95,11 @@ def draw_spec(
     now_us: int,
     config: ClusterConfig,
     jobs: Sequence[int],
+    arrays: Mapping[int, int],
     script_hash: bytes,
     environment_hash: bytes,
 ) -> JobSpec:
-    """A submitted job; `jobs` are its possible dependencies."""
+    """A submitted job; `jobs` are its possible dependencies, `arrays` the numbers of tasks of those that are arrays."""
     user = rng.choice(USERS)
     array = None
     if rng.random() < 0.15:
@@ -120,7 +121,8 @@ def draw_spec(
         requeue=rng.random() < 0.7,
         held=rng.random() < 0.05,
         begin_us=now_us + rng.randint(0, 10 * SECOND_US) if rng.random() < 0.1 and not start_at_us else 0,
-        dependencies=_draw_dependencies(rng, jobs),
+        dependencies=draw_dependencies(rng, jobs, arrays) if rng.random() < 0.2 else (),
+        dependency_any=rng.random() < 0.5,
         array=array,
         qos=rng.choice(("low", "low", "high")) if rng.random() < 0.3 else "",
         account="physics" if rng.random() < 0.2 else "",
@@ -143,11 +145,27 @@ def _draw_interval(rng: random.Random, now_us: int, time_limit_s: int, *, is_arr
     return 0, now_us + (time_limit_s + rng.randint(1, 90)) * SECOND_US
 
 
-def _draw_dependencies(rng: random.Random, jobs: Sequence[int]) -> tuple[Dependency, ...]:
-    if not jobs or rng.random() > 0.15:
-        return ()
-    kind = rng.choice(("after", "afterany", "afterok", "afternotok", "singleton"))
-    return (Dependency(kind, 0 if kind == "singleton" else rng.choice(jobs)),)
+def draw_dependencies(
+    rng: random.Random, jobs: Sequence[int], arrays: Mapping[int, int]
+) -> tuple[Dependency, ...]:
+    """Conditions on some of these jobs, on tasks of those that are arrays."""
+    return tuple(
+        [_draw_dependency(rng, jobs, arrays) for _ in range(rng.choice((1, 1, 2, 3)))] if jobs else ()
+    )
+
+
+def _draw_dependency(rng: random.Random, jobs: Sequence[int], arrays: Mapping[int, int]) -> Dependency:
+    kind = rng.choice(("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton"))
+    if kind == "singleton":
+        return Dependency(kind)
+    job_id = rng.choice(list(arrays)) if arrays and rng.random() < 0.3 else rng.choice(jobs)
+    has_task = job_id in arrays and rng.random() < 0.5
+    return Dependency(
+        kind,
+        job_id,
+        delay_s=rng.choice((0, 0, 2, 10)) if kind == "after" else 0,
+        task=rng.randrange(arrays[job_id]) if has_task else -1,
+    )
 
 
 # ---- policies ----
