@@ -166,6 +166,30 @@ def test_aftercorr_follows_task_by_task(cluster: LiveCluster) -> None:
     assert all(order.index(f"first {task}") < order.index(f"second {task}") for task in (1, 3))
 
 
+def test_one_of_several_is_enough_and_a_waiting_job_waits_for_others(cluster: LiveCluster) -> None:
+    held, array = (
+        cluster.wrap("true", "--hold"),
+        cluster.wrap("test $SLURM_ARRAY_TASK_ID -eq 1", "-a", "1-2", "--hold"),
+    )
+    either = cluster.wrap("echo either >> ran", "-d", f"afterok:{held}?afterok:{array}_1")
+    last = cluster.wrap("echo last >> ran", "-d", f"afterok:{array}_2?afterok:{either}")
+    assert cluster.job(either).dependencies == f"afterok:{held}(unfulfilled)?afterok:{array}_1(unfulfilled)"
+    assert f"Dependency=afterok:{held}(unfulfilled)?" in cluster.run("esctl", "show", "job", str(either)).out
+    refused = cluster.run("esctl", "update", "job", str(held), f"dependency=afterok:{last}")
+    assert refused.code == 1
+    assert f"job {held} would wait for itself: {held} -> {last} -> {either} -> {held}" in refused.err
+    cluster.do("esctl", "release", str(array))
+    assert cluster.ended(array, either, last) == ["FAILED", "COMPLETED", "COMPLETED"]
+    assert cluster.lines("ran") == ["either", "last"]
+    waits = cluster.wrap("true", "-d", str(held))
+    cluster.do("esctl", "update", "job", str(waits), f"dependency=afternotok:{array}_2")
+    assert cluster.end(waits) == "COMPLETED"
+    again = cluster.wrap("true", "-d", str(held))
+    cluster.do("esctl", "update", "job", str(again), "dependency=")
+    assert cluster.end(again) == "COMPLETED"
+    cluster.do("escancel", str(held))
+
+
 def test_singletons_of_one_name_run_one_after_the_other(cluster: LiveCluster) -> None:
     command = "echo + >> live; sleep 0.1; echo - >> live"
     jobs = [cluster.wrap(command, "-J", "one", "-d", "singleton") for _ in range(3)]

@@ -123,6 +123,18 @@ class DependencyChecks:
         ended = self._ended.get(target)
         return ended is not None and ended[0] is (one.kind == "afternotok")
 
+    def verdict(self, job: Job, task: int, at_us: int) -> str:
+        """Whether the dependencies of a job, or of one task of it, are met, can never be met, or are to be waited for.
+
+        For jobs without a `singleton`.
+        """
+        spec = job.spec
+        met = [self._is_met(one, task, at_us) for one in spec.dependencies]
+        hopeless = [self._is_hopeless(one, task) for one in spec.dependencies]
+        if not met or (any(met) if spec.dependency_any else all(met)):
+            return "met"
+        return "never" if (all(hopeless) if spec.dependency_any else any(hopeless)) else "wait"
+
     # ---- what follows ----
 
     def _check_placed(self, job: Job, at_us: int) -> None:

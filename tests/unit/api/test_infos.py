@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.api.infos import attempt_info, job_info
-from eslurm.core.model.job import Attempt, Span, StepEnd
+from eslurm.core.model.job import Attempt, Dependency, Span, StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import CancelJobs, JobRef, Reports, SuspendJobs
 from eslurm.core.model.protocol import Report, StepEnded
@@ -40,6 +40,29 @@ def test_an_array_that_waits_is_told_when_its_next_task_starts() -> None:
     assert world.job(job).started_us
     info = job_info(world.state, world.job(job), Why(WhyKind.LIMIT, "one at a time", 77))
     assert (info.started_us, info.planned_start_us) == (0, 77)
+
+
+def test_open_dependencies_are_shown_as_slurm_shows_them() -> None:
+    world = World()
+    plain, array, part = world.submit(held=True), world.submit(tasks=((0, 3),), held=True), world.submit()
+    conditions = (
+        Dependency("afterok", plain),
+        Dependency("after", plain, 300),
+        Dependency("afterany", array),
+        Dependency("afterok", array, task=2),
+        Dependency("singleton"),
+    )
+    shown = (
+        f"afterok:{plain}(unfulfilled)",
+        f"after:{plain}+5(unfulfilled)",
+        f"afterany:{array}_*(unfulfilled)",
+        f"afterok:{array}_2(unfulfilled)",
+        "singleton(unfulfilled)",
+    )
+    for is_any, sign in ((False, ","), (True, "?")):
+        job = world.submit(dependencies=conditions, dependency_any=is_any)
+        assert job_info(world.state, world.job(job), None).dependencies == sign.join(shown)
+    assert job_info(world.state, world.job(part), None).dependencies == ""
 
 
 def test_standing_still_is_told_apart_from_running() -> None:

@@ -244,6 +244,9 @@ class _Following:
                 schedule.stuck.pop(job_id, None)
                 schedule.whys.pop(job_id, None)
                 schedule.slack.forget(job_id)
+            elif entry.job.after:
+                # It waits for others than before: what was not foreseeable may be now.
+                schedule.stuck.pop(job_id, None)
             old = schedule.entries.get(job_id)
             if old is not None and (entry is None or _waits_for_others(entry.job, old.job)):
                 gone = yield from schedule.removing(job_id)

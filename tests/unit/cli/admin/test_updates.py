@@ -55,6 +55,20 @@ def test_what_is_not_said_stays_as_it_is(door: FakeDoor) -> None:
     assert (request.job.job_id, request.time_limit_s, list(request.was)) == (17, 3600, list(TASKS))
 
 
+def test_dependencies_are_replaced_as_a_whole(door: FakeDoor) -> None:
+    given = sent(door, "17 dependency=afterok:3_4?after:5+2").dependencies
+    assert given.any
+    assert [(one.kind, one.job_id, one.delay_s) for one in given.all] == [
+        ("afterok", 3, 0),
+        ("after", 5, 120),
+    ]
+    assert given.all[0].task == 4 and not given.all[1].HasField("task")
+    request = sent(door, "JobId=17 Dependency=")
+    assert request.HasField("dependencies") and not request.dependencies.all
+    assert not sent(door, "17 time=1:00:00").HasField("dependencies")
+    assert esctl(["update", "17", "dependency=afterok:3,4?5"]) == exits.USAGE
+
+
 def test_tasks_follow_the_nodes_unless_they_were_named(door: FakeDoor) -> None:
     assert (sent(door, "job 21 nodes=5").request.tasks, sent(door, "job 17 nodes=4").request.tasks) == (5, 8)
     assert sent(door, "job 17 nodes=4 ntasks=").request.tasks == 4

@@ -244,6 +244,31 @@ def test_a_dependent_moves_up_on_nodes_that_its_dependency_never_had(policy: str
 
 
 @pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_where_one_of_several_is_enough_the_first_known_end_counts(policy: str) -> None:
+    bench = Bench(policy)
+    bench.run(bench.plan(job(1, ON_0), job(5, ON_1, limit_us=40)))
+    either = later(2, ON_1, limit_us=10, after=(1, 77, 5), after_any=True)
+    unknown = later(3, ON_1, limit_us=10, after=(77, 78), after_any=True)
+    plan = bench.plan(either, unknown)
+    assert starts(plan) == {2: 40}
+    assert plan.why(3).kind is WhyKind.DEPENDENCY
+    # The one that would have ended first can not meet the condition any more.
+    assert starts(bench.plan(later(2, ON_1, limit_us=10, after=(1, 77), after_any=True))) == {2: 100}
+    # All of them have to end now, and one of them has no known end.
+    assert starts(bench.plan(later(2, ON_1, limit_us=10, after=(1, 77)))) == {}
+    assert starts(bench.plan(later(2, ON_1, limit_us=10, after=(1,)))) == {2: 100}
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+def test_a_job_that_is_to_wait_for_another_after_all_gives_its_place_up(policy: str) -> None:
+    bench = Bench(policy)
+    bench.run(bench.plan(job(1, ON_0)))
+    bench.running.append(runs(1, 4, NOW + 20))
+    assert starts(bench.plan(job(2, ON_1, limit_us=10))) == {2: 20}
+    assert starts(bench.plan(later(2, ON_1, limit_us=10, after=(1,)))) == {2: 100}
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
 def test_a_dependent_moves_up_when_its_dependency_is_planned_earlier(policy: str) -> None:
     bench = Bench(policy)
     bench.running = [runs(0, 4, NOW + 50)]
