@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 import zlib
@@ -32,6 +33,7 @@ from eslurm.core.agent.records import Booted
 from eslurm.core.agent.restore import restore
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.protocol import Command, Report
+from eslurm.core.model.step_key import CHECK, EPILOG, PROLOG
 from eslurm.core.relay.messages import RunLocal
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import Outcome, failed
@@ -60,6 +62,7 @@ from eslurm.transport.options import TableSettings, reachable
 from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
 from esnoded.chaos import Chaos, HeldReports
+from esnoded.checks import run_check
 from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
 from esnoded.door import AgentSocket, LoginSocket
@@ -318,7 +321,12 @@ class NodeDaemon:
             offers=self._offers(uids),
             has_blob=lambda digest: self._blobs.cache.find(digest) is not None,
         )
-        shell = Shell(agent, spool, runner, str(door), self._blobs, self, self._clock)
+        check = (
+            partial(run_check, options.check, limit_s=options.supervisor.phase_limit_s)
+            if options.check
+            else None
+        )
+        shell = Shell(agent, spool, runner, str(door), self._blobs, self, self._clock, check)
         steps = await runner.list_steps()
         live = [(step.key, step.at_us) for step in steps if isinstance(step, StepStarted)]
         ended = [(step.key, step_end(step)) for step in steps if isinstance(step, StepOutcome)]
@@ -333,11 +341,22 @@ class NodeDaemon:
         if options.is_login:
             return [NodeOffer(name, uids[name], options.total, login=True) for name in options.nodes]
         gpus = detect_gpus() if len(options.nodes) == 1 and not options.is_one_of_many else None
+        programs = {
+            PROLOG: options.supervisor.prolog,
+            EPILOG: options.supervisor.epilog,
+            CHECK: options.check,
+        }
+        phases = tuple(name for name, program in programs.items() if program)
+        limit_s = math.ceil(options.supervisor.phase_limit_s)
         if gpus is None:
-            return [NodeOffer(name, uids[name], options.total) for name in options.nodes]
+            return [
+                NodeOffer(name, uids[name], options.total, phases=phases, phase_limit_s=limit_s)
+                for name in options.nodes
+            ]
         log.info("%d GPUs on this host%s", gpus.count, f": {gpus.model}" if gpus.model else "")
         (name,) = options.nodes
-        return [NodeOffer(name, uids[name], options.total, (("gpu", gpus.count),), gpus.model)]
+        counted = (("gpu", gpus.count),)
+        return [NodeOffer(name, uids[name], options.total, counted, gpus.model, False, phases, limit_s)]
 
     def _on_step_ended(self, ended: StepOutcome, early: list[StepOutcome]) -> None:
         if self._shell is None:

@@ -24,6 +24,8 @@ from eslurm.core.agent.actions import (
     Overtaken,
     Refusal,
     RunBatch,
+    RunCheck,
+    RunPhase,
     RunTasks,
     SendReport,
     SignalStep,
@@ -47,6 +49,8 @@ from eslurm.core.relay.results import FAILED, USER_REFUSED, Outcome
 from eslurm.links.blobs import BlobExchange, BlobUnavailable
 from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import (
+    EXIT_CODE_MAX,
+    SIGNAL_MAX,
     StepEndCause,
     StepOrder,
     StepOutcome,
@@ -62,6 +66,10 @@ log = logging.getLogger(__name__)
 TIMER_AGAIN_US = 1_000_000
 INTERNAL_ERROR_CHARS_MAX = 500
 P = ParamSpec("P")
+
+
+Check = Callable[[str], Awaitable[str]]
+"""Runs the check of the node of this name; returns the reason why it has not passed, empty when it has."""
 
 
 class AgentLinks(Protocol):
@@ -92,8 +100,11 @@ class Shell:
         blobs: BlobExchange,
         links: AgentLinks,
         clock: AgentClock,
+        check: Check | None = None,
     ) -> None:
+        """`check` runs the check of a node with a fault; None: there is none."""
         self.agent = agent
+        self._check = check
         self.pipeline = AgentPipeline(agent, lambda: spool.wants_compaction)
         self._now_us = clock.now_us
         self._to_boot_us = clock.to_boot_us
@@ -119,6 +130,8 @@ class Shell:
             SendReport: lambda action: links.send_report(action.report),
             RunBatch: self._run_batch,
             RunTasks: self._run_tasks,
+            RunPhase: self._run_phase,
+            RunCheck: lambda action: self._spawn(self._run_check(action.node)),
             TerminateStep: self._terminate,
             SignalStep: self._signal,
             SuspendStep: self._suspend,
@@ -156,7 +169,7 @@ class Shell:
             self._performers[type(output)](output)
         except Exception as error:
             log.exception("%s could not be carried out", type(output).__name__)
-            if isinstance(output, RunBatch | RunTasks):
+            if isinstance(output, RunBatch | RunTasks | RunPhase):
                 self._refuse(output, internal_error(error))
             elif isinstance(output, SpoolOrder):
                 self._on_write_failed()
@@ -210,6 +223,20 @@ class Shell:
         )
         self._spawn(self._launch(order))
 
+    def _run_phase(self, action: RunPhase) -> None:
+        end = action.end
+        status = None if end is None else (end.exit_code & EXIT_CODE_MAX, min(end.signal, SIGNAL_MAX))
+        self._spawn(self._launch(StepOrder(action.step, action.credential, end=status)))
+
+    async def _run_check(self, number: int) -> None:
+        name = self.agent.registry.by_number[number].offer.name
+        why = await self._check(name) if self._check is not None else "there is none"
+        if why:
+            log.warning("the check of node %s has not passed: %s", name, why)
+        else:
+            log.info("the check of node %s has passed", name)
+        self.perform(self.agent.on_checked(number, self._now_us(), passed=not why))
+
     async def _launch(self, order: StepOrder) -> None:
         step = order.key
         try:
@@ -230,11 +257,11 @@ class Shell:
             self._tell("job %d, attempt %d, step %d: began on node %d", order.key)
             self.perform(self.agent.on_step_started(step, state.at_us, self._now_us()))
 
-    def _refuse(self, action: RunBatch | RunTasks, why: str) -> None:
+    def _refuse(self, action: RunBatch | RunTasks | RunPhase, why: str) -> None:
         self._log_refused(action, why)
         self.perform(self.agent.on_step_refused(action.step, why, self._now_us()))
 
-    def _log_refused(self, action: RunBatch | RunTasks, why: str) -> None:
+    def _log_refused(self, action: RunBatch | RunTasks | RunPhase, why: str) -> None:
         step = action.step
         log.warning(
             "job %d, attempt %d, step %d could not be started here: %s",

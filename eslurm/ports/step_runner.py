@@ -35,8 +35,10 @@ class StepEndCause(StrEnum):
     """It could not be started; `text` says why."""
 
 
-ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
-SignalNumber = Annotated[int, msgspec.Meta(ge=0, le=64)]
+EXIT_CODE_MAX = 255
+SIGNAL_MAX = 64
+ExitCode = Annotated[int, msgspec.Meta(ge=0, le=EXIT_CODE_MAX)]
+SignalNumber = Annotated[int, msgspec.Meta(ge=0, le=SIGNAL_MAX)]
 
 
 class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
