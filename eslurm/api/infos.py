@@ -22,6 +22,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.faults import standing
 from eslurm.core.state.invariants import Startable, pending_reason
 from eslurm.core.state.rows import decode_accounted
 from eslurm.core.state.view import View
@@ -241,13 +242,18 @@ def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) ->
     if position is not None:
         used = subtract(topology.totals[position], view.free[node.number])
         features, weight = topology.features_on(position), topology.weights.get(position, 0)
-    flags = [flag for flag, is_set in (("DRAIN", node.drain), (LOGIN, node.number in view.login)) if is_set]
+    flags = [
+        flag
+        for flag, is_set in (("DRAIN", node.drain or node.faults), (LOGIN, node.number in view.login))
+        if is_set
+    ]
     info = pb.NodeInfo(
         number=node.number,
         name=node.name,
         state=node.state.value,
         flags=flags,
-        reason=node.reason,
+        reason="; ".join(filter(None, (node.reason, standing(node)))),
+        faults=[fault.text for fault in node.faults],
         cores=node.total[0],
         cores_used=used[0],
         memory_mib=node.total[1],

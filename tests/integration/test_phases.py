@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import running
+from tests.integration.test_steps import door
 from tests.kits.cluster import LiveCluster
 from tests.kits.stepd import end_process
 
@@ -167,13 +168,10 @@ def test_a_task_prolog_changes_the_environment_of_tasks_and_stops_those_for_whic
     )
     cluster.start()
     text = (
-        "export REMOVED=x KEPT=y\nesrun -n2 sh -c 'echo $ADDED-$REMOVED-$KEPT' > good\n"
+        f"{door(cluster)}export REMOVED=x KEPT=y\nesrun -n2 sh -c 'echo $ADDED-$REMOVED-$KEPT' > good\n"
         f"MODE=bad esrun -n1 touch {cluster.work}/touched 2> bad\n"
     )
-    # Steps begin through the node, for which root's commands are refused.
-    script = ("-D", str(cluster.work), "-n2", cluster.script("steps", text))
-    submitted = cluster.run_as_user("essubmit", "--parsable", *script)
-    assert cluster.end(int(submitted.out)) == "FAILED", submitted
+    assert cluster.end(cluster.submit("-n2", cluster.script("steps", text))) == "FAILED"
     assert sorted(cluster.lines("good")) == ["0--y", "1--y", "prepared", "prepared"]
     said = "\n".join(cluster.lines("bad"))
     assert "failed: exit code 4" in said and not (cluster.work / "touched").exists()
