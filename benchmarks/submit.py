@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import time
 from pathlib import Path
 
 import msgspec
@@ -14,9 +15,10 @@ import msgspec
 from benchmarks import floors
 from benchmarks.cluster import Cluster, Shape, running
 from benchmarks.figures import Figures, median, percentile
+from benchmarks.jobs import request
 from benchmarks.load import Load, Plan, Result, run
 from benchmarks.occupy import occupied
-from eslurm.api.methods import CREATE_TOKEN
+from eslurm.api.methods import CREATE_TOKEN, SUBMIT
 from eslurm.api.unix_client import Client
 from eslurm.v1 import controller_pb2 as pb
 
@@ -25,6 +27,8 @@ JOBS_PER_BULK_CALL = 1000
 WARM_UP_JOBS = 200
 BEARER = pwd.getpwuid(os.getuid() or pwd.getpwnam("nobody").pw_uid)
 """Whose token the gRPC door is shown: root gets none."""
+PARTS = 100
+SUBMITTED_IN_PARTS = 200
 SHAPE = Shape(nodes=64, cores=8, operators=(os.getuid(), BEARER.pw_uid))
 
 
@@ -52,10 +56,28 @@ QUICK = Sizes(rounds=3, floor_rows=8_000, unix_jobs=2_000, grpc_jobs=600, bulk_j
 
 
 def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
-    """commit_floor_8, submit_rate_8conn, submit_rate_grpc_8conn, submit_rate_bulk, dispatcher_stall_ms_max."""
+    """submit_parts_100_p50_ms, commit_floor_8, submit_rate_8conn, ..._grpc_8conn, ..._bulk, dispatcher_stall_ms_max."""
     sizes = QUICK if quick else FULL
     with running(parent, SHAPE) as cluster, occupied(cluster):
+        submit_parts(cluster, figures)
         Rounds(cluster, sizes).run(figures)
+
+
+def submit_parts(cluster: Cluster, figures: Figures) -> None:
+    """Submit held jobs of 100 parts, one after another: the time of an answer, and the controller's CPU time for it."""
+    waits_ms = []
+    cpu_s = cluster.controller.cpu_s()
+    with cluster.client() as client:
+        for number in range(SUBMITTED_IN_PARTS):
+            job = request(number, str(cluster.directory), held=True)
+            for _ in range(1, PARTS):
+                job.components.append(job.components[0])
+            began = time.perf_counter()
+            client.call(SUBMIT, pb.SubmitRequest(jobs=[job]), 60, os.urandom(16))
+            waits_ms.append(1000 * (time.perf_counter() - began))
+    figures.add("submit_parts_100_p50_ms", percentile(waits_ms, 0.5), "ms", len(waits_ms))
+    cpu_ms = 1000 * (cluster.controller.cpu_s() - cpu_s) / len(waits_ms)
+    figures.add("submit_parts_100_esctld_cpu_ms", cpu_ms, "ms", len(waits_ms))
 
 
 class Rounds:
@@ -129,5 +151,5 @@ class Rounds:
 def bearers_token(cluster: Cluster) -> str:
     """A token for the gRPC door, with an operator's rights, for whom fewer limits count."""
     with Client([str(cluster.socket)]) as client:
-        request = pb.CreateTokenRequest(user=BEARER.pw_name, scope="admin")
-        return str(client.call(CREATE_TOKEN, request, 10.0).token)
+        asked = pb.CreateTokenRequest(user=BEARER.pw_name, scope="admin")
+        return str(client.call(CREATE_TOKEN, asked, 10.0).token)
