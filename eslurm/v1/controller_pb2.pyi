@@ -1259,18 +1259,20 @@ class Holder(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., what: _Optional[str] = ..., nodes: _Optional[int] = ..., until_us: _Optional[int] = ...) -> None: ...
 
 class Alternative(_message.Message):
-    __slots__ = ("text", "option", "start_us", "nodes", "update")
+    __slots__ = ("text", "option", "start_us", "nodes", "update", "part")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     OPTION_FIELD_NUMBER: _ClassVar[int]
     START_US_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     text: str
     option: str
     start_us: int
     nodes: int
     update: str
-    def __init__(self, text: _Optional[str] = ..., option: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[int] = ..., update: _Optional[str] = ...) -> None: ...
+    part: int
+    def __init__(self, text: _Optional[str] = ..., option: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[int] = ..., update: _Optional[str] = ..., part: _Optional[int] = ...) -> None: ...
 
 class WhyRequest(_message.Message):
     __slots__ = ("job", "no_alternatives")

@@ -52,7 +52,7 @@ def test_a_script_in_two_partitions_knows_its_parts(cluster: LiveCluster) -> Non
 @pytest.mark.parametrize("name", ["{0}+1", "{1}"])
 def test_a_part_is_shown_held_and_cancelled_as_the_whole_job(cluster: LiveCluster, name: str) -> None:
     job_id = wrapped(cluster, FOREVER, "-N1 -p brief -t 1", "-N2 -p main -x cn0001")
-    cluster.wait_lines("pids")
+    cluster.reaches(job_id, "RUNNING")
     named = name.format(job_id, job_id + 1)
     shown = cluster.run("esqueue", "-h", "-j", named, "-o", "%i %P %D %t").out.split()
     assert shown == [f"{job_id}+1", "main", "2", "R"]
@@ -90,3 +90,18 @@ def test_a_part_that_can_never_run_is_refused_by_its_number(cluster: LiveCluster
     assert "part 1: " in said
     said = refused(cluster, "essubmit", "-n1", ":", "-p", "nowhere", "--wrap", "true")
     assert "part 1: --partition: 'nowhere' does not exist: use one of brief, main" in said
+
+
+def test_eswhy_and_a_submission_on_trial_name_the_part_that_waits(cluster: LiveCluster) -> None:
+    holder = wrapped(cluster, FOREVER, "-N1 -p brief --exclusive -t 1")
+    cluster.reaches(holder, "RUNNING")
+    parts = ("-N1 -p main -w cn0002 -t 1", "-N1 -p brief")
+    words = " : ".join(parts).split()
+    tried = cluster.run("essubmit", "--test-only", *words, "--wrap", "true")
+    assert tried.code == 0 and "part 1: " in tried.out and "part 0 could start now" in tried.out
+    job_id = wrapped(cluster, "true", *parts)
+    told = cluster.run("eswhy", f"{job_id}+1").out
+    assert f"Job {job_id} " in told and "part 1: " in told and "part 0 could start now" in told
+    assert "of partition brief (part 1):" in told
+    cluster.do("escancel", str(holder))
+    assert cluster.end(job_id) == "COMPLETED"

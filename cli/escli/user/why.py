@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from escli import clock, exits, program
 from escli.tables import Column, render
-from escli.user.queue_columns import expected_s, job_label
+from escli.user.queue_columns import expected_s, job_label, partition_names
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.moments import DAY_S, format_moment
 
@@ -47,7 +47,7 @@ def _shown(reply: Any, given: Words) -> str:
 def answer(reply: Any) -> str:
     """The whole answer as lines."""
     job, now_us = reply.job, reply.now_us
-    head = f"Job {job_label(job)} ({escaped(job.name)}, user {job.user}) in partition {job.partition}"
+    head = f"Job {job_label(job)} ({escaped(job.name)}, user {job.user}) in partition {partition_names(job)}"
     if job.state != "PENDING":
         more = f", {escaped(job.reason_text)}" if job.reason_text else ""
         return f"{head} does not wait: it is {job.state}{more}"
@@ -65,7 +65,7 @@ def answer(reply: Any) -> str:
         left = of - sum(one.nodes_failing for one in filters)
         lines += [
             "",
-            f"Of the {_count(of, 'node')} of partition {job.partition}:",
+            f"Of the {_count(of, 'node')} of partition {_partition_of(filters[0], job)}:",
             *_filters(filters, now_us),
         ]
         lines.append(f"  {left:>5}  {'is' if left == 1 else 'are'} left for it now")
@@ -73,6 +73,13 @@ def answer(reply: Any) -> str:
         lines += ["", "It would start earlier, and keep its turn:"]
         lines += _alternatives(reply.alternatives, job.job_id, now_us)
     return "\n".join(lines)
+
+
+def _partition_of(reason: Any, job: Any) -> str:
+    """The partition whose nodes were looked through, and the part that they are for."""
+    if not reason.HasField("part") or reason.part >= len(job.parts):
+        return str(job.partition)
+    return f"{job.parts[reason.part].partition} (part {reason.part})"
 
 
 def _order(reply: Any) -> list[str]:
@@ -157,7 +164,10 @@ def _alternatives(found: Sequence[Any], job_id: int, now_us: int) -> list[str]:
         for one in found
     ]
     shown = render(columns, rows, header=False).splitlines()
-    commands = [f"    esctl update job {job_id} {escaped(one.update)}" for one in found]
+    names = [f"{job_id}+{one.part}" if one.HasField("part") else str(job_id) for one in found]
+    commands = [
+        f"    esctl update job {name} {escaped(one.update)}" for name, one in zip(names, found, strict=True)
+    ]
     return [line for pair in zip(shown, commands, strict=True) for line in pair]
 
 

@@ -20,6 +20,7 @@ from eslurm.api.infos import job_info
 from eslurm.compat.errors import quoted
 from eslurm.core.control.jobs.access import get_seen
 from eslurm.core.control.privacy import Visibility
+from eslurm.core.explain.alternatives import Alternative
 from eslurm.core.explain.easy_heads import head_starts
 from eslurm.core.explain.inquiry import Answer, why_waiting, would_wait
 from eslurm.core.explain.start_interval import UNKNOWN, Interval, StartIntervals
@@ -277,7 +278,12 @@ def _fill(reply: pb.WhyReply, answer: Answer, is_seen: Callable[[int], bool]) ->
     reply.ahead = answer.ahead
     reply.alternatives.extend(
         pb.Alternative(
-            text=one.text, option=one.option, start_us=one.start_us, nodes=one.nodes, update=one.update
+            text=one.text,
+            option=one.option,
+            start_us=one.start_us,
+            nodes=one.nodes,
+            update=one.update,
+            part=_part(one),
         )
         for one in answer.alternatives
     )
@@ -302,7 +308,12 @@ def _reason(one: Reason, is_seen: Callable[[int], bool]) -> pb.Reason:
         nodes_of=one.nodes_of,
         until_us=one.until_us,
         holders=[_holder(holder, is_seen) for holder in one.holders],
+        part=_part(one),
     )
+
+
+def _part(one: Reason | Alternative) -> int | None:
+    return one.part if one.part >= 0 else None
 
 
 def _holder(one: Holder, is_seen: Callable[[int], bool]) -> pb.Holder:

@@ -43,7 +43,7 @@ Admit: TypeAlias = Callable[[JobSpec], JobSpec | None]
 class Alternative(msgspec.Struct, frozen=True, gc=False):
     """`text` is the difference, `option` the option for it; the job would start at `start_us` on `nodes` nodes.
 
-    `update` are the arguments of `esctl update job N` that change a waiting job so.
+    `update` are the arguments of `esctl update job N` that change a waiting job so; of a `part` those of `N+part`.
     """
 
     text: str
@@ -52,6 +52,7 @@ class Alternative(msgspec.Struct, frozen=True, gc=False):
     nodes: int
     spec: JobSpec
     update: str = ""
+    part: int = -1
 
 
 class _Found(msgspec.Struct, frozen=True, gc=False):

@@ -17,6 +17,7 @@ from eslurm.core.control.jobs.updating import accepted
 from eslurm.core.control.planning import take_snapshot
 from eslurm.core.explain.alternatives import Alternative, alternatives
 from eslurm.core.explain.own_reasons import expected_end_us, job_holder, older_agents, own_reasons
+from eslurm.core.explain.part_variants import named_with_part, only_part, with_part
 from eslurm.core.explain.request_variants import Choices
 from eslurm.core.explain.whatif import WhatIf
 from eslurm.core.explain.why import Holder, Reason, Sources, known_us, plan_reasons
@@ -139,7 +140,7 @@ class _Case:
         reasons = self._completed(reasons, said, start_us) + self._overrun()
         others: list[Alternative] = []
         if with_alternatives and self._job.job_id and not self._own:
-            others = yield from self._others(start_us)
+            others = yield from self._others(start_us, _deciding(reasons))
         return Answer(tuple(_sorted(reasons)), start_us, is_estimate, nodes, tuple(others), len(self._ahead))
 
     # ---- when ----
@@ -196,7 +197,10 @@ class _Case:
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         topology = self._whatif.schedule.book.topology
         positions = (topology.positions.get(number) for number in numbers)
-        return tuple([topology.names[position] for position in positions if position is not None])
+        # Two parts may share a node.
+        return tuple(
+            dict.fromkeys([topology.names[position] for position in positions if position is not None])
+        )
 
     # ---- what is said ----
 
@@ -238,20 +242,26 @@ class _Case:
 
     # ---- what else ----
 
-    def _others(self, start_us: int) -> Generator[None, None, list[Alternative]]:
+    def _others(self, start_us: int, part: int) -> Generator[None, None, list[Alternative]]:
+        """Alternatives; to a job of several parts those to the request of `part`, which waits longest."""
         spec, partitions = self._job.spec, self._state.config.partitions
-        if len(spec.components) > 1 or self._from_us is None:
+        if self._from_us is None or (part < 0 and len(spec.components) > 1):
             return []
         if not self._is_foreseen:
             # Too many come first: what is found would not hold.
             return []
-        others = [one.name for one in partitions if one.up and one.name != spec.partition]
-        choices = Choices(others, self._types, self._outside, *self._asked(spec.components[0]))
-        return (
-            yield from alternatives(
-                spec, start_us or INFINITY_US, self._now_us, self._plan, self._admit, choices
-            )
+        varied = only_part(spec, part) if part >= 0 else spec
+        others = [one.name for one in partitions if one.up and one.name != varied.partition]
+        choices = Choices(others, self._types, self._outside, *self._asked(varied.components[0]))
+        found = yield from alternatives(
+            varied,
+            start_us or INFINITY_US,
+            self._now_us,
+            lambda one: self._plan(with_part(spec, part, one)),
+            lambda one: self._admit(one, part),
+            choices,
         )
+        return [named_with_part(one, part) for one in found] if part >= 0 else found
 
     def _types(self, partition: str, resource: str) -> list[str]:
         """Types of a resource's items on a partition's nodes, those free on most nodes first."""
@@ -294,18 +304,26 @@ class _Case:
         assert self._from_us is not None
         return (yield from self._whatif.start(self._pending_of(spec), self._from_us))
 
-    def _admit(self, spec: JobSpec) -> JobSpec | None:
+    def _admit(self, varied: JobSpec, part: int) -> JobSpec | None:
         """The request as it would be accepted as an update now; None when it is refused."""
+        spec = with_part(self._job.spec, part, varied)
         try:
-            return accepted(self._state, spec, self._job.spec, self._now_us, spec.user)
+            found = accepted(self._state, spec, self._job.spec, self._now_us, spec.user)
         except Refused:
             return None
+        return only_part(found, part) if part >= 0 else found
 
     def _pending_of(self, spec: JobSpec) -> Pending:
         job = msgspec.structs.replace(self._job, spec=spec)
         tasks = ranges.count(job.tasks_left) if job.tasks_left is not None else 1
         tasks = max(1, min(tasks, task_slots(job)))
         return pending_of(job, tasks, use_forecasts=self._state.config.use_forecasts)
+
+
+def _deciding(reasons: Iterable[Reason]) -> int:
+    """The part of a job of several parts that waits longest, as far as nodes are concerned; -1: none alone."""
+    found = [one for one in reasons if one.part >= 0]
+    return max(found, key=lambda one: one.until_us or INFINITY_US).part if found else -1
 
 
 def _sorted(reasons: Iterable[Reason]) -> list[Reason]:
@@ -418,7 +436,7 @@ class _Sources:
             case "qos":
                 return lambda job: job.qos == name
             case "partition":
-                return lambda job: job.partition == name
+                return lambda job: name in job.partitions
             case _:
                 return lambda job: name in self._accounts_above(job.account)
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.core.explain.whatif import WhatIf
+from eslurm.core.model import ranges
 from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle import reasons
@@ -34,6 +35,9 @@ HOLDERS_MAX: Final = 5
 """Told one by one; the others are one more line."""
 BOOKINGS_MAX: Final = 2_000
 """Planned starts that are looked through for whose the nodes will be, the next ones first."""
+
+PARTS_MAX: Final = 5
+"""Kinds of parts told one by one."""
 
 EXCLUDED: Final = "excluded"
 AVOIDED: Final = "avoided"
@@ -55,7 +59,8 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
 class Reason(msgspec.Struct, frozen=True, gc=False):
     """One waiting reason. `until_us` is the time when it alone would be over; 0: not known.
 
-    With `nodes_of` it is a filter of the funnel: of so many nodes, `nodes_failing` do not pass.
+    With `nodes_of` it is a filter of the funnel: of so many nodes, `nodes_failing` do not pass. `part` is the part of a job
+    of several parts that it concerns, the first of several; -1: all of them.
     """
 
     kind: str
@@ -64,6 +69,7 @@ class Reason(msgspec.Struct, frozen=True, gc=False):
     nodes_failing: int = 0
     nodes_of: int = 0
     holders: tuple[Holder, ...] = ()
+    part: int = -1
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -88,8 +94,8 @@ def plan_reasons(whatif: WhatIf, job: Pending, query: PlacementQuery | Why, sour
     """Reasons why the job does not start now, by rules and by nodes. Empty: the plan knows none."""
     if isinstance(query, Why):
         found = [Reason(query.kind.value, query.text)]
-        partition = whatif.snapshot.partitions.get(job.partition)
-        if partition is not None and not partition.up:
+        partitions = map(whatif.snapshot.partitions.get, job.partitions)
+        if any(one is not None and not one.up for one in partitions):
             found += yield from _without_partition(whatif, job, sources)
         return found
     found = [*_interval(whatif, job, query), *_constraints(whatif, query, sources)]
@@ -142,11 +148,61 @@ def _constraints(whatif: WhatIf, query: PlacementQuery, sources: Sources) -> lis
 
 
 def _node_reasons(whatif: WhatIf, job: Pending, query: PlacementQuery, sources: Sources) -> Reasons:
+    if query.need.members:
+        return (yield from _node_reasons_of_parts(whatif, job, query, sources))
     blocking = _blocking(whatif, query)
     yield
     filters = yield from _funnel(whatif, job, query, sources)
     # The filter names the holders.
     return blocking + filters if blocking else []
+
+
+def _node_reasons_of_parts(whatif: WhatIf, job: Pending, query: PlacementQuery, sources: Sources) -> Reasons:
+    """What keeps each part by itself from a start now, the one that waits longest first, with the filters of its nodes.
+
+    Where each part could start alone: what keeps them from a start together.
+    """
+    # Equal parts share one compiled request.
+    alike: dict[int, list[int]] = {}
+    for number, member in enumerate(query.need.members):
+        alike.setdefault(id(member), []).append(number)
+    ready: list[int] = []
+    blocked: list[tuple[list[int], list[Reason]]] = []
+    for numbers in alike.values():
+        found = _blocking(whatif, replace(query, need=query.need.members[numbers[0]]))
+        yield
+        if found:
+            blocked.append((numbers, found))
+        else:
+            ready += numbers
+    if not blocked:
+        return _blocking(whatif, query)
+    blocked.sort(key=lambda one: (-max(reason.until_us or INFINITY_US for reason in one[1]), one[0]))
+    told: list[Reason] = []
+    for numbers, found in blocked[:PARTS_MAX]:
+        told += [replace(one, part=numbers[0], text=f"{part_words(numbers)}: {one.text}") for one in found]
+    if ready:
+        at = max(range(len(told)), key=lambda index: told[index].until_us or INFINITY_US)
+        text = f"{told[at].text}; {part_words(sorted(ready))} could start now"
+        told[at] = replace(told[at], text=text)
+    if len(blocked) > PARTS_MAX:
+        others = sorted(number for numbers, _ in blocked[PARTS_MAX:] for number in numbers)
+        text = f"{part_words(others)} cannot start now, either"
+        told.append(Reason(WhyKind.RESOURCES.value, text, part=others[0]))
+    longest = blocked[0][0][0]
+    one, need = job.parts[longest], query.need.members[longest]
+    its_own = replace(job, request=one.request, partition=one.partition, parts=())
+    filters = yield from _funnel(whatif, its_own, replace(query, need=need), sources)
+    return told + [replace(reason, part=longest) for reason in filters]
+
+
+def part_words(numbers: Sequence[int]) -> str:
+    """`part 2`, `parts 0 and 1`, `parts 0-3, 5 and 7`; `numbers` ascend."""
+    words: list[str] = []
+    for first, last in ranges.from_numbers(numbers):
+        words += [f"{first}-{last}"] if last - first > 1 else map(str, range(first, last + 1))
+    listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+    return f"part{'s' if len(numbers) > 1 else ''} {listed}"
 
 
 def _blocking(whatif: WhatIf, query: PlacementQuery) -> list[Reason]:

@@ -321,3 +321,30 @@ def test_a_running_job_names_the_nodes_that_it_lost() -> None:
     assert answer(pb.WhyReply(job=info)) == line
     info.reason_text = "without cn1, lost since its start"
     assert answer(pb.WhyReply(job=info)) == f"{line}, without cn1, lost since its start"
+
+
+def test_the_part_that_decides_is_shown_with_its_partition_and_its_command() -> None:
+    reply = pb.WhyReply(
+        job=job(
+            planned_start_us=NOON_US + HOUR,
+            parts=[pb.PartInfo(part=0, partition="main"), pb.PartInfo(part=1, partition="booster")],
+        ),
+        reasons=[
+            pb.Reason(kind="resources", text="part 1: needs 8 nodes; part 0 could start now", part=1),
+            pb.Reason(kind="resources", text="in use by others", nodes_failing=2, nodes_of=9, part=1),
+        ],
+        planned_start_us=NOON_US + HOUR,
+        alternatives=[
+            pb.Alternative(text="part 1: 4 nodes", start_us=NOON_US, nodes=5, update="nodes=4", part=1),
+            pb.Alternative(text="1 h less", start_us=NOON_US, nodes=9, update="time=1:00:00"),
+        ],
+        now_us=NOON_US,
+    )
+    lines = answer(reply).splitlines()
+    assert lines[0].startswith("Job 17 (fluid, user ada) in partition main,booster waits since")
+    assert "  resources: part 1: needs 8 nodes; part 0 could start now" in lines
+    assert "Of the 9 nodes of partition booster (part 1):" in lines
+    assert [line.strip() for line in lines if "esctl" in line] == [
+        "esctl update job 17+1 nodes=4",
+        "esctl update job 17 time=1:00:00",
+    ]
