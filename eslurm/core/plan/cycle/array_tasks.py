@@ -82,7 +82,7 @@ def merged(parts: Iterable[Booking]) -> Booking:
 
 def _is_small(need: CompiledRequest) -> bool:
     """Check whether each task is one unit on one node that it may share."""
-    if need.exclusive or need.include or need.members or len(need.parts) != 1:
+    if need.exclusive or need.include or len(need.parts) != 1:
         return False
     part = need.parts[0]
     return part.tasks == 1 and part.nodes_min <= 1

@@ -48,6 +48,7 @@ class Why(msgspec.Struct, frozen=True, gc=False):
     planned_start_us: int | None = None
 
 
+_OUT = "nodes that are not in service"
 NOT_EXAMINED = Why(WhyKind.NOT_EXAMINED, "the planner has not reached this job yet")
 WAITS = Why(WhyKind.DEPENDENCY, "waits for something whose end cannot be foreseen")
 NO_HOLE = Why(WhyKind.PRIORITY, "waits behind others: nothing is free that they leave to it")
@@ -126,17 +127,17 @@ def partition_down(name: str, exists: bool) -> Why:
 
 def nodes_unavailable(need: CompiledRequest, ledger: Ledger) -> Why:
     """Too few usable nodes even with every running job ended."""
-    empty = ledger.emptied() if need.members else ledger
-    number, short = next(
-        ((at, one) for at, one in enumerate(need.members) if choose(empty, one) is None), (-1, need)
-    )
-    whose = f"part {number}: " if number >= 0 else ""
-    missing = (short.allowed & ~ledger.usable).bit_count()
-    return Why(
-        WhyKind.NODES_UNAVAILABLE,
-        f"{whose}needs nodes that are not in service; {missing} of the "
-        f"{counted(short.allowed.bit_count(), 'node')} it may use {are(missing)} out{_avoided(short)}",
-    )
+    needs, missing = f"needs {_OUT}", need
+    if need.members:
+        empty = ledger.emptied()
+        short = [number for number, one in enumerate(need.members) if choose(empty, one) is None]
+        if short:
+            needs, missing = f"part {short[0]}: needs {_OUT}", need.members[short[0]]
+        else:
+            needs = f"its {len(need.members)} parts do not fit the nodes in service together"
+    out, allowed = (missing.allowed & ~ledger.usable).bit_count(), missing.allowed.bit_count()
+    text = f"{needs}; {out} of the {counted(allowed, 'node')} it may use {are(out)} out{_avoided(missing)}"
+    return Why(WhyKind.NODES_UNAVAILABLE, text)
 
 
 def _avoided(need: CompiledRequest) -> str:

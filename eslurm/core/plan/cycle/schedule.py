@@ -57,8 +57,10 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def pairs(self) -> tuple[tuple[int, Vector], ...]:
         """The booking's (node number, amounts), as the profile takes them: one for each node, whatever parts share it."""
-        pairs = [(span.node, span.amounts) for span in self.spans]
-        return sum_per_node(pairs) if self.has_parts else tuple(pairs)
+        spans = self.spans
+        pairs = tuple([(span.node, span.amounts) for span in spans])
+        # As in `has_parts`: all plans pass here, most of them of plain jobs.
+        return sum_per_node(pairs) if spans and spans[-1].component else pairs
 
     @property
     def has_parts(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from eslurm.core.model.accounts import Amount, Limit
 from eslurm.core.model.config import PriorityWeights
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.placement import Placement
@@ -17,7 +18,7 @@ from eslurm.core.plan.cycle.queue import Pending, PendingPart, PendingQueue, Sha
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
-from eslurm.core.plan.cycle.snapshot import NodeView, Running, Snapshot, build_ledger
+from eslurm.core.plan.cycle.snapshot import NodeView, Policies, Running, Snapshot, build_ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.vector import sum_per_node
 from tests.kits.plan_building import NOW, runs, started
@@ -67,6 +68,7 @@ class Site:
         self.topology = Topology(views())
         self.down: tuple[str, ...] = ()
         self.shapes = Shapes()
+        self.policies: Policies = {}
 
     def snapshot(
         self, *jobs: Pending, at_us: int = NOW, out: tuple[int, ...] = (), more: int = 0
@@ -85,6 +87,7 @@ class Site:
             running=held,
             later=PendingQueue([one for one in jobs if one.after], self.shapes),
             known=[one.job_id for one in jobs],
+            policies=self.policies,
         )
 
     def plan(self, *jobs: Pending, at_us: int = NOW, out: tuple[int, ...] = (), more: int = 0) -> Plan:
@@ -286,6 +289,20 @@ def test_parts_that_change_partitions_are_planned_anew(policy: str) -> None:
     assert started(plan.placements) == [1]
 
 
+@pytest.mark.parametrize("policy", AHEAD)
+def test_a_part_that_moves_to_another_partition_is_under_the_limits_there(policy: str) -> None:
+    """Even where it asks for no more than it was promised, on the same node."""
+    site = Site(policy)
+    site.policies = {"limit": {"b": Limit("b", "partition", "booster", "cores", Amount(4))}}
+    site.running = [runs(number, 4, NOW + 50) for number in range(3)]
+    site.running.append(Running(9, ((3, (4, 0)),), NOW + 80, job=plain(9, "booster")))
+    there = replace(NODE, include=("n2",))
+    assert starts(site.plan(parted(1, ("cluster", NODE), ("any", there)))) == {1: 50}
+    plan = site.plan(parted(1, ("cluster", NODE), ("booster", there)), at_us=NOW + 1)
+    assert starts(plan) == {1: 80}
+    assert plan.why(1).kind is WhyKind.LIMIT
+
+
 @pytest.mark.parametrize("policy", ALL)
 def test_a_part_in_a_partition_that_is_down_keeps_the_job_waiting(policy: str) -> None:
     site = Site(policy)
@@ -293,6 +310,15 @@ def test_a_part_in_a_partition_that_is_down_keeps_the_job_waiting(policy: str) -
     plan = site.plan(both(1), plain(2, "cluster"))
     assert started(plan.placements) == [2]
     assert plan.why(1).text == "partition booster is down"
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_parts_that_fit_the_nodes_in_service_singly_only_say_so(policy: str) -> None:
+    plan = Site(policy).plan(parted(1, ("cluster", NODE), ("cluster", NODE)), out=(0,))
+    assert not plan.placements
+    assert plan.why(1).kind is WhyKind.NODES_UNAVAILABLE
+    text = "its 2 parts do not fit the nodes in service together; 1 of the 2 nodes it may use is out"
+    assert plan.why(1).text == text
 
 
 @pytest.mark.parametrize("policy", AHEAD)
