@@ -107,3 +107,28 @@ def test_a_many_node_job_loses_one_of_its_nodes(losing: LiveCluster) -> None:
     losing.launch("agent1")
     assert losing.end(job_id) == "COMPLETED"
     assert losing.lines("ran") == ["0", "1"]
+
+
+def test_a_job_goes_on_without_a_lost_node(losing: LiveCluster) -> None:
+    """Goal: with --no-kill script and tasks on other nodes live on; a node that returns ends what it still has."""
+    task = "sh -c 'echo $$ > pid.$SLURMD_NODENAME; while test ! -e stop; do sleep 0.05; done'"
+    # Calls of root do not pass through nodes.
+    command = (
+        f"export ESLURM_SOCKET={losing.socket}; esrun {task}; echo $? > code; esrun -N1 -n1 hostname > after"
+    )
+    job_id = losing.wrap(command, "-N", "2", "-n", "2", "-w", "cn[0002-0003]", "--no-kill")
+    here, there = (losing.wait_lines(f"pid.{name}")[0] for name in ("cn0002", "cn0003"))
+    losing.reaches(job_id, "RUNNING")
+    losing.kill("agent1")
+    losing.wait_nodes(lambda nodes: nodes["cn0003"].state == "LOST")
+    job = losing.job(job_id)
+    assert (job.state, job.nodes, job.node_names) == ("RUNNING", 1, "cn0002")
+    assert "does not wait: it is RUNNING, without cn0003, lost since" in losing.run("eswhy", str(job_id)).out
+    losing.launch("agent1")
+    losing.until(lambda: not is_alive(there), "the task on the lost node is gone")
+    assert is_alive(here) and losing.job(job_id).state == "RUNNING"
+    (losing.work / "stop").touch()
+    assert losing.end(job_id) == "COMPLETED"
+    assert losing.lines("code") != ["0"], "the step has lost a task"
+    assert len(losing.lines("after")) == 1
+    assert len(losing.runs(job_id)) == 1

@@ -6,8 +6,6 @@ against the same rules here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-
 import msgspec
 from msgspec.structs import replace
 
@@ -15,8 +13,7 @@ from eslurm.core.control.accounts.submission import rules_now
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.queue import Pending
-from eslurm.core.plan.placement.compiled_request import compile_request
+from eslurm.core.plan.placement.compiled_request import compile_job
 from eslurm.core.plan.rules.pools import Inside
 from eslurm.core.state.cluster import State
 from eslurm.core.state.queue_entries import pending_of
@@ -36,31 +33,22 @@ def shut(
     """The first obstacle for a started job with that time limit (0: none) on its nodes in [from, until)."""
     if not state.policies["reservation"] and not state.policies["pool"]:
         return None
+    from_us, until_us = stay
+    topology = state.ledger.topology
     who = replace(
         pending_of(job, 1, is_placed=True, use_forecasts=False), time_limit_us=time_limit_s * SECOND_US
     )
-    found: list[ClosedTime] = []
-    for part, asked in enumerate(who.parts):
-        own = replace(who, request=asked.request, partition=asked.partition, parts=())
-        nodes = [span.node for span in attempt.spans if span.component == part and span.node in attempt.held]
-        found += _obstacles(state, own, nodes, stay, now_us)
-    if not who.parts:
-        found = _obstacles(state, who, attempt.held, stay, now_us)
-    return min(found, key=lambda one: one.from_us, default=None)
-
-
-def _obstacles(
-    state: State, who: Pending, nodes: Collection[int], stay: tuple[int, int], now_us: int
-) -> list[ClosedTime]:
-    """The obstacles for a job, or for one part as a job of its own, on these nodes."""
-    from_us, until_us = stay
-    topology = state.ledger.topology
-    partition = state.partition_views.get(who.partition) or PartitionView(who.partition)
-    need = compile_request(who.request, partition, topology, time_limit_us=who.time_limit_us)
+    asked = who.parts or (who,)
+    need = compile_job(
+        [one.request for one in asked],
+        [state.partition_views.get(one.partition) or PartitionView(one.partition) for one in asked],
+        topology,
+        time_limit_us=who.time_limit_us,
+    )
     rules = rules_now(state, now_us).of(who, need)
-    held = topology.mask_of_numbers(nodes)
+    held = topology.mask_of_numbers(attempt.held)
     found = [
-        ClosedTime(max(closure.start_us, from_us), closure.why, _first_name(state, nodes, closure.mask))
+        ClosedTime(max(closure.start_us, from_us), closure.why, _first_name(state, attempt, closure.mask))
         for closure in rules.closed
         if closure.mask & held and closure.start_us < until_us and closure.stop_us > from_us
     ]
@@ -69,8 +57,8 @@ def _obstacles(
             end_us = inside.end_us(now_us)
             if end_us < until_us:
                 what = f"the end of reservation {who.reservation}, which it runs in"
-                found.append(ClosedTime(max(end_us, from_us), what, _first_name(state, nodes, held)))
-    return found
+                found.append(ClosedTime(max(end_us, from_us), what, _first_name(state, attempt, held)))
+    return min(found, key=lambda one: one.from_us, default=None)
 
 
 def longest_s(attempt: Attempt, before: ClosedTime) -> int:
@@ -79,7 +67,7 @@ def longest_s(attempt: Attempt, before: ClosedTime) -> int:
     return max(0, before.from_us - begun_us) // SECOND_US
 
 
-def _first_name(state: State, nodes: Iterable[int], mask: int) -> str:
+def _first_name(state: State, attempt: Attempt, mask: int) -> str:
     positions = state.ledger.topology.positions
-    held = sorted(number for number in nodes if number in positions and mask >> positions[number] & 1)
+    held = sorted(number for number in attempt.held if number in positions and mask >> positions[number] & 1)
     return state.node_names(held[:1])[0] if held else ""

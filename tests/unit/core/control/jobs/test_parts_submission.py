@@ -197,21 +197,21 @@ def test_a_limit_that_never_lets_a_part_in_names_it() -> None:
 # ---- closed times ----
 
 
-@pytest.mark.parametrize(("node", "closed"), [(0, "cn0"), (1, "")])
-def test_an_extension_ends_where_the_nodes_of_any_part_close(node: int, closed: str) -> None:
-    """Goal: nodes of a pool that only small jobs get close to the large part there, not to a small one."""
+@pytest.mark.parametrize(("node", "below"), [(0, 3), (1, 3), (1, 4)])
+def test_an_extension_ends_where_the_nodes_of_any_part_close(node: int, below: int) -> None:
+    """Goal: a pool for small jobs closes its node to a job whose parts together are large, as in plans."""
     world = site()
     job_id = submit(world, parted(ONE, Request(tasks=2), time_limit_s=100))
     place(world, job_id, span(0, 1), span(node, 2, 1))
     world.deliver()
     world.deliver()
     closes = Validity(world.now_us + 105 * SECOND, world.now_us + 900 * SECOND)
-    rule(world, FreePool("later", nodes="cn0", validity=closes, access=(Access(items_below=2),)))
+    rule(world, FreePool("later", nodes=f"cn{node}", validity=closes, access=(Access(items_below=below),)))
     answer = world.send(UpdateJob(ALICE, JobRef(job_id), time_limit_s=110))
-    if not closed:
+    if below > 3:
         assert answer == Changed(1)
         return
-    assert closed in problem(answer) and "at most 105 s" in problem(answer)
+    assert f"cn{node}" in problem(answer) and "at most 105 s" in problem(answer)
     assert world.send(UpdateJob(ALICE, JobRef(job_id), time_limit_s=104)) == Changed(1)
 
 
