@@ -319,14 +319,13 @@ class Lifecycle:
                 # Its launch, whose revision the spool lost, is older than the commit of its end.
                 attempt.revision = max(attempt.revision, revision)
             self._bury(attempt)
-            if attempt.launch is None or attempt.launch.phases:
-                steps += [PROLOG_STEP, EPILOG_STEP]
         elif isinstance(body, PhaseReported):
             steps.append(PROLOG_STEP)
-        elif attempt.stage not in (Stage.EPILOG, Stage.ENDED) or not steps:
+        elif attempt.stage not in (Stage.EPILOG, Stage.ENDED):
             return
-        keys = [StepKey(*attempt.key, step, node.number) for step in steps]
-        self._buffer.emit(AcknowledgeSteps(tuple(keys)))
+        if steps:
+            keys = [StepKey(*attempt.key, step, node.number) for step in steps]
+            self._buffer.emit(AcknowledgeSteps(tuple(keys)))
 
     def resume(self, attempt: Attempt) -> None:
         """After a restart: start again what was told to start, or end again what was told to end."""
@@ -569,6 +568,7 @@ class Lifecycle:
         attempt.move(Stage.BURIED)
         del self._nodes[attempt.node].attempts[attempt.key]
         self._put_tombstone(attempt.node, attempt.key, attempt.owner, attempt.revision, started)
+        self.phases.acknowledge(attempt)
 
     def _put_tombstone(
         self, node: int, key: tuple[int, int], owner: str, revision: int, started: bool

@@ -119,6 +119,12 @@ class Phases:
             self._buffer.answer(waiter.ref, attempt.node, OK)
         attempt.ends.clear()
 
+    def acknowledge(self, attempt: Attempt) -> None:
+        """The attempt is over: the runner may forget its phases."""
+        launch = attempt.launch
+        if launch.phases if launch is not None else self._nodes[attempt.node].offer.phases:
+            self._buffer.emit(AcknowledgeSteps((_key(attempt, PROLOG_STEP), _key(attempt, EPILOG_STEP))))
+
     def on_unknown(self, step: StepKey) -> None:
         """A phase ended that no attempt here knows. The end of a prolog is kept: its launch may come again."""
         if step.step != PROLOG_STEP:

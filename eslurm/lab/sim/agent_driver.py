@@ -31,6 +31,7 @@ from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay import messages as tree
 from eslurm.core.relay.relay import Relay
 from eslurm.lab.sim import wire
+from eslurm.lab.sim.phase_checks import LIMIT_S
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.spool import Spool
 from eslurm.lab.sim.step_runner import MemoryStepRunner
@@ -52,6 +53,8 @@ RUNNER_US = 3_000
 SYNC_US = 3_000
 """Longest time that a write to the disk takes; one to the page cache mostly takes none."""
 CACHED_SHARE = 0.9
+CHECK_US = 500_000
+CHECK_PASSES = 0.7
 
 
 class Machine(Protocol):
@@ -59,6 +62,7 @@ class Machine(Protocol):
 
     index: int
     names: tuple[str, ...]
+    numbers: tuple[int, ...]
     address: str
     skew_us: int
     spool: Spool
@@ -86,8 +90,14 @@ class AgentDriver(Process):
         self.host = host
         folded = fold([*host.spool.records, Booted(world.cluster, host.boot_id)])
         offers = [
-            NodeOffer(name, folded.identities.get(name) or f"{name}@{self.name}", world.node_offer)
-            for name in host.names
+            NodeOffer(
+                name,
+                folded.identities.get(name) or f"{name}@{self.name}",
+                world.node_offer,
+                phases=world.phases.get(number, ()),
+                phase_limit_s=LIMIT_S,
+            )
+            for number, name in zip(host.numbers, host.names, strict=True)
         ]
         self.agent = Agent(
             cluster=world.cluster,
@@ -120,6 +130,8 @@ class AgentDriver(Process):
             act.SendReport: self._send_report,
             act.RunBatch: self._run_batch,
             act.RunTasks: self._run_tasks,
+            act.RunPhase: self._run_phase,
+            act.RunCheck: self._run_check,
             act.SignalStep: self._signal_step,
             act.TerminateStep: self._terminate_step,
             act.SuspendStep: self._suspend_step,
@@ -135,6 +147,7 @@ class AgentDriver(Process):
         known = self.host.runner.do_list()
         live = [(step.key, step.at_us) for step in known if isinstance(step, StepStarted)]
         ended = [(step.key, step_end(step)) for step in known if isinstance(step, StepOutcome)]
+        self.world.coverage.on_restart(key for key, _ in live)
         self._do(restore(self.agent, self._folded, live, ended, self.now_us))
         if self.alive:
             self.later(RUNNER_US, self.host.runner.reconnect, self.host.on_step_ended)
@@ -351,6 +364,28 @@ class AgentDriver(Process):
             first_task=action.first_task,
         )
         self._ask_runner(self._launch, action.step, spec, self._to_boot_us(action.contact_us))
+
+    def _run_phase(self, action: act.RunPhase) -> None:
+        self.world.checks.on_launch(action.launch)
+        spec = StepSpec(
+            key=action.step,
+            node_name=self.world.node_name(action.step.node),
+            uid=0,
+            gid=0,
+            argv=(action.step.phase,),
+            env={},
+            cwd="/",
+            time_limit_us=LIMIT_S * 1_000_000,
+            kill_grace_us=1_000_000,
+        )
+        self._ask_runner(self._launch, action.step, spec, 0)
+
+    def _run_check(self, action: act.RunCheck) -> None:
+        passed = self.world.faults.is_calm or self.world.random.random() < CHECK_PASSES
+        self.later(CHECK_US, self._on_checked, action.node, passed)
+
+    def _on_checked(self, node: int, passed: bool) -> None:
+        self._do(self.agent.on_checked(node, self.now_us, passed=passed))
 
     def _to_boot_us(self, at_us: int) -> int:
         """A time of this process by the host's clock, which the runner shares; 0 stays 0."""

@@ -27,6 +27,7 @@ from eslurm.core.state.cluster import State
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.log_keeper import stored_bases
 from eslurm.lab.sim.naive_dependencies import DependencyChecks
+from eslurm.lab.sim.phase_checks import PhaseChecks
 from eslurm.lab.sim.plan_checks import PlanChecks
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
 from eslurm.lab.sim.site_view import SiteView
@@ -42,8 +43,8 @@ FULL_CHECK_WORK = 4
 """The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
 
 
-COUNTED = frozenset(("NodeRegistered", "NodeStateChanged", "AttemptEnded", "NodesLost"))
-WATCHED = frozenset(("NodeRegistered", "NodeStateChanged", "NodesReleased", "JobPlaced"))
+COUNTED = frozenset(("NodeRegistered", "NodeStateChanged", "AttemptEnded", "NodesLost", "NodeCleared"))
+WATCHED = frozenset(("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced"))
 FOLLOWED_CHECK_EVERY = 16
 
 
@@ -62,6 +63,7 @@ class Checks:
         self._occupancy = Occupancy()
         self.plans = PlanChecks()
         self.dependencies = DependencyChecks()
+        self.phases = PhaseChecks(world.phases)
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.
@@ -143,7 +145,10 @@ class Checks:
             case facts.NodeStateChanged(number, NodeState.LOST):
                 self._on_lost(number)
             case facts.NodesReleased():
+                self.phases.on_released(fact.job_id, fact.attempt, fact.nodes)
                 self._on_released(fact)
+            case facts.AttemptEnded():
+                self.phases.on_released(fact.job_id, fact.attempt, fact.released)
             case facts.JobPlaced():
                 cancelled = fact.job_id in self.cancelled or fact.array_job_id in self.cancelled
                 require(not cancelled, f"job {fact.job_id} is placed after its cancellation was acknowledged")
@@ -231,11 +236,16 @@ class Checks:
     def on_launch(self, launch: JobLaunch) -> None:
         """An agent is about to start this script."""
         self._launches[launch.job_id, launch.attempt] = launch
+        self.phases.on_launch(launch)
 
     def on_spawn(self, host: Host, spec: StepSpec) -> None:
         """Processes come into being: once per attempt, one attempt per job, and nowhere more than fits."""
         key = spec.key
         self._world.note(f"spawn {key} on {host.address}")
+        self.phases.on_spawn(key)
+        if key.is_phase:
+            # A job that goes elsewhere leaves its nodes to their epilogs.
+            return
         live = self._live.setdefault(key.job_id, {})
         others = [other for other in live if other.attempt != key.attempt]
         require(not others, f"{key} starts while {others[:1]} of the same job still runs")
@@ -268,6 +278,7 @@ class Checks:
         """Processes are gone; said any number of times."""
         key = outcome.key
         self._world.note(f"ended {key} {outcome.exit_code} {outcome.cause.value}")
+        self.phases.on_ended(outcome)
         if self._live.get(key.job_id, {}).pop(key, None) is None or key.step != BATCH_STEP:
             return
         self._world.coverage.on_ended(outcome)
@@ -302,6 +313,7 @@ class Checks:
 
     def on_reboot(self, host: Host) -> None:
         """All processes of the host are gone, and their ends may stay unknown."""
+        self.phases.on_reboot(host.numbers)
         for live in self._live.values():
             for key in [key for key, other in live.items() if other is host]:
                 del live[key]
@@ -314,6 +326,7 @@ class Checks:
 
     def _on_lost(self, number: int) -> None:
         """The controller gave a node up: what runs there is no longer held against it."""
+        self.phases.on_lost(number)
         for run in self._runs.values():
             run.disturbed = run.disturbed or run.key.node == number
         self._vacate(number)
@@ -530,5 +543,11 @@ def _is_obeying(action: act.Action) -> bool:
         return action.outcome.status is not Status.FAILED
     return isinstance(
         action,
-        act.RunBatch | act.RunTasks | act.SignalStep | act.TerminateStep | act.SuspendStep | act.LimitStep,
+        act.RunBatch
+        | act.RunTasks
+        | act.RunPhase
+        | act.SignalStep
+        | act.TerminateStep
+        | act.SuspendStep
+        | act.LimitStep,
     )

@@ -30,6 +30,9 @@ PATHS: Final = (
     "launch refused for want of contact",
     "request unsettled when the store went away",
     "unsettled request asked again",
+    "prolog under way across a restart of its agent",
+    "epilog under way across a restart of its agent",
+    "fault of a node cleared by its check",
     "link out for longer than node_lost_after_s",
     "link in for longer than node_lost_after_s",
     "link slow for longer than node_lost_after_s",
@@ -70,6 +73,8 @@ class Coverage:
                     self._given_up[fact.job_id, fact.attempt] = silent
                 case facts.NodesLost():
                     self.count("job went on without a lost node")
+                case facts.NodeCleared():
+                    self.count("fault of a node cleared by its check")
                 case facts.NodeRegistered() if fact.number in self._lost:
                     del self._lost[fact.number]
                     self.count("lost node came back")
@@ -91,6 +96,12 @@ class Coverage:
                 if key in self._given_up and key not in self._returned:
                     self._returned.add(key)
                     self.count("attempt returned late")
+
+    def on_restart(self, live: Iterable[StepKey]) -> None:
+        """An agent begins anew while these steps live on its host."""
+        for key in live:
+            if key.is_phase:
+                self.count(f"{key.phase} under way across a restart of its agent")
 
     def on_spawn(self, key: StepKey) -> None:
         """A script begins to run."""

@@ -73,6 +73,7 @@ class SiteView(Protocol):
     network: Network
     config: ClusterConfig
     totals: list[tuple[int, ...]]
+    phases: dict[int, tuple[str, ...]]
     store_is_out: bool
     disk_is_slow: bool
     disk: DiskStore

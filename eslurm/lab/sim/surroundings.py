@@ -94,6 +94,9 @@ class FaultSource(Protocol):
     """`fault_schedule.Faults`, as processes see it."""
 
     @property
+    def is_calm(self) -> bool: ...
+
+    @property
     def plan(self) -> CalmPlan: ...
 
     @property
@@ -126,6 +129,7 @@ class Surroundings(Protocol):
     calendar: SiteCalendar
     names: tuple[str, ...]
     totals: list[tuple[int, ...]]
+    phases: dict[int, tuple[str, ...]]
     actions: int
     store_is_out: bool
     disk: DiskStore

@@ -31,6 +31,7 @@ from eslurm.lab.sim.fault_schedule import HOST_SKEW_US, FaultPlan, Faults, draw_
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.network import Network
+from eslurm.lab.sim.phase_checks import draw_phases, draw_script
 from eslurm.lab.sim.satellite import Satellite
 from eslurm.lab.sim.scheduler import Scheduler
 from eslurm.lab.sim.standby import Standby
@@ -78,6 +79,7 @@ class World:
         self.calendar = _calendar(self.config.zone)
         self.names = tuple(node.name for node in self.config.nodes)
         self.totals = [node.total for node in self.config.nodes]
+        self.phases = draw_phases(seed, range(nodes))
         self.actions = rng.randint(25, 50)
         self.store_is_out = False
         self.disk_is_slow = False
@@ -240,6 +242,8 @@ class World:
     def script_of(self, spec: StepSpec) -> StepScript:
         """Behaviour of a step: a function of its identity, whatever happens around it."""
         key = spec.key
+        if key.is_phase:
+            return draw_script(self._script_seed, key, is_calm=self.faults.is_calm)
         rng = random.Random(f"{self._script_seed}/{key.job_id}/{key.attempt}/{key.step}")
         if rng.random() < 0.03 and not self.faults.is_calm:
             return StepScript(exit_code=127, spawn_error="no such file")
