@@ -72,11 +72,14 @@ class FakeRunner:
 class World:
     """One agent process with nodes cn0, cn1, ... whose numbers are 0, 1, ..."""
 
-    def __init__(self, nodes: int = 1, *, register: bool = True, blobs: bool = True) -> None:
+    def __init__(
+        self, nodes: int = 1, *, register: bool = True, blobs: bool = True, phases: tuple[str, ...] = ()
+    ) -> None:
         self.now_us = 1_000 * SECOND
         self.epoch = 1
         self.revision = 0
         self.names = [f"cn{number}" for number in range(nodes)]
+        self.phases = phases
         self.boot_id = "boot-1"
         self.spool: list[bytes] = []
         self.runner = FakeRunner()
@@ -114,7 +117,7 @@ class World:
             session=f"s{self._runs}",
             boot_id=self.boot_id,
             endpoint="127.0.0.1:1",
-            offers=[NodeOffer(name, f"uid-{name}", (4, 1024)) for name in self.names],
+            offers=[NodeOffer(name, f"uid-{name}", (4, 1024), phases=self.phases) for name in self.names],
             has_blob=lambda digest: digest in self.blobs,
         )
         live = list(self.runner.live.items())
@@ -143,7 +146,7 @@ class World:
             case act.SendReport(report):
                 self.reports[report.seq] = report
                 self.history.append(report)
-            case act.RunBatch(step) | act.RunTasks(step):
+            case act.RunBatch(step) | act.RunTasks(step) | act.RunPhase(step):
                 self._launch(step)
             case act.TerminateStep():
                 self.runner.terminated.append(action)
@@ -285,9 +288,10 @@ class World:
         return [report.body for report in self.sent(NodeGone)]
 
 
-def launch(nodes: Sequence[int] = (0,), job_id: int = 7) -> JobLaunch:
+def launch(nodes: Sequence[int] = (0,), job_id: int = 7, phases: tuple[str, ...] = ()) -> JobLaunch:
     """A job on these nodes, in this order."""
     return launch_of(
+        phases=phases,
         job_id=job_id,
         user=ME,
         groups=tuple(NodeGroup(((number, 1),), (1, 64)) for number in nodes),

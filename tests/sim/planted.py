@@ -15,8 +15,10 @@ from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.phases import Phases
 from eslurm.core.agent.pipeline import AgentPipeline, WriteSpool
 from eslurm.core.agent.report_queue import ReportQueue
+from eslurm.core.agent.reports import Reports
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import outcomes, requests, stopping
 from eslurm.core.control.log_keeping import Base, LogKeeping, MakeBase
@@ -25,9 +27,10 @@ from eslurm.core.control.replica import Replica
 from eslurm.core.dispatch import effect_delivery
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.standby import Follow, StandbyTerm
+from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.protocol import StepEnded
-from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.model.step_key import BATCH_STEP, PROLOG_STEP, StepKey
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.checks import Checks
@@ -319,3 +322,33 @@ def hearing_is_contact(patch: pytest.MonkeyPatch) -> None:
         self.buffer.emit(Contact(tuple(served), now_us))
 
     patch.setattr(Agent, "_note_contact", hear)
+
+
+def phase_twice(patch: pytest.MonkeyPatch) -> None:
+    """An agent keeps no record of a prolog that runs, and lets the runner forget it."""
+    patch.setattr(Phases, "write_owed", lambda self, attempt: None)
+    patch.setattr(Phases, "on_unknown", lambda self, step: self._buffer.emit(AcknowledgeSteps((step,))))
+
+
+def prepared_before_the_prolog(patch: pytest.MonkeyPatch) -> None:
+    """A node says that its prolog has ended well as soon as it has begun."""
+    ready = Lifecycle._on_ready
+
+    def hasty(self: Lifecycle, attempt: Any) -> None:
+        ready(self, attempt)
+        if attempt.stage is Stage.PREPARING:
+            attempt.live.discard(PROLOG_STEP)
+            self.phases.report_prolog(attempt, StepEnd(0))
+            self._on_prepared(attempt)
+
+    patch.setattr(Lifecycle, "_on_ready", hasty)
+
+
+def released_before_the_epilog(patch: pytest.MonkeyPatch) -> None:
+    """A node says with the end of the script that nothing is left, and runs the epilog after it."""
+    owe_end = Reports.owe_end
+
+    def hasty(self: Reports, node: Any, attempt: Any, end: StepEnd, *, gone: bool = True) -> None:
+        owe_end(self, node, attempt, end, gone=True)
+
+    patch.setattr(Reports, "owe_end", hasty)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import heapq
 
+import msgspec
+
 from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import (
     AcknowledgeSteps,
@@ -23,7 +25,7 @@ from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.orphan_steps import OrphanSteps
 from eslurm.core.agent.outcomes import gone_outcome, started_outcome
 from eslurm.core.agent.phases import Phases
-from eslurm.core.agent.records import Buried, Prepared, Signalled, StartIntended
+from eslurm.core.agent.records import Buried, EpilogOwed, Prepared, Preparing, Signalled, StartIntended
 from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.tasks import Tasks
 from eslurm.core.model.job import StepEnd
@@ -547,11 +549,15 @@ class Lifecycle:
             attempt.move(Stage.EPILOG)
         elif attempt.stage not in (Stage.ENDING, Stage.EPILOG):
             attempt.move(Stage.ENDING)
+        started = attempt.batch_was_started
         self._put_tombstone(
-            attempt.node, attempt.key, attempt.owner, attempt.revision, attempt.batch_was_started
+            attempt.node,
+            attempt.key,
+            attempt.owner,
+            attempt.revision,
+            started,
+            self.phases.owed_record(attempt),
         )
-        # It follows the tombstone, which alone would say that nothing is left to do.
-        self.phases.write_owed(attempt)
         if attempt.stage is Stage.EPILOG and not attempt.live:
             self.phases.resume_epilog(attempt)
         self._terminate(attempt, grace_s, cause)
@@ -571,10 +577,19 @@ class Lifecycle:
         self.phases.acknowledge(attempt)
 
     def _put_tombstone(
-        self, node: int, key: tuple[int, int], owner: str, revision: int, started: bool
+        self,
+        node: int,
+        key: tuple[int, int],
+        owner: str,
+        revision: int,
+        started: bool,
+        owed: Preparing | EpilogOwed | None = None,
     ) -> None:
         fence = self._buffer.fence(owner)
         fence.bury((node, *key), revision, started)
+        if owed is not None:
+            self._buffer.write(msgspec.structs.replace(owed, ended=True), durable=True)
+            return
         tombstone = fence.tombstones.get((node, *key))
         if tombstone is not None:
             revision, started = tombstone.revision, tombstone.started

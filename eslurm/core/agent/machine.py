@@ -22,7 +22,7 @@ from eslurm.core.agent.fence import Addressed
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.node import LocalNode, NodeOffer, Parked
 from eslurm.core.agent.outcomes import alive_outcome
-from eslurm.core.agent.phases import Phases, owed_record
+from eslurm.core.agent.phases import Phases
 from eslurm.core.agent.records import Buried, EpilogOwed, FloorRaised, Folded, Prepared, Preparing, Signalled
 from eslurm.core.agent.registration import NodeRegistry, Site
 from eslurm.core.agent.report_queue import ReportQueue
@@ -231,6 +231,8 @@ class Agent:
             state.epochs[owner] = fence.epoch
             state.floors[owner] = fence.floor
             for key, tombstone in fence.tombstones.items():
+                if key in state.preparing or key in state.epilogs:
+                    continue
                 state.prepared.pop(key, None)
                 state.adjusted.pop(key, None)
                 state.buried[key] = Buried(*key, owner, tombstone.revision, tombstone.started)
@@ -383,7 +385,7 @@ def _fold_attempt(state: Folded, attempt: Attempt, phases: Phases) -> None:
     if attempt.launch is None or (attempt.stage is Stage.FETCHING and not attempt.was_prepared):
         return
     key = (attempt.node, attempt.job_id, attempt.number)
-    match owed_record(phases, attempt):
+    match phases.owed_record(attempt):
         case EpilogOwed() as owed:
             state.epilogs[key] = owed
             return

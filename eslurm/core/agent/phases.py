@@ -110,8 +110,26 @@ class Phases:
 
     def write_owed(self, attempt: Attempt) -> None:
         """Put into the spool what of the attempt's phases is still to be done or reported; durable, for a host may die."""
-        if (record := owed_record(self, attempt)) is not None:
+        if (record := self.owed_record(attempt)) is not None:
             self._buffer.write(record, durable=True)
+
+    def owed_record(self, attempt: Attempt) -> Preparing | EpilogOwed | None:
+        """The spool's record of what the attempt owes of its phases; None: nothing.
+
+        It is a tombstone as well, for a crash may keep one of two records.
+        """
+        launch = attempt.launch
+        if launch is None or not launch.phases:
+            return None
+        what = (attempt.node, attempt.owner, attempt.revision, launch, attempt.phase_credential)
+        tombstones = self._buffer.fence(attempt.owner).tombstones
+        ended = attempt.stage is Stage.ENDING or (attempt.node, *attempt.key) in tombstones
+        if not attempt.was_prepared:
+            is_over = attempt.stage in (Stage.PREPARING, Stage.ENDED)
+            return Preparing(*what, ended) if is_over or PROLOG_STEP in attempt.live else None
+        if attempt.stage in (Stage.ENDING, Stage.EPILOG, Stage.ENDED) and self.owes_epilog(attempt):
+            return EpilogOwed(*what, ended, attempt.started_us if attempt.batch_was_started else 0)
+        return None
 
     def answer_ends(self, attempt: Attempt) -> None:
         """Accept the orders to end the attempt: a report follows."""
@@ -141,27 +159,6 @@ class Phases:
         if step in self._unclaimed:
             del self._unclaimed[step]
             self._buffer.emit(AcknowledgeSteps((step,)))
-
-
-def owed_record(phases: Phases, attempt: Attempt) -> Preparing | EpilogOwed | None:
-    """The spool's record of what the attempt owes of its phases; None: nothing."""
-    launch = attempt.launch
-    if launch is None or not launch.phases:
-        return None
-    if not attempt.was_prepared:
-        is_over = attempt.stage is Stage.ENDED
-        if PROLOG_STEP in attempt.live or attempt.stage is Stage.PREPARING or is_over:
-            return Preparing(attempt.node, attempt.owner, attempt.revision, launch, attempt.phase_credential)
-    elif attempt.stage in (Stage.ENDING, Stage.EPILOG, Stage.ENDED) and phases.owes_epilog(attempt):
-        return EpilogOwed(
-            attempt.node,
-            attempt.owner,
-            attempt.revision,
-            launch,
-            attempt.phase_credential,
-            attempt.started_us if attempt.batch_was_started else 0,
-        )
-    return None
 
 
 def _key(attempt: Attempt, step: int) -> StepKey:

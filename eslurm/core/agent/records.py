@@ -120,19 +120,9 @@ class Adjusted(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class Preparing(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """The attempt's prolog may run or have run, and its end is not committed; `credential` is the sealed `Prepare`."""
+    """The attempt's prolog may run or have run, and its end is not committed; `credential` is the sealed `Prepare`.
 
-    node: int
-    owner: str
-    revision: int
-    launch: JobLaunch
-    credential: bytes = b""
-
-
-class EpilogOwed(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Nothing new of the attempt starts here but its epilog, whose end is not committed.
-
-    `started_us`: when its batch script had started, 0: never. Behind a tombstone this record follows it.
+    `ended`: it is a tombstone, too: nothing of the attempt starts here but what its phases still ask for.
     """
 
     node: int
@@ -140,6 +130,21 @@ class EpilogOwed(msgspec.Struct, frozen=True, array_like=True, tag=12):
     revision: int
     launch: JobLaunch
     credential: bytes = b""
+    ended: bool = False
+
+
+class EpilogOwed(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Nothing new of the attempt starts here but its epilog, whose end is not committed.
+
+    `started_us`: when its batch script had started, 0: never. `ended` as of `Preparing`.
+    """
+
+    node: int
+    owner: str
+    revision: int
+    launch: JobLaunch
+    credential: bytes = b""
+    ended: bool = False
     started_us: int = 0
 
 
@@ -236,9 +241,13 @@ class Folded:
             for key, prepared in self.prepared.items():
                 if prepared.start:
                     self.buried[key] = Buried(*key, prepared.owner, prepared.revision, started=True)
+            for key, left in self.preparing.items():
+                if left.ended:
+                    self.buried[key] = Buried(*key, left.owner, left.revision)
             for key, owed in self.epilogs.items():
-                if owed.started_us:
-                    self.buried[key] = Buried(*key, owed.owner, owed.revision, started=True)
+                if owed.ended or owed.started_us:
+                    started = owed.started_us > 0
+                    self.buried[key] = Buried(*key, owed.owner, owed.revision, started)
             self.before_boot.update(self.preparing, self.epilogs)
             self.before_boot.update(key for key, prepared in self.prepared.items() if prepared.prolog)
             self.prepared.clear()

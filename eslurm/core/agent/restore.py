@@ -139,13 +139,15 @@ def _restore_phases(agent: Agent, spool: Folded) -> None:
         is_over = isinstance(record, EpilogOwed)
         stage = Stage.EPILOG if is_over else Stage.PREPARING
         key = (record.node, launch.job_id, launch.attempt)
-        if key in spool.buried:
+        started_us = record.started_us if isinstance(record, EpilogOwed) else 0
+        if record.ended:
             # Other steps of it may live: if none does, it goes on from there.
             stage = Stage.ENDING
+            agent.buffer.fence(record.owner).bury(key, record.revision, started_us > 0)
         attempt = Attempt(*key, record.owner, record.revision, launch, stage)
         attempt.phase_credential = record.credential
         attempt.was_prepared = is_over
-        attempt.started_us = record.started_us if isinstance(record, EpilogOwed) else 0
+        attempt.started_us = started_us
         node.attempts[attempt.key] = attempt
         readjust(attempt, spool.adjusted.get(key))
 
