@@ -140,7 +140,7 @@ class StepEnvironment:
     def _node_list(self) -> str:
         if _merged(self._groups) == _merged(self._launch.groups):
             return self._launch.node_names
-        return _folded(self._groups, self._launch, self._names)
+        return _folded(self._groups, _names_by_number(self._launch, self._names))
 
     def is_of(self, launch: JobLaunch, step: LaunchStep) -> bool:
         """Check whether it was built for exactly these."""
@@ -211,7 +211,8 @@ def _job_values(
     node_names = launch.node_names
     if spec.parts:
         groups = tuple(group for group in groups if group.component in components)
-        node_names = _folded(groups, launch, names)
+        by_number = _names_by_number(launch, names)
+        node_names = _folded(groups, by_number)
     nodes = str(count_nodes(groups))
     tasks = str(sum(group.tasks * group_size(group) for group in groups))
     values = {
@@ -231,7 +232,7 @@ def _job_values(
     }
     values |= _part_values(launch, own, groups)
     if spec.parts:
-        values |= _het_values(launch, names)
+        values |= _het_values(launch, by_number)
     if launch.array_task >= 0:
         values |= {
             "ARRAY_JOB_ID": str(launch.array_job_id),
@@ -264,7 +265,7 @@ def _part_values(launch: JobLaunch, component: int, groups: Sequence[NodeGroup])
     return values | {name: str(value) for name, value in named.items() if value}
 
 
-def _het_values(launch: JobLaunch, names: Sequence[str]) -> dict[str, str]:
+def _het_values(launch: JobLaunch, by_number: Mapping[int, str]) -> dict[str, str]:
     """Values of all parts by their suffixes (Slurm: `_foreach_set_het_job_env`, and what salloc sets)."""
     size = len(launch.spec.parts)
     values = {"HET_SIZE": str(size), "PACK_SIZE": str(size)}
@@ -278,7 +279,7 @@ def _het_values(launch: JobLaunch, names: Sequence[str]) -> dict[str, str]:
         own = _part_values(launch, component, groups) | {
             "JOB_ID": str(job_id),
             "JOB_NAME": launch.spec.name,
-            "JOB_NODELIST": _folded(groups, launch, names),
+            "JOB_NODELIST": _folded(groups, by_number),
             "JOB_NUM_NODES": nodes,
             "NNODES": nodes,
             "NTASKS": str(sum(group.tasks * group_size(group) for group in groups)),
@@ -294,9 +295,12 @@ def parts_of(step: LaunchStep) -> tuple[int, ...]:
     return tuple(dict.fromkeys(group.component for group in step.whole))
 
 
-def _folded(groups: Iterable[NodeGroup], launch: JobLaunch, names: Sequence[str]) -> str:
+def _names_by_number(launch: JobLaunch, names: Sequence[str]) -> dict[int, str]:
+    return dict(zip(distinct_nodes(launch.groups), names, strict=True))
+
+
+def _folded(groups: Iterable[NodeGroup], by_number: Mapping[int, str]) -> str:
     """The host list of the groups' nodes, each once."""
-    by_number = dict(zip(distinct_nodes(launch.groups), names, strict=True))
     return fold([by_number[number] for number in distinct_nodes(groups)])
 
 

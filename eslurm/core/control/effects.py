@@ -8,13 +8,16 @@ identity.
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from eslurm.core.model import facts, ranges
+from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.hostlist import fold
-from eslurm.core.model.job import Attempt, Job, Span
+from eslurm.core.model.job import Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.protocol import (
     Body,
@@ -235,7 +238,7 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
     if step.state is not StepState.LAUNCHING:
         return None
     launch = step.launch
-    held = state.find_attempt(job_id, step.attempt)
+    shared = _shared_by_steps(state, job_id, step.attempt, launch.first)
     spans = _step_spans(launch.component, launch.layout, launch.cpus_per_task)
     body = LaunchStep(
         job_id=job_id,
@@ -249,14 +252,43 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         cookie=launch.cookie,
         tasks=step.tasks,
         cpus_per_task=launch.cpus_per_task,
-        launch=_without_arguments(job_launch(state, *held)) if held is not None else None,
+        launch=shared.launch if shared is not None else None,
         component=launch.component,
         rank_first=launch.rank_first,
         tasks_total=launch.tasks_total,
         first=launch.first,
-        whole=_whole_step(state, job_id, launch.first) if launch.first >= 0 else (),
+        whole=shared.whole if shared is not None else (),
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)
+
+
+class _SharedBySteps(NamedTuple):
+    """What the launches of a step's parts have in common, and what it was made of."""
+
+    key: tuple[int, int, int]
+    made_of: tuple[JobSpec, tuple[Span, ...], ClusterConfig]
+    launch: JobLaunch
+    whole: tuple[NodeGroup, ...]
+
+
+def _shared_by_steps(state: State, job_id: int, number: int, first: int) -> _SharedBySteps | None:
+    """The common of the step whose first part is `first`; None when the attempt is over. The last one is kept."""
+    held = state.find_attempt(job_id, number)
+    if held is None:
+        return None
+    job, attempt = held
+    key, made_of = (job_id, number, first), (job.spec, attempt.spans, state.config)
+    known = state.memos.get(_SharedBySteps)
+    if (
+        isinstance(known, _SharedBySteps)
+        and known.key == key
+        and all(map(operator.is_, known.made_of, made_of))
+    ):
+        return known
+    launch = _without_arguments(job_launch(state, job, attempt))
+    found = _SharedBySteps(key, made_of, launch, _whole_step(state, job_id, first) if first >= 0 else ())
+    state.memos[_SharedBySteps] = found
+    return found
 
 
 def _step_spans(component: int, layout: Iterable[tuple[int, int]], cpus_per_task: int) -> list[Span]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from eslurm.core.control.jobs.access import check_owned, get_seen
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts
-from eslurm.core.model.job import Attempt, Job, Principal
+from eslurm.core.model.job import Attempt, Job, Principal, Span
 from eslurm.core.model.job_states import STARTED, AttemptPhase, JobState
 from eslurm.core.model.messages import (
     Changed,
@@ -40,8 +40,12 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
         )
     programs = programs_of(message)
     has_parts = len(job.spec.components) > 1
+    spans: dict[int, list[Span]] = {component: [] for component in parts}
+    for span in attempt.spans:
+        if span.component in spans and span.node in attempt.held:
+            spans[span.component].append(span)
     layouts = [
-        _layout(attempt, program, component, f"part {component}: " if has_parts else "")
+        _layout(spans[component], program, f"part {component}: " if has_parts else "")
         for component, program in zip(parts, programs, strict=True)
     ]
     counts = [sum(tasks for _, tasks in layout) for layout in layouts]
@@ -125,17 +129,14 @@ def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
     return job, job.attempt
 
 
-def _layout(
-    attempt: Attempt, program: StepProgram, component: int, where: str
-) -> tuple[tuple[int, int], ...]:
-    """(node, tasks) of a program within one part's nodes; `where` begins the texts of refusals."""
+def _layout(spans: Sequence[Span], program: StepProgram, where: str) -> tuple[tuple[int, int], ...]:
+    """(node, tasks) of a program within one part's spans; `where` begins the texts of refusals."""
     if program.cpus_per_task < 1:
         text = f"--cpus-per-task: {program.cpus_per_task} is too few: a task needs one cpu"
         raise Refused(RefusalCode.INVALID, where + text)
     if program.tasks < 0 or program.nodes < 0:
         text = "--ntasks and --nodes must not be negative: leave out what is open"
         raise Refused(RefusalCode.INVALID, where + text)
-    spans = [span for span in attempt.spans if span.component == component and span.node in attempt.held]
     nodes = program.nodes or (len(spans) if program.tasks == 0 else min(len(spans), program.tasks))
     if nodes > len(spans):
         owner = "part" if where else "job"

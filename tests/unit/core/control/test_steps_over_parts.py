@@ -72,6 +72,7 @@ def test_each_part_gets_a_step_with_its_own_program_and_one_order_of_ranks() -> 
         )
     }
     assert second.groups == (NodeGroup(((1, 2),), (1,), 1, 1),)
+    assert first.launch is second.launch and first.whole is second.whole, "made once for 128 parts"
     check(world.state)
     assert create(world, job, (0,)) == StepCreated(job, 1, 2, (("cn0", 1), ("cn1", 1)))
 
