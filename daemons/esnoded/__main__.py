@@ -32,6 +32,7 @@ from esnoded.stepd.launcher import (
     Connect,
     SupervisorUnavailable,
     connect_supervisor,
+    end_older,
     ensure_supervisor,
     find_predecessor,
 )
@@ -153,6 +154,7 @@ def _prepare(
     home = state_dir if account is None else prepare(state_dir, account)
     if arguments.each or arguments.login:
         return _Ways(home)
+    end_older(state_dir)
     ensure_supervisor(state_dir, supervisor)
     predecessor = find_predecessor(state_dir)
     if account is None:

@@ -328,6 +328,12 @@ class NodeDaemon:
         )
         shell = Shell(agent, spool, runner, str(door), self._blobs, self, self._clock, check)
         steps = await runner.list_steps()
+        if runner.is_older:
+            log.warning(
+                "the step supervisor is of an earlier release: until esnoded starts while no step runs here, there are "
+                "neither jobs of several parts nor prolog and epilog"
+            )
+            agent.registry.site.protocol = 0
         live = [(step.key, step.at_us) for step in steps if isinstance(step, StepStarted)]
         ended = [(step.key, step_end(step)) for step in steps if isinstance(step, StepOutcome)]
         self._shell = shell

@@ -58,6 +58,11 @@ class PairedRunner:
         """See `SupervisorClient.tell_ring`."""
         self._new.tell_ring()
 
+    @property
+    def is_older(self) -> bool:
+        """See `SupervisorClient.is_older`: of the supervisor that starts steps."""
+        return self._new.is_older
+
     async def launch(self, order: StepOrder) -> StepState:
         """See `StepRunner.launch`."""
         return await self._new.launch(order)

@@ -45,6 +45,11 @@ class StandbyRunner:
         """See `SupervisorClient.tell_ring`."""
         self._client.tell_ring()
 
+    @property
+    def is_older(self) -> bool:
+        """See `SupervisorClient.is_older`."""
+        return self._client.is_older
+
     async def launch(self, order: StepOrder) -> StepState:
         """See `StepRunner.launch`."""
         self._begin()

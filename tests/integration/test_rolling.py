@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import running
+from tests.integration.test_steps import door
 from tests.kits.cluster import LiveCluster
 from tests.kits.daemons import ROOT
 from tests.kits.outages import Gated
@@ -48,3 +49,24 @@ def test_daemons_are_replaced_one_after_another_while_jobs_run(
         steady.check("COMPLETED", 0)
         assert [run.attempt for run in cluster.runs(steady.job_id)] == [1]
         assert users.longest_s < REFUSED_MAX_S, f"somebody waited {users.longest_s:.2f} s"
+
+
+@pytest.mark.slow
+def test_a_job_of_several_parts_waits_for_nodes_with_older_agents_to_be_updated(upgrade_from: Path) -> None:
+    protocol = upgrade_from / "eslurm" / "core" / "model" / "protocol.py"
+    if "AGENT_PROTOCOL" in protocol.read_text():
+        pytest.skip("the agents that are replaced know jobs of several parts")
+    with running(nodes=8, agents=2, satellites=2, source=upgrade_from) as cluster:
+        replace(cluster, "esctld")
+        replace(cluster, "agent0")
+        parts = ("-N1", "-o", "said", ":", "-N1", "-n2")
+        command = f"{door(cluster)}esrun sh -c 'echo $SLURM_PROCID' : sh -c 'echo $SLURM_PROCID'"
+        small = cluster.submit(*parts, "--wrap", command)
+        assert cluster.end(small) == "COMPLETED", cluster.lines("said")
+        assert sorted(cluster.lines("said")) == ["0", "1", "2"]
+        wide = cluster.submit("-N3", "--exclusive", ":", "-N3", "--exclusive", "--wrap", "true")
+        why = cluster.run("eswhy", str(wide)).out
+        assert "4 nodes have an older agent" in why, why
+        assert cluster.job(wide).state == "PENDING"
+        replace(cluster, "agent1")
+        assert cluster.end(wide) == "COMPLETED"

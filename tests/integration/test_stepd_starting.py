@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eslurm.core.model.job import Principal
 from eslurm.ports.step_runner import StepEndCause
 from esnoded.procd.spawn import spawn_task
+from esnoded.stepd import wire
 from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.launcher import end_older
+from esnoded.stepd.place import Place
 from esnoded.task.program import Program, SpawnError
 from tests.kits.stepd import NOBODY, Outcomes, Site, key, supervised
 from tests.kits.stepd_processes import USERS, outcome_of, play
@@ -198,3 +202,48 @@ def test_an_outcome_says_what_the_step_used(site: Site) -> None:
     )
     assert ended.user_cpu_us + ended.system_cpu_us > 20_000
     assert ended.max_rss_kib > 500
+
+
+def as_of_an_earlier_release(site: Site) -> None:
+    """Its status file says no version, as those of releases before version 4."""
+    place = Place(site.state)
+    status = place.find_supervisor()
+    assert status is not None and status.version == wire.PROTOCOL_VERSION
+    place.write_status(msgspec.structs.replace(status, version=0))
+
+
+def test_an_idle_supervisor_of_an_earlier_release_makes_room_for_one_of_this_release(site: Site) -> None:
+    before = site.pid()
+    end_older(site.state)
+    assert site.pid() == before, "it is of this release"
+    as_of_an_earlier_release(site)
+    end_older(site.state)
+    assert site.pid() == 0
+    after = site.start()
+    assert after not in (0, before)
+    end_older(site.state)
+    assert site.pid() == after
+
+
+def test_a_supervisor_of_an_earlier_release_stays_while_it_has_steps(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_of_an_earlier_release(site)
+    before = site.pid()
+
+    async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
+        await client.launch(site.spec(key(), site.script("sleep 600")))
+        assert not client.is_older
+        await asyncio.to_thread(end_older, site.state)
+        assert site.pid() == before and not outcomes.heard
+        monkeypatch.setattr(wire, "PARTS_SINCE", wire.PROTOCOL_VERSION + 1)
+        client.reconnect()
+        assert len(await client.list_steps()) == 1
+        assert client.is_older
+        await client.terminate(key(), StepEndCause.SIGNALLED, 0)
+        await outcomes.of(key())
+        # Its outcome is not acknowledged: the successor has it.
+        await asyncio.to_thread(end_older, site.state)
+        assert site.pid() != before
+
+    play(site, scenario)

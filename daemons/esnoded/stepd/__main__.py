@@ -86,7 +86,9 @@ def start(
     os.close(ready_fd)
     launches.began(server_pid, procfs.start_ticks_of(server_pid))
     ticks = procfs.start_ticks_of(pid)
-    place.write_status(SupervisorStatus(pid, ticks, boot_id, instance, started_us, server_pid))
+    place.write_status(
+        SupervisorStatus(pid, ticks, boot_id, instance, started_us, server_pid, PROTOCOL_VERSION)
+    )
     channel: wire.Channel[wire.Request] = wire.Channel(ours, msgspec.msgpack.Decoder(wire.Request))
     Procd(channel, gate, launches, instance, server_pid, left_behind).run()
     # A step is over when its tasks are: their daemons would be unowned after this process ends.

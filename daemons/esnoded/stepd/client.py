@@ -74,6 +74,8 @@ class SupervisorClient:
         self._closed = False
         self.welcome: wire.Welcome | None = None
         """Of the present connection, None while there is none."""
+        self.is_older = False
+        """Whether the supervisor of the last connection is of a release that knows neither parts nor phases."""
         self.trouble = ""
         """The reason of a missing connection, for logs."""
 
@@ -195,6 +197,7 @@ class SupervisorClient:
             link.send(wire.encode_frame(wire.Hello(wire.PROTOCOL_VERSION)))
             async with asyncio.timeout(_WELCOME_TIMEOUT_S):
                 self.welcome = await link.welcomed
+            self.is_older = self.welcome.version < wire.PARTS_SINCE
             self.trouble = ""
             if self._on_connected is not None:
                 self._on_connected(self.welcome)

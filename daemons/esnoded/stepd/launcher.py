@@ -7,19 +7,37 @@ whether the agent has threads or gRPC by then. Starting it first thing merely ha
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
 import eslurm
 import esnoded
+from eslurm.ports.step_runner import StepStarted
 from esnoded.procd.options import Options
 from esnoded.stepd.place import Place, SupervisorStatus
+from esnoded.stepd.wire import (
+    PROTOCOL_VERSION,
+    Answer,
+    FrameBuffer,
+    Hello,
+    Listing,
+    ListSteps,
+    WireError,
+    encode_frame,
+)
 
 _START_TIMEOUT_S = 30.0
+_ANSWER_TIMEOUT_S = 10.0
+_END_POLL_S = 0.02
+_READ_BYTES = 64 * 1024
 _LOG_TAIL_BYTES = 2000
 MODULE = "esnoded.stepd"
 
@@ -72,6 +90,46 @@ def ensure_supervisor(state_dir: Path, options: Options, *, module: str = MODULE
             f"the step supervisor of {place.directory} did not start: {words.strip()}"
         )
     return status
+
+
+def end_older(state_dir: Path) -> None:
+    """End a supervisor of an earlier release that has no steps: the next one is of this release. Blocks for a moment.
+
+    One with steps stays: they end with it. Raises `SupervisorUnavailable` when it does not end.
+    """
+    place = Place(state_dir)
+    status = place.find_supervisor()
+    if status is None or status.version >= PROTOCOL_VERSION or not status.server_pid:
+        return
+    try:
+        if _has_steps(place):
+            return
+        os.kill(status.pid, signal.SIGTERM)
+    except (OSError, WireError, msgspec.MsgspecError, UnicodeDecodeError):
+        # It is ending by itself, or does not answer: it is found dead, or as it was, by those that need it.
+        return
+    give_up_s = time.monotonic() + _START_TIMEOUT_S
+    while place.find_supervisor() is not None:
+        if time.monotonic() > give_up_s:
+            raise SupervisorUnavailable(f"the step supervisor of {place.directory} does not end")
+        time.sleep(_END_POLL_S)
+
+
+def _has_steps(place: Place) -> bool:
+    """Ask the supervisor for steps that run. Raises OSError, `WireError`, `MsgspecError`."""
+    buffer, decoder = FrameBuffer(), msgspec.msgpack.Decoder(Answer)
+    with place.connect() as connection:
+        connection.settimeout(_ANSWER_TIMEOUT_S)
+        connection.sendall(encode_frame(Hello(PROTOCOL_VERSION)) + encode_frame(ListSteps(1)))
+        while data := connection.recv(_READ_BYTES):
+            for body in buffer.feed(data):
+                answer = decoder.decode(body)
+                if isinstance(answer, Listing):
+                    if any(isinstance(step, StepStarted) for step in answer.steps):
+                        return True
+                    if answer.last:
+                        return False
+    raise ConnectionError("the step supervisor has closed the connection")
 
 
 def connect_supervisor(state_dir: Path, options: Options, *, module: str = MODULE) -> socket.socket:

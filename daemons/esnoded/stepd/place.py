@@ -25,7 +25,8 @@ _SOCKET_PATH_MAX = 100
 class SupervisorStatus(msgspec.Struct, frozen=True):
     """The status file of a supervisor. `started_us` is wall time in microseconds UTC.
 
-    `pid` is the part that stays root (`procd`), `server_pid` the part that serves, which it started.
+    `pid` is the part that stays root (`procd`), `server_pid` the part that serves, which it started. `version` is that of
+    its protocol; releases before that of version 4 do not say it.
     """
 
     pid: int
@@ -34,6 +35,7 @@ class SupervisorStatus(msgspec.Struct, frozen=True):
     instance: str
     started_us: int
     server_pid: int = 0
+    version: int = 0
 
 
 class Place:

@@ -14,10 +14,11 @@ import msgspec
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcome, StepStarted
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Since 2 the output of steps is sealed; since 3 a launch is what a controller has sealed, not a spec that any agent could
-write (tag 11).
+write (tag 11); since 4 launches of several parts and phases are understood (`AGENT_PROTOCOL`).
 """
+PARTS_SINCE = 4
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct(">I")
 

@@ -27,9 +27,12 @@ NO_LOGIN_HOSTS = (
 
 
 class Site:
-    """The common part of all registrations of the process. `starts` counts the sessions of this spool."""
+    """The common part of all registrations of the process. `starts` counts the sessions of this spool.
 
-    __slots__ = ("boot_id", "cluster", "endpoint", "session", "starts")
+    `protocol` is 0 while a step supervisor of an earlier release starts the steps here: it runs no phases either.
+    """
+
+    __slots__ = ("boot_id", "cluster", "endpoint", "protocol", "session", "starts")
 
     def __init__(self, cluster: str, boot_id: str, session: str, endpoint: str) -> None:
         self.cluster = cluster
@@ -37,6 +40,7 @@ class Site:
         self.session = session
         self.endpoint = endpoint
         self.starts = 0
+        self.protocol = AGENT_PROTOCOL
 
 
 class NodeRegistry:
@@ -106,8 +110,8 @@ class NodeRegistry:
                 resources=node.offer.resources,
                 device_model=node.offer.device_model,
                 login=node.offer.login,
-                protocol=AGENT_PROTOCOL,
-                phases=node.offer.phases,
+                protocol=self.site.protocol,
+                phases=node.offer.phases if self.site.protocol else (),
             )
             node.registration_seq = self._report_queue.add(body)
 

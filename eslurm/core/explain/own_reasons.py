@@ -48,7 +48,10 @@ def older_agents(state: State, job: Job) -> list[Reason]:
     if not count:
         return []
     have = "has" if count == 1 else "have"
-    text = f"{counted(count, 'node')} {have} an older agent, which cannot start jobs of several parts: update esnoded there"
+    text = (
+        f"{counted(count, 'node')} {have} an older agent, which cannot start jobs of several parts: update esnoded there; "
+        "where that is done, start it again while no job runs there"
+    )
     return [Reason("older_agents", text)]
 
 

@@ -8,7 +8,17 @@ import pytest
 from eslurm.core.agent import actions as act
 from eslurm.core.agent.fence import Addressed, Fence
 from eslurm.core.agent.records import EpochSeen, Record, fold
-from eslurm.core.model.protocol import Body, Command, End, Heartbeat, Prepare, Registration, Signal, Start
+from eslurm.core.model.protocol import (
+    AGENT_PROTOCOL,
+    Body,
+    Command,
+    End,
+    Heartbeat,
+    Prepare,
+    Registration,
+    Signal,
+    Start,
+)
 from eslurm.core.relay.results import OK, Status, failed
 from tests.kits.agent import OWNER, SECOND, World, is_ok, launch
 
@@ -81,6 +91,21 @@ def test_another_incarnations_launch_is_refused_for_good() -> None:
     # The refusal was a promise: the very same attempt does not start under the right incarnation either.
     assert world.order(PREPARE)[0].status is Status.FAILED
     assert not world.runner.started
+
+
+def test_a_registration_says_what_is_understood_here() -> None:
+    world = World()
+    (node,) = world.agent.registry.by_name.values()
+    node.offer = msgspec.structs.replace(node.offer, phases=("prolog",))
+    assert latest(world).protocol == AGENT_PROTOCOL
+    world.agent.registry.site.protocol = 0
+    world.epoch = 2
+    world.order(Heartbeat(0))
+    assert (latest(world).protocol, latest(world).phases) == (0, ())
+    world.agent.registry.site.protocol = AGENT_PROTOCOL
+    world.epoch = 3
+    world.order(Heartbeat(0))
+    assert latest(world).phases == ("prolog",)
 
 
 def latest(world: World) -> Registration:

@@ -81,7 +81,8 @@ def test_nodes_with_agents_of_an_earlier_release_are_counted_for_jobs_of_several
     world.register(1, session="s2", protocol=0)
     (reason,) = older_agents(world.state, several)
     assert reason.text == (
-        "1 node has an older agent, which cannot start jobs of several parts: update esnoded there"
+        "1 node has an older agent, which cannot start jobs of several parts: update esnoded there; "
+        "where that is done, start it again while no job runs there"
     )
     world.register(2, session="s2", protocol=0)
     assert older_agents(world.state, several)[0].text.startswith("2 nodes have an older agent")
