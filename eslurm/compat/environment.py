@@ -31,6 +31,7 @@ _OF_JOBS = ("SLURM", "ESLURM")
 """How names begin that may describe a job."""
 PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of the programs of a node's phases; Slurm sets none."""
+PHASE_VALUE_CHARS_MAX = 65_536
 _KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR"})
 
 
@@ -91,7 +92,9 @@ def phase_environment(
 ) -> dict[str, str]:
     """The whole environment of a node's prolog or epilog (`phase`): the job's variables, none of the submitted ones.
 
-    Nodes and devices are those of all parts. `end` is the script's exit code and signal, where they are known.
+    Nodes and devices are those of all parts. `end` is the script's exit code and signal, where they are known. What could
+    grow beyond what a program takes is left out, for the node would be blamed for the job: the values of single parts, and
+    lists of more than `PHASE_VALUE_CHARS_MAX`.
     """
     environment = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8"}
     values = _job_values(launch, names, range(len(launch.spec.components))) | {
@@ -107,7 +110,14 @@ def phase_environment(
             "JOB_EXIT_CODE": str(signum or code << 8),
             "JOB_EXIT_CODE2": f"{code}:{signum}",
         }
-    _put(environment, values)
+    _put(
+        environment,
+        {
+            name: value
+            for name, value in values.items()
+            if len(value) <= PHASE_VALUE_CHARS_MAX and "_HET_GROUP_" not in name
+        },
+    )
     _put_devices(environment, launch, number, None, "JOB")
     return environment | {"SLURMD_NODENAME": node_name, "ESLURM_NODENAME": node_name, "ESLURM_PHASE": phase}
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import EPILOG_STEP, PROLOG_STEP, StepKey
 from eslurm.lab.sim.step_runner import MemoryStepRunner, StepScript
 from eslurm.ports.step_runner import (
     StepEndCause,
@@ -199,6 +199,25 @@ def test_a_second_launch_finds_the_first(on_bench: Callable[..., None]) -> None:
         ended = await bench.ended(key())
         assert await bench.runner.launch(spec) == ended
         assert bench.times_run(key()) == 1
+
+    on_bench(scenario)
+
+
+@pytest.mark.parametrize("step", [PROLOG_STEP, EPILOG_STEP])
+def test_a_phase_is_a_step_like_any_other_beside_those_of_its_attempt(
+    step: int, on_bench: Callable[..., None]
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        phase, batch = key(step=step), key()
+        await bench.runner.launch(bench.spec(batch, FOREVER))
+        await bench.runner.launch(bench.spec(phase, StepScript(exit_code=3)))
+        ended = await bench.ended(phase)
+        assert (ended.key, ended.exit_code, ended.cause) == (phase, 3, StepEndCause.EXITED)
+        assert await bench.runner.launch(bench.spec(phase, FOREVER)) == ended
+        await bench.runner.acknowledge([phase])
+        assert [state.key for state in await bench.runner.list_steps()] == [batch]
+        assert await bench.runner.terminate(batch, StepEndCause.SIGNALLED, 0)
+        await bench.ended(batch)
 
     on_bench(scenario)
 

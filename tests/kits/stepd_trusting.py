@@ -33,7 +33,8 @@ def allow(spec: StepSpec) -> Allowed:
     """What a credential for just this would."""
     user = Principal("", spec.uid, spec.gid, spec.groups)
     warns = spec.warning is not None and bool(spec.warning.script)
-    return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, spec.endpoint is not None, warns)
+    streams = spec.endpoint is not None or spec.key.is_phase
+    return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, streams, warns)
 
 
 class TrustingGate(Gate):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from eslurm.core.model.step_key import EPILOG_STEP, PROLOG_STEP, StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from eslurm.telemetry.clocks import wall_us
 from esnoded.procd import procfs
+from esnoded.procd import wire as procd_wire
+from esnoded.procd.options import read_options
 from esnoded.stepd import wire
 from esnoded.stepd.phase_output import KEPT_BYTES
 from esnoded.stepd.place import Place
@@ -25,6 +28,9 @@ from tests.kits.launches import launch_of
 from tests.kits.stepd_credentials import KEY, launch, order, sealed
 from tests.security.conftest import STRANGER
 from tests.security.test_launch_credentials import Supervisor, as_uid
+from tests.security.test_procd import Fallen, fallen, refused
+
+__all__ = ["fallen"]
 
 PROLOG = msgspec.structs.replace(KEY, step=PROLOG_STEP)
 EPILOG = msgspec.structs.replace(KEY, step=EPILOG_STEP)
@@ -144,6 +150,30 @@ def test_an_epilog_hears_how_the_script_ended_and_no_number_that_is_none(host: H
     assert isinstance(refused := host.next(), wire.Refused) and "unsupported" in refused.text
 
 
+def test_no_connection_is_made_for_a_phase(fallen: Fallen) -> None:
+    """A fallen supervisor asks for what only a step with a listener has; for a phase that child would be root."""
+    place = Place(fallen.state)
+    options = read_options(place.options)
+    program = fallen.work.parent / "prolog"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    place.write_options(msgspec.structs.replace(options, prolog=str(program)))
+    credential = sealed(Prepare(launch(phases=("prolog",))))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        heard = fallen.as_agent(
+            lambda: fallen.ask(procd_wire.Refresh()),
+            lambda: fallen.ask(procd_wire.Admit(order(credential, key=PROLOG))),
+            lambda: fallen.ask(procd_wire.Connect(PROLOG), [theirs.fileno()]),
+            # Its output goes into pipes, never into a file that the supervisor names.
+            lambda: fallen.ask(procd_wire.Spawn(PROLOG, 0)),
+            lambda: fallen.ask(procd_wire.Spawn(PROLOG, 1)),
+            lambda: fallen.ask(procd_wire.SpawnAside(PROLOG, 1)),
+        )
+    assert heard[:2] == ["Refreshed", "Done"]
+    refused(heard[2:], "no listener", "into two pipes", "no task 1", "no warning")
+
+
 def by_mode(host: Host) -> str:
     return host.program("exit 0", mode=0o757)
 
@@ -260,9 +290,12 @@ def test_at_its_limit_a_phase_ends_with_all_that_it_has_started(host: Host) -> N
     outcome = host.run(host.credential())
     assert outcome.cause is StepEndCause.TIME_LIMIT
     assert outcome.text == "time limit of 0.3 s reached: working on it"
-    instance = host.place.instance()
-    left = [one for one in procfs.all_processes() if procfs.marker_of(one.pid).startswith(instance)]
-    assert not [one for one in left if one.state != "Z"] and len(pids.read_text().split()) == 2
+    assert len(pids.read_text().split()) == 2
+    left = [procfs.find_process(int(pid)) for pid in pids.read_text().split()]
+    for process in left:
+        # The sweep for what has left the step's session follows its end.
+        while process is not None and (now := procfs.find_process(process.pid)) and now.state != "Z":
+            assert now.start_ticks == process.start_ticks
 
 
 def test_output_is_bounded_and_lies_where_no_user_can_touch_it(host: Host) -> None:

@@ -8,11 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.compat.environment import (
+    PHASE_VALUE_CHARS_MAX,
     StepEnvironment,
     batch_environment,
     decode_environment,
     encode_environment,
     find_tasks,
+    phase_environment,
     repeated,
 )
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
@@ -304,3 +306,20 @@ def test_a_step_sees_the_devices_of_its_own_part_on_a_shared_node() -> None:
 def test_the_parts_of_an_arrays_task_have_the_tasks_id() -> None:
     found = batch_environment(several(array_job_id=12, array_task=3, array_count=4), NAMES)
     assert {found[f"SLURM_JOB_ID_HET_GROUP_{part}"] for part in range(3)} == {"17"}
+
+
+def test_a_phase_knows_all_parts_of_the_job_and_nothing_of_single_ones() -> None:
+    devices = ((5, "gpu", (0,)), (5, "gpu", (2, 3)), (9, "gpu", (1,)))
+    both = several(devices=devices, device_parts=(0, 1, 1))
+    found = phase_environment(both, NAMES, "cn06", 5, "epilog", (0, 9))
+    assert (found["SLURM_JOB_NODELIST"], found["SLURM_NODEID"]) == ("cn[05-06],gpu1", "1")
+    assert found["SLURM_JOB_GPUS"] == found["CUDA_VISIBLE_DEVICES"] == "0,2,3"
+    assert (found["SLURM_JOB_EXIT_CODE"], found["SLURM_JOB_EXIT_CODE2"]) == ("9", "0:9")
+    assert found["SLURM_HET_SIZE"] == "3" and not [name for name in found if "_HET_GROUP_" in name]
+    assert {name.replace("SLURM", "ESLURM", 1) for name in found if name.startswith("SLURM_")} <= found.keys()
+
+
+def test_a_phase_gets_no_list_that_a_program_could_not_take() -> None:
+    for count, is_there in ((PHASE_VALUE_CHARS_MAX, True), (PHASE_VALUE_CHARS_MAX + 1, False)):
+        found = phase_environment(launch(node_names="n" * count), NAMES, "cn05", 4, "prolog", None)
+        assert ("SLURM_JOB_NODELIST" in found, "SLURM_JOB_EXIT_CODE" in found) == (is_there, False)

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.security.ownership import UnsafeFile, check_own_directory, make_own_directory, settle
+from eslurm.security.ownership import (
+    UnsafeFile,
+    check_own_directory,
+    check_program,
+    make_own_directory,
+    settle,
+)
 
 
 def test_links_are_followed_where_nobody_else_could_have_put_them(tmp_path: Path) -> None:
@@ -79,3 +85,34 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
     with pytest.raises(UnsafeFile, match=f"belongs to user id {uid}"):
         check_own_directory(tmp_path)
+
+
+def test_a_program_is_a_file_of_ones_own_that_can_be_executed_and_that_others_cannot_change(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "program"
+    with pytest.raises(UnsafeFile, match="does not exist"):
+        check_program(path)
+    path.touch()
+    (tmp_path / "link").symlink_to(path)
+    for mode, says in (
+        (0o755, ""),
+        (0o700, ""),
+        (0o644, "cannot|can be executed"),
+        (0o775, "others may write"),
+        (0o757, "others may write"),
+    ):
+        path.chmod(mode)
+        for name in ("program", "link"):
+            if says:
+                with pytest.raises(UnsafeFile, match=says):
+                    check_program(tmp_path / name)
+            else:
+                assert check_program(tmp_path / name) == str(path)
+    path.chmod(0o755)
+    for other, says in (("program", "not an absolute path"), (str(tmp_path), "not a file")):
+        with pytest.raises(UnsafeFile, match=says):
+            check_program(other)
+    tmp_path.chmod(0o777)
+    with pytest.raises(UnsafeFile, match="others may replace what is in it"):
+        check_program(path)

@@ -161,6 +161,16 @@ def test_options_that_contradict_the_cluster_are_refused(fakes: Fakes) -> None:
     assert fakes.files() == before
 
 
+def test_programs_around_jobs_are_kept_and_only_have_to_agree_after_that(fakes: Fakes) -> None:
+    answer = fakes.up("--prolog", "bin/prolog", "--epilog", "/site/epilog")
+    assert answer.code == 0, answer.err
+    agent = read_config(fakes.layout.config_file).agent
+    assert (agent.prolog, agent.epilog) == (os.path.abspath("bin/prolog"), "/site/epilog")
+    assert fakes.up("--epilog", "/site/epilog").code == 0
+    other = fakes.up("--epilog", "/other")
+    assert other.code == 2 and "set agent.epilog in" in other.err
+
+
 def test_a_port_in_use_is_named_and_nothing_is_started(fakes: Fakes) -> None:
     fakes.up()
     fakes("down")

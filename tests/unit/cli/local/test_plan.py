@@ -21,7 +21,7 @@ from escli.local.record import AgentRecord, ClusterRecord, StandbyRecord, versio
 from escli.local.settings import Wishes
 from escli.local.users import with_users
 from eslurm.compat.hostlist import expand
-from eslurm.config.file import Config, TlsSection, parse_config
+from eslurm.config.file import AgentSection, Config, TlsSection, parse_config
 
 HERE = Layout(Path("/tmp/es-plan"))
 
@@ -251,3 +251,24 @@ def test_a_port_base_without_room(base: int) -> None:
 def test_versions_in_order() -> None:
     assert version_key("0.9.1") < version_key("0.10") < version_key("1")
     assert version_key("0.2.1rc1") == (0, 2)
+
+
+def test_agents_are_told_of_the_programs_around_jobs() -> None:
+    text = config_of(("cn[1-2]", 3))
+    assert not [word for word in daemons_of(HERE, text, record_of())[-1].arguments if "phase" in word]
+    section = AgentSection(
+        prolog="/p", epilog="/e", check="/c", task_prolog="/t", phase_user="job", phase_limit_s=9
+    )
+    told = daemons_of(HERE, msgspec.structs.replace(text, agent=section), record_of())[-1].arguments
+    found = {
+        word: told[told.index(word) + 1] for word in told if word.startswith(("--p", "--e", "--c", "--task"))
+    }
+    del found["--cluster"], found["--controller"], found["--cores"], found["--controller-socket"]
+    assert found == {
+        "--prolog": "/p",
+        "--epilog": "/e",
+        "--check": "/c",
+        "--task-prolog": "/t",
+        "--phase-user": "job",
+        "--phase-limit": "9",
+    }
