@@ -18,7 +18,8 @@ from eslurm.core.plan.placement import single_nodes
 from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.protocols import Assignment, Availability, JointAssignment
 from eslurm.core.plan.placement.remaining import Remaining
-from eslurm.core.resources.vector import fits
+from eslurm.core.resources import bits
+from eslurm.core.resources.vector import Vector, add, fits
 
 ORDERS_MAX: Final = 8
 """Orders in which parts that share nodes are tried."""
@@ -113,8 +114,8 @@ class _Mapping:
             found, failed = self._in_order(needs, order)
             if failed < 0:
                 return found
-            if failed == order[0]:
-                # It does not even fit alone.
+            if failed == order[0] or not (self._failed or self._is_enough(needs)):
+                # It does not even fit alone, or no order can do.
                 self._is_hopeless = True
                 break
             self._failed.append((needs, order, found))
@@ -137,6 +138,18 @@ class _Mapping:
             found[index] = chosen
             left.take(chosen)
         return found, -1
+
+    def _is_enough(self, needs: dict[int, CompiledRequest]) -> bool:
+        """Check whether the nodes' sum covers the parts' sum."""
+        within = 0
+        asked: Vector = ()
+        for one in needs.values():
+            within |= one.allowed
+            asked = add(asked, one.floor)
+        free: Vector = ()
+        for position in bits.all_positions(within & self._room.usable):
+            free = add(free, self._room.free_on(position))
+        return fits(asked, free)
 
     def _sparing(self) -> _Found | None:
         """The orders that came farthest, with one node left out for one part: it may serve the others better."""

@@ -15,7 +15,7 @@ from eslurm.core.plan.profile.node_profile import Profile
 from eslurm.core.plan.profile.rows import Row
 from eslurm.core.plan.profile.slots import Slots
 from eslurm.core.resources.nodes import Topology
-from eslurm.core.resources.vector import Vector, fits, scale
+from eslurm.core.resources.vector import CORES, Vector, fits, least, scale
 
 Test: TypeAlias = tuple[list[Row], int, int, Vector]
 """(rows of which a node must be in all, how many nodes, the positions that have so much at all, the amounts).
@@ -59,10 +59,10 @@ class Conditions:
             self.asked += asked
             self.is_exact = self.is_exact and exact
         self.floors: list[Floor] = []
-        for resource, least in enumerate(need.floor):
-            if least > max((nodes * amounts[resource] for amounts, nodes in need.filters), default=0):
+        for resource, floor in enumerate(need.floor):
+            if floor > max((nodes * amounts[resource] for amounts, nodes in need.filters), default=0):
                 total = sum(total[resource] * mask.bit_count() for total, mask in _totals(topology))
-                self.floors.append((resource, total - least))
+                self.floors.append((resource, total - floor))
 
 
 class Lookup:
@@ -199,17 +199,27 @@ def _asked(need: CompiledRequest, topology: Topology) -> Iterable[_Asked]:
     if not need.members:
         filters = sorted(need.filters, key=lambda item: -item[1])
         return [(amounts, nodes, need.exclusive, -1) for amounts, nodes in filters]
-    alone: dict[tuple[Vector, bool, int], int] = {}
+    asked_nodes: dict[tuple[Vector, bool, int], int] = {}
     together: dict[tuple[Vector, bool, int], int] = {}
+    # Of the parts in one partition that are alone on each node: the least amounts, and all their nodes.
+    apart: dict[int, tuple[Vector, int]] = {}
     for one in need.members:
         for amounts, nodes in one.filters:
             key = amounts, one.exclusive, one.allowed
-            alone[key] = max(alone.get(key, 0), nodes)
+            asked_nodes[key] = max(asked_nodes.get(key, 0), nodes)
         amounts, nodes = one.filters[0]
         key = amounts, one.exclusive, one.allowed
         if one.exclusive or not _holds_two(topology, amounts, one.allowed):
             together[key] = together.get(key, 0) + nodes
-    asked = [(*key, max(nodes, together.get(key, 0))) for key, nodes in alone.items()]
+        if one.exclusive or not _holds_two(topology, amounts[: CORES + 1], one.allowed):
+            before = apart.get(one.allowed, (amounts, 0))
+            apart[one.allowed] = least(before[0], amounts), before[1] + nodes
+    for key, nodes in together.items():
+        asked_nodes[key] = max(asked_nodes[key], nodes)
+    for within, (amounts, nodes) in apart.items():
+        key = amounts, False, within
+        asked_nodes[key] = max(asked_nodes.get(key, 0), nodes)
+    asked = [(*key, nodes) for key, nodes in asked_nodes.items()]
     # Where the fewest nodes can be spared a search fails first.
     asked.sort(key=lambda item: item[2].bit_count() - item[3])
     return [(amounts, nodes, exclusive, within) for amounts, exclusive, within, nodes in asked]
