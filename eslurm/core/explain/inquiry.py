@@ -42,6 +42,7 @@ from eslurm.core.plan.rules.pools import KeptAmount, Licence
 from eslurm.core.resources import bits
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State, task_slots
+from eslurm.core.state.faults import standing
 from eslurm.core.state.queue_entries import UNFORESEEN, pending_of
 
 STRICT_POLICY = "fcfs"
@@ -382,11 +383,12 @@ class _Sources:
                 continue
             if node.number in state.removed:
                 word = "removed"
-            elif node.drain and node.state is NodeState.UP:
-                word = "drained"
+            elif node.state is NodeState.UP:
+                word = "drained" if node.drain else "with a fault"
             else:
                 word = node.state.value.lower()
-            groups.setdefault((word, node.reason), []).append(node.name)
+            reason = "; ".join(filter(None, (node.reason, standing(node))))
+            groups.setdefault((word, reason), []).append(node.name)
         parts = []
         for (word, reason), names in sorted(groups.items(), key=lambda item: -len(item[1])):
             named = fold(names[:NAMES_MAX]) + (", ..." if len(names) > NAMES_MAX else "")

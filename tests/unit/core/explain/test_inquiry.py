@@ -13,6 +13,7 @@ from eslurm.core.model.config import NodeConfig, Partition, Resource
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import ArraySpec, JobSpec
 from eslurm.core.model.messages import ConfigLoaded, Refused, SetForecasts, SubmitJobs, UpdateNodes
+from eslurm.core.model.node import NodeFault
 from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.state.cluster import State
@@ -205,6 +206,13 @@ def test_nodes_out_of_service_and_partitions_down() -> None:
     assert (out.nodes_failing, out.nodes_of) == (2, 4)
     assert out.text == "out of service: 2 drained (cn[2-3]: cooling)"
     assert here.why(job).start_us == 0
+    here.world.send(UpdateNodes(ROOT, ("cn2", "cn3"), "resume"))
+    for number in (2, 3):
+        node = here.world.state.nodes[number]
+        here.world.state.put_node(replace(node, faults=(NodeFault("prolog", "prolog failed: no GPU", 1),)))
+    here.run()
+    out = here.reason(job, "nodes_unavailable", of_nodes=True)
+    assert out.text == "out of service: 2 with a fault (cn[2-3]: prolog failed: no GPU)"
 
 
 def test_a_reservation_ahead_keeps_long_jobs_out_and_shorter_ones_are_offered() -> None:
