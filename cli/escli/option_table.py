@@ -103,7 +103,7 @@ ROWS: tuple[Option, ...] = (
         ("-l --label", "begin each line with the number of its task"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("-J --job-name NAME", "name of the step (the command's)", "-J solver"),
-        ("--jobid JOB", "the job to run in (this one)", "--jobid 17"),
+        ("--jobid JOB", "the job to run in (this one), or its part: 17+1", "--jobid 17"),
         ("-Q --quiet", "say nothing of tasks that fail"),
     ),
     *_rows("esqueue escancel esacct", _CHOICE, ("-u --user USER", "jobs of this user", "-u ada")),

@@ -22,7 +22,7 @@ from escli.user.step_output import LineWriter, StepOutput
 from escli.user.step_programs import SYNONYMS, PartProgram, read_programs
 from eslurm.compat.environment import describes_a_job, encode_environment
 from eslurm.compat.errors import OptionError, escaped
-from eslurm.compat.jobrefs import parse_job_id
+from eslurm.compat.jobrefs import parse_job_id, parse_job_refs
 from eslurm.compat.request_checks import checked_arguments, checked_line
 from eslurm.core.model.request_limits import NAME_CHARS_MAX
 from eslurm.core.model.values import COOKIE_BYTES
@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Words) -> int:
+    _take_part(given)
     programs = read_programs(given, os.environ)
     job_id = _job_id(given, os.environ)
     cookie = os.urandom(COOKIE_BYTES)
@@ -78,6 +79,19 @@ def _check_here(door: Door) -> None:
             "works within jobs and on the cluster's own hosts, where nodes can send it what the tasks say: "
             "from another host use `essubmit --wait`",
         )
+
+
+def _take_part(given: Words) -> None:
+    """Read `--jobid 17+1` as `--jobid 17 --het-group 1`. Raises OptionError."""
+    text, spelling = given.text("jobid"), given.spelling("jobid")
+    if "+" not in text:
+        return
+    for long in SYNONYMS:
+        if given.has(long):
+            raise OptionError(spelling, text, f"names a part beside --{long}", "name it in one of them")
+    job_id, _, part = parse_job_refs(text, spelling)[0]
+    given.put("jobid", str(job_id), spelling)
+    given.put("het-group", str(part), spelling)
 
 
 def _job_id(given: Words, environ: Mapping[str, str]) -> int:

@@ -32,6 +32,10 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     A step over several parts of the job is a step in each of them, with consecutive numbers and one order of ranks.
     """
     job, attempt = _running(state, message.by, message.job_id)
+    if job.job_id != message.job_id:
+        part = message.job_id - job.job_id
+        text = f"job {message.job_id} is part {part} of job {job.job_id}: name it --jobid {job.job_id}+{part}"
+        raise Refused(RefusalCode.INVALID, text)
     _check_parts(job, message)
     parts = message.components
     if attempt.next_step + len(parts) > STEPS_MAX:

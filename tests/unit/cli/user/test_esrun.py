@@ -292,6 +292,16 @@ def test_a_part_that_is_lost_ends_the_others_with_the_step(
     assert world.finish.step == 4
 
 
+def test_a_part_may_be_named_with_the_job(state_dir: Path) -> None:
+    def refuse(_request: Any) -> Any:
+        raise Refuse(Status.INVALID_ARGUMENT, "enough")
+
+    with FakeDoor(state_dir / "s", CreateStep=refuse) as door:
+        assert main(["--socket", door.path, "--jobid", "17+1", "work"]) == exits.FAILED
+        (asked,) = door.asked("CreateStep")
+    assert (asked.job_id, list(asked.components)) == (17, [1])
+
+
 @pytest.mark.parametrize(
     ("line", "programs"),
     [
@@ -338,6 +348,8 @@ def test_a_refused_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("a : -n2", "COMMAND is missing"),
         ("a : --label b", "--label is for the whole step and stands behind ':'"),
         ("a : --nosuch b", "--nosuch"),
+        ("--jobid 17+x a", "--jobid: '17+x' does not name a part of a job"),
+        ("--jobid 17+1 --pack-group 0 a", "--jobid: '17+1' names a part beside --pack-group"),
         ("--het-group x a", "--het-group: 'x' is not a list of parts"),
         ("--het-group 2-1 a", "--het-group: '2-1' is not a list of parts"),
         ("--het-group= a", "--het-group: an empty value is not a list of parts"),

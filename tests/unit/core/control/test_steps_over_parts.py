@@ -132,6 +132,12 @@ def test_a_job_of_one_part_has_no_other() -> None:
     assert "there is no part 1: job 1 has 1 part (0)" in refused(create(world, job, (0, 1)))
 
 
+def test_the_id_of_a_part_is_answered_with_the_name_of_the_part() -> None:
+    world, job = running(*SHARED)
+    text = f"job {job + 1} is part 1 of job {job}: name it --jobid {job}+1"
+    assert refused(create(world, job + 1, (0,))) == text
+
+
 def test_the_parts_of_a_step_count_as_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eslurm.core.control.steps.STEPS_MAX", 4)
     world, job = running(*SHARED)
