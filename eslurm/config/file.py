@@ -247,8 +247,8 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     pending_jobs_max: Count = 200_000
     """Most jobs that may wait, an array counting as one; the last twentieth is for operators' jobs."""
     pending_jobs_user_max: Whole = 20_000
-    """Most jobs of one user that may wait; a job counts once more for each 16 KiB of arguments, node names and array ranges.
-    Operators are exempt. 0: no limit of its own."""
+    """Most jobs of one user that may wait; a job counts once more for each 16 KiB of arguments, node names, array ranges
+    and parts. Operators are exempt. 0: no limit of its own."""
     array_tasks_max: ArrayTasks = ARRAY_TASKS_MAX
     """Most tasks of one array."""
     script_bytes_max: ScriptBytes = SCRIPT_BYTES_MAX

@@ -86,7 +86,7 @@ def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
         raise Refused(
             RefusalCode.EXHAUSTED,
             f"{user.name} has {there} waiting jobs, {weights} would come, and {most} may wait "
-            "(policy.pending_jobs_user_max; a job counts more for long arguments, node lists and arrays): "
+            "(policy.pending_jobs_user_max; a job counts more for long arguments, node lists, arrays and many parts): "
             "submit again when some have started, or submit an array",
         )
 
