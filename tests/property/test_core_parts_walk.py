@@ -18,6 +18,7 @@ from eslurm.core.model.job_states import FINAL, AttemptPhase
 from eslurm.core.model.messages import (
     CancelJobs,
     ChangePolicies,
+    CreateStep,
     JobRef,
     PlanMade,
     PolicyChange,
@@ -31,7 +32,7 @@ from eslurm.core.model.protocol import NodeGone, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import attempts_of
-from tests.kits.core import ROOT, SECOND, World
+from tests.kits.core import ALICE, ROOT, SECOND, World
 from tests.kits.parts import parted, submit
 from tests.support.profiles import draws
 
@@ -59,6 +60,7 @@ class Walk:
             self.place,
             self.deliver,
             self.deliver,
+            self.step,
             self.end,
             self.people,
             self.people,
@@ -142,6 +144,16 @@ class Walk:
             nodes = tuple(node for node in send.nodes if self.rng.random() < 0.9)
             status = self.rng.choice(("ok",) * 9 + ("failed",))
             world.done(send, status, nodes, world.answer_of(send))
+
+    def step(self) -> None:
+        """A step over some parts of a running job, if there is room on what is left of each."""
+        jobs = [job for job in self.world.state.jobs.values() if job.attempt is not None]
+        if jobs:
+            job = self.rng.choice(jobs)
+            size = len(job.spec.components)
+            chosen = tuple(sorted(self.rng.sample(range(size), self.rng.randint(1, size))))
+            message = CreateStep(ALICE, job.job_id, 0, 0, ("x",), b"", "/", "h:1", b"", components=chosen)
+            self.world.send(message)
 
     def end(self) -> None:
         world = self.world

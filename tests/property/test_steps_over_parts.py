@@ -16,13 +16,9 @@ from eslurm.core.model.step_key import StepKey
 from eslurm.core.state.invariants import check
 from esnoded.procd.credential import NotAllowed, find_launch
 from tests.kits.core import ALICE, World, refused
-from tests.kits.parts import parted, parts_admitted, place, span, submit
+from tests.kits.parts import parted, place, span, submit
 from tests.support.profiles import draws
 from tests.support.seeds import Seeds
-
-__all__ = ["parts_admitted"]
-
-pytestmark = pytest.mark.usefixtures("parts_admitted")
 
 NODES = 4
 CORES = 4

@@ -12,11 +12,9 @@ from eslurm.core.model.protocol import End, HeldAttempt, LaunchStep, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.model.step import StepState
 from tests.kits.core import ALICE, ROOT, World, problem
-from tests.kits.parts import parted, parts_admitted, place, span, submit
+from tests.kits.parts import parted, place, span, submit
 from tests.kits.running import end, free, run
 from tests.kits.running import place as on
-
-__all__ = ["parts_admitted"]
 
 
 def running(
@@ -154,7 +152,6 @@ def test_a_suspended_job_resumes_without_the_lost_node() -> None:
     assert send.nodes == (0, 2) and world.state_of(job) == "RUNNING"
 
 
-@pytest.mark.usefixtures("parts_admitted")
 def test_parts_on_the_lost_node_go_together() -> None:
     """Goal: a node with two parts takes both along; a part may lose all of its nodes."""
     world = World(3)
@@ -166,6 +163,21 @@ def test_parts_on_the_lost_node_go_together() -> None:
     assert (world.attempt(job).gone, free(world, 1)[0], world.state_of(job)) == ({1}, 4, "RUNNING")
     world.end(job)
     assert world.state_of(job) == "COMPLETED"
+
+
+def test_a_step_over_parts_fails_in_each_part_on_the_lost_node() -> None:
+    world = World(3)
+    job = submit(world, parted(Request(), Request(), no_kill=True))
+    place(world, job, span(0, 1), span(1, 1), span(1, 1, 1), span(2, 1, 1))
+    world.deliver()
+    world.deliver()
+    world.send(CreateStep(ALICE, job, 0, 0, ("x",), b"", "/", "h:1", b"", components=(0, 1)))
+    for send in world.sends():
+        world.done(send, nodes=tuple(node for node in send.nodes if node != 1))
+    world.lose(1)
+    assert [step.state for step in world.state.steps.values()] == [StepState.FAILED] * 2
+    answer = world.send(CreateStep(ALICE, job, 0, 0, ("x",), b"", "/", "h:1", b"", components=(0, 1)))
+    assert [name for name, _ in answer.layout] == ["cn0", "cn2"]  # type: ignore[union-attr]
 
 
 def test_lost_nodes_are_charged_until_their_loss() -> None:

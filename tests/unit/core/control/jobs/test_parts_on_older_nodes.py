@@ -10,11 +10,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.kits.asking import HOUR, Site
 from tests.kits.core import World
-from tests.kits.parts import parted, parts_admitted, span, submit
-
-__all__ = ["parts_admitted"]
-
-pytestmark = pytest.mark.usefixtures("parts_admitted")
+from tests.kits.parts import parted, span, submit
 
 LARGE = Request(cpus_per_task=3)
 """Two of them do not fit one node."""
