@@ -102,7 +102,9 @@ def _on_prepared(
     bad = (*failed, *unreached)
     if not text:
         text = f"{len(unreached)} of its {len(attempt.nodes)} nodes did not answer"
-    return launch_failed(state, job, attempt, now_us, tuple(failed), bad, tuple(failed), text)
+    # A node that refuses a late copy of the launch may have run its prolog: it says when its epilog has ended.
+    free = () if attempt.phases else tuple(failed)
+    return launch_failed(state, job, attempt, now_us, free, bad, tuple(failed), text)
 
 
 def launch_failed(

@@ -333,3 +333,15 @@ def test_the_end_of_a_script_alone_does_not_release_its_node() -> None:
     job_id, send = run(world)
     script_ended(world, job_id)
     assert world.attempt(job_id).held == set(send.nodes)
+
+
+def test_a_node_that_refuses_the_launch_is_held_until_it_says_that_nothing_is_left() -> None:
+    world = world_with()
+    job_id = world.submit()
+    world.plan()
+    (send,) = world.sends()
+    world.done(send, "failed")
+    (residue,) = world.job(job_id).residues
+    assert residue.held == set(send.nodes)
+    world.deliver()
+    assert not world.job(job_id).residues
