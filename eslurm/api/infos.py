@@ -13,12 +13,13 @@ from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.hostlist import fold
-from eslurm.core.model.job import PASSED, Job, Span
-from eslurm.core.model.job_states import JobState
+from eslurm.core.model.job import PASSED, Attempt, Job, Span
+from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.node import Node
 from eslurm.core.model.parts import partition_of, spans_by_part
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
+from eslurm.core.model.step_key import EPILOG
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.core.state.allocation_amounts import limit_s
@@ -134,6 +135,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         if attempt.gone:
             names = fold(shown.node_names(sorted(attempt.gone)))
             info.reason_text = f"without {names}, lost since its start"
+        elif attempt.phases:
+            info.reason_text = _phase_text(shown, attempt)
     else:
         info.nodes, info.cpus, info.memory_mib = _asked(request)
     if len(spec.components) > 1:
@@ -191,6 +194,15 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
         info.nodes = sum([part.nodes for part in info.parts])
         info.cpus = sum([part.cpus for part in info.parts])
         info.memory_mib = sum([part.memory_mib for part in info.parts])
+
+
+def _phase_text(shown: Shown, attempt: Attempt) -> str:
+    """What the job waits for: `prolog on 3 of 8 nodes`, `epilog on cn003`; empty when its nodes run neither."""
+    if attempt.preparing:
+        return f"prolog on {len(attempt.preparing)} of {len(attempt.nodes)} nodes"
+    if attempt.phase is AttemptPhase.RELEASING and EPILOG in attempt.phases:
+        return f"epilog on {fold(shown.node_names([node for node in attempt.nodes if node in attempt.held]))}"
+    return ""
 
 
 def _dependencies(shown: Shown, job: Job) -> str:

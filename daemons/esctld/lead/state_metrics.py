@@ -20,6 +20,7 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node import Node, is_usable
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.parts import partitions_of
+from eslurm.core.model.step_key import PHASES
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.usage import usage_now
@@ -46,6 +47,12 @@ TASKS = Described("eslurm_pending_array_tasks", "gauge", "Tasks of arrays that w
 NODES = Described("eslurm_nodes", "gauge", "Nodes, by state.", ("state",))
 DRAINING = Described(
     "eslurm_nodes_drained", "gauge", "Nodes that take no new jobs because they were drained."
+)
+FAULTED = Described(
+    "eslurm_nodes_faulted",
+    "gauge",
+    "Nodes that take no new jobs because this failed there: prolog or epilog.",
+    ("kind",),
 )
 LOGIN = Described("eslurm_login_hosts", "gauge", "Login hosts, by state; they are no nodes.", ("state",))
 IDLE = Described("eslurm_nodes_idle", "gauge", "Nodes in service on which nothing runs.")
@@ -77,7 +84,7 @@ USAGE = Described(
 STORE_BYTES = Described("eslurm_store_size_bytes", "gauge", "Size of the job store.")
 AGE = Described("eslurm_census_age_seconds", "gauge", "Time since the queue and the nodes were counted.")
 CENSUS = (
-    *(JOBS, WAITING, TASKS, NODES, LOGIN, DRAINING, IDLE, CORES, CORES_USED, USABLE, PARTITION_IDLE),
+    *(JOBS, WAITING, TASKS, NODES, LOGIN, DRAINING, FAULTED, IDLE, CORES, CORES_USED, USABLE, PARTITION_IDLE),
     *(PARTITION_WAITING, ACCOUNT_CORES, USAGE, STORE_BYTES, AGE),
 )
 
@@ -172,6 +179,7 @@ class StateMetrics:
     def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[MetricFamily]]:
         states: Counter[str] = Counter({state.value: 0 for state in NodeState})
         login: Counter[str] = Counter({state.value: 0 for state in NodeState})
+        faulted: Counter[str] = Counter(dict.fromkeys(PHASES, 0))
         drained = idle = 0
         jobs_on = self._view.jobs_on
         for part in parts(nodes, RECORDS_PER_SLICE):
@@ -181,9 +189,12 @@ class StateMetrics:
                     continue
                 states[node.state.value] += 1
                 drained += node.drain
+                if node.faults:
+                    faulted.update(fault.kind for fault in node.faults)
                 idle += is_usable(node) and not jobs_on.get(node.number)
             yield
-        return [NODES.by(states), LOGIN.by(login), DRAINING.is_(drained), IDLE.is_(idle)]
+        in_service = [DRAINING.is_(drained), FAULTED.by(faulted), IDLE.is_(idle)]
+        return [NODES.by(states), LOGIN.by(login), *in_service]
 
     def _of_partitions(self) -> Generator[None, None, list[MetricFamily]]:
         totals: Counter[str] = Counter()

@@ -39,20 +39,30 @@ class Peer(msgspec.Struct, frozen=True):
 def check_nodes(state: State, now_us: int) -> Sliced:
     """Check for nodes out of service, grouped by state and reason, and for other epochs."""
     groups: dict[tuple[NodeState, bool, str], list[Node]] = {}
+    faulted: dict[tuple[str, ...], list[str]] = {}
     behind: list[str] = []
     for node in list(state.nodes.values()):
         yield None
         if node.state is not NodeState.UP or node.drain:
             groups.setdefault((node.state, node.drain, node.reason), []).append(node)
+        elif node.faults:
+            kinds = tuple(sorted(fault.kind for fault in node.faults))
+            faulted.setdefault(kinds, []).append(node.name)
         elif node.epoch != state.epoch:
             behind.append(node.name)
     for (node_state, drain, reason), nodes in groups.items():
         finding = _out_of_service(state, node_state, drain, reason, nodes, now_us)
         if finding is not None:
             yield finding
+    for kinds, names in faulted.items():
+        text = f"no new work: {' and '.join(kinds)} failed there"
+        yield Finding(NODES, WARNING, _named("node", names), text, _FAULT_ADVICE)
     if behind:
         text = f"in service, though registered under another epoch than {state.epoch}"
         yield Finding(NODES, ERROR, _named("node", behind), text, "restart the agents of these nodes")
+
+
+_FAULT_ADVICE = "see `esinfo -R` for how it ended; the node's check, a boot or `esctl resume NODE` clears it"
 
 
 def _out_of_service(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from eslurm.api.infos import job_info
 from eslurm.core.control.effects import owed_nodes
 from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.doctor.places import check_nodes
 from eslurm.core.model import facts
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState
@@ -345,3 +347,21 @@ def test_a_node_that_refuses_the_launch_is_held_until_it_says_that_nothing_is_le
     assert residue.held == set(send.nodes)
     world.deliver()
     assert not world.job(job_id).residues
+
+
+def test_people_see_what_a_job_waits_for_and_why_a_node_gets_none() -> None:
+    world = world_with()
+    job_id, send = launch(world, request=TWO)
+    first, second = send.nodes
+    assert job_info(world.state, world.job(job_id), None).reason_text == "prolog on 2 of 2 nodes"
+    tell(world, job_id, first)
+    assert job_info(world.state, world.job(job_id), None).reason_text == "prolog on 1 of 2 nodes"
+    tell(world, job_id, second)
+    world.deliver()
+    assert job_info(world.state, world.job(job_id), None).reason_text == ""
+    script_ended(world, job_id)
+    gone(world, job_id, second)
+    assert job_info(world.state, world.job(job_id), None).reason_text == f"epilog on cn{first}"
+    gone(world, job_id, first, BAD)
+    finding = next(one for one in check_nodes(world.state, world.now_us) if one is not None)
+    assert (finding.what, finding.text) == (f"node cn{first}", "no new work: epilog failed there")
