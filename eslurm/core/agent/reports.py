@@ -66,8 +66,8 @@ class Reports:
         node.sent.pop(key, None)
 
     def is_settled(self, node: LocalNode, attempt: Attempt) -> bool:
-        """Check whether the controller has committed all that was reported of the attempt."""
-        kinds = (StepEnded, NodeGone, PhaseReported)
+        """Check whether the controller has committed how the attempt ended here: a prolog that went well is no end."""
+        kinds = (StepEnded, NodeGone) if attempt.was_prepared else (StepEnded, NodeGone, PhaseReported)
         return not any((kind, *attempt.key) in node.owed for kind in kinds)
 
     def owes_phase(self, node: LocalNode, attempt: Attempt) -> bool:

@@ -19,6 +19,7 @@ from eslurm.core.model.protocol import (
     Registration,
     Signal,
     Start,
+    StepEnded,
 )
 from eslurm.core.model.step_key import EPILOG_STEP, PROLOG_STEP, StepKey
 from eslurm.core.relay.results import OK
@@ -233,6 +234,20 @@ def test_the_end_of_the_script_is_said_once_it_was_committed_no_more() -> None:
     assert world.order(END)[0] == OK
     world.ack_all()
     assert world.order(END)[0] == gone_outcome(True)
+
+
+def test_a_committed_end_buries_the_attempt_though_the_report_of_its_prolog_is_not() -> None:
+    world = World(phases=("prolog",))
+    with_prolog = launch(phases=("prolog",))
+    world.order(Prepare(with_prolog))
+    world.finish(step=PROLOG_STEP)
+    world.order(Start(7, 1, with_prolog))
+    world.finish()
+    (seq,) = [seq for seq, report in world.reports.items() if isinstance(report.body, StepEnded)]
+    world.ack(seq)
+    assert not world.stages() and not world.runner.ended
+    world.restart()
+    assert world.runner.started[BATCH] == 1
 
 
 def test_a_cancelled_prolog_outlives_its_agent() -> None:
