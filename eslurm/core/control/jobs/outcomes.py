@@ -82,7 +82,7 @@ def _on_prepared(
         nodes = [number for number in outcome.nodes if number in attempt.waiting]
         if outcome.status == "ok" and attempt.phases and outcome.payload:
             preparing += nodes
-            limit_s = max(limit_s, min(_preparing.decode(outcome.payload).limit_s, PHASE_LIMIT_MAX_S))
+            limit_s = max(limit_s, _said_limit_s(outcome.payload))
         elif outcome.status == "ok":
             ok += nodes
         elif outcome.status == "failed":
@@ -105,6 +105,14 @@ def _on_prepared(
     # A node that refuses a late copy of the launch may have run its prolog: it says when its epilog has ended.
     free = () if attempt.phases else tuple(failed)
     return launch_failed(state, job, attempt, now_us, free, bad, tuple(failed), text)
+
+
+def _said_limit_s(payload: bytes) -> int:
+    """How long a node's prolog may run. One node's nonsense is no reason to forget what the others answer."""
+    try:
+        return min(_preparing.decode(payload).limit_s, PHASE_LIMIT_MAX_S)
+    except msgspec.DecodeError:
+        return 0
 
 
 def launch_failed(

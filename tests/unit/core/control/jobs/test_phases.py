@@ -365,3 +365,25 @@ def test_people_see_what_a_job_waits_for_and_why_a_node_gets_none() -> None:
     gone(world, job_id, first, BAD)
     finding = next(one for one in check_nodes(world.state, world.now_us) if one is not None)
     assert (finding.what, finding.text) == (f"node cn{first}", "no new work: epilog failed there")
+
+
+@pytest.mark.parametrize("payload", [b"\xc1", b"nonsense", msgspec.msgpack.encode(Preparing(-(10**9)))])
+def test_an_answer_that_cannot_be_read_is_waited_for_no_longer_than_a_report(payload: bytes) -> None:
+    world = world_with()
+    job_id = world.submit()
+    world.plan()
+    (send,) = world.sends()
+    world.done(send, payload=payload)
+    assert world.attempt(job_id).preparing == set(send.nodes)
+    world.pass_time(61)
+    assert world.job(job_id).state is JobState.PENDING
+
+
+def test_a_limit_beyond_a_day_counts_as_a_day() -> None:
+    world = world_with()
+    job_id = world.submit()
+    world.plan()
+    (send,) = world.sends()
+    world.done(send, payload=msgspec.msgpack.encode(Preparing(10**12)))
+    more = world.attempt(job_id).more
+    assert more is not None and more.preparing_until_us - world.now_us == (2 * 86_400 + 60) * 1_000_000
