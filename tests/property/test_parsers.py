@@ -31,6 +31,7 @@ from eslurm.compat import (
     dependencies,
     durations,
     gres,
+    hetgroups,
     hostlist,
     jobrefs,
     lengths,
@@ -61,6 +62,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "array": arrays.parse_array,
     "dependency": dependencies.parse_dependencies,
     "jobs": jobrefs.parse_job_refs,
+    "parts": hetgroups.parse_het_group,
     "states": states.parse_states,
     "export": lambda text: exported(text, {"A": "1"}),
     "format": by_format,
@@ -79,6 +81,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "signal": signals.parse_warning,
 }
 VALID: dict[str, list[str]] = {
+    "parts": ["0", "0,2-3", "127", "3-3,0"],
     "time": ["90", "1:30:00", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED", "-1", "5:30"],
     "begin": [
         "now+2hours",
