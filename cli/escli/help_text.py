@@ -32,6 +32,10 @@ COMMANDS: dict[str, About] = {
         (
             ("essubmit -n 4 -t 1:00:00 run.sh input.dat", "four tasks, one hour"),
             ("essubmit --array 0-15%4 tile.sh", "sixteen tasks, four at a time"),
+            (
+                "essubmit -N1 -p cpu : -N8 -p gpu run.sh",
+                "two sets of nodes, in two partitions, at the same time",
+            ),
             ("essubmit -d afterok:12 join.sh", "after job 12 has ended well"),
             ("essubmit --wait --wrap 'make test'", "wait; end with the job's exit code"),
         ),
@@ -50,7 +54,7 @@ COMMANDS: dict[str, About] = {
     ),
     "escancel": About(
         "escancel [OPTIONS] [JOB ...]",
-        "End jobs, or send them a signal. JOB is 17, a task 17_4, or tasks 17_[4-6].",
+        "End jobs, or send them a signal. JOB is 17, a task 17_4, or tasks 17_[4-6]; a part 17+1 means its whole job.",
         (
             ("escancel 17 18_3", "a job and one task of an array"),
             ("escancel --me -t PD", "all my waiting jobs"),

@@ -49,15 +49,17 @@ class Option:
 class Words:
     """The parsed options as texts by long name, and the remaining words (`rest`).
 
-    A flag's text is "". `spelling` is the option's name for errors, `line` its script line.
+    A flag's text is "". `spelling` is the option's name for errors, `line` its script line. `is_final` after `--`: none of
+    the remaining words means anything to the command.
     """
 
-    __slots__ = ("_given", "ignored", "rest")
+    __slots__ = ("_given", "ignored", "is_final", "rest")
 
     def __init__(self) -> None:
         self._given: dict[str, tuple[str, str]] = {}
         self.rest: list[str] = []
         self.ignored: list[str] = []
+        self.is_final = False
 
     def has(self, long: str) -> bool:
         return long in self._given
@@ -108,6 +110,7 @@ class Parser:
         while pending:
             word = pending.pop()
             if word == "--":
+                found.is_final = True
                 found.rest += reversed(pending)
                 break
             if word.startswith("--"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.integration.test_steps import door
 from tests.kits.cluster import LiveCluster
 
+ROOT = Path(__file__).resolve().parents[2]
 FOREVER = "echo $$ >> pids; while :; do sleep 0.05; done"
 VARIABLES = (
     "SLURM_HET_SIZE",
@@ -47,6 +51,27 @@ def test_a_script_in_two_partitions_knows_its_parts(cluster: LiveCluster) -> Non
         "esacct", "-h", "-P", "-j", f"{job_id}+1", "-o", "jobid,partition,allocnodes"
     ).out.split() == [f"{job_id}+1|main|3"]
     assert cluster.submit("--wrap", "true") == job_id + 2, "each part has taken an id"
+
+
+def test_the_script_of_the_guide_runs(cluster: LiveCluster) -> None:
+    page = (ROOT / "docs" / "guide" / "jobs-of-several-parts.md").read_text()
+    text = page.partition("```sh\n")[2].partition("```")[0]
+    for here, there in (
+        (" --account=physics", " -o seen"),
+        ("-c4 -p cluster", "-p main -w cn0002"),
+        ("esrun", f"{door(cluster)}esrun"),
+        ("-N8 --gpus-per-node=1 -p booster", "-N2 -p main -w cn[0003-0004]"),
+    ):
+        assert here in text
+        text = text.replace(here, there)
+    for name in ("master", "solve"):
+        path = cluster.work / name
+        path.write_text(f"#!/bin/sh\necho {name} $SLURM_PROCID of $SLURM_NTASKS\n")
+        path.chmod(0o755)
+    assert cluster.end(cluster.submit(cluster.script("guide.sh", text))) == "COMPLETED", cluster.lines("seen")
+    first, *steps = cluster.lines("seen")
+    assert first == "part 0 has cn0002, part 1 has cn[0003-0004]"
+    assert sorted(steps) == ["master 0 of 3", "solve 1 of 3", "solve 2 of 3"]
 
 
 @pytest.mark.parametrize("name", ["{0}+1", "{1}"])

@@ -61,12 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _submit(given: Words) -> int:
     command = [given]
-    if given.rest[:1] == [":"]:
+    if ":" in given.rest:
         from escli.user.job_parts import command_parts, overlaid
 
         parser = Parser(rows_of(COMMAND), options_end_at_first_word=True, excludes=_OPPOSITES)
         command = command_parts(given, parser)
-        given, _ = overlaid((), command, _OPPOSITES)
+        given = overlaid((), command, _OPPOSITES)[0] if len(command) > 1 else given
     script, name = _script(given)
     options, parts = with_directives(command, script)
     for spelling in options.ignored:

@@ -29,12 +29,31 @@ _INHERITED = ("exclude",)
 
 
 def command_parts(given: Words, parser: Parser) -> list[Words]:
-    """The command line's options of each part; the last one's `rest` is script and arguments. Raises OptionError."""
+    """The command line's options of each part; one of them has the script and its arguments as `rest`. Raises OptionError.
+
+    A `:` begins a part in the place of the script, and behind the script where an option follows.
+    """
     parts = [given]
-    while parts[-1].rest[:1] == [":"]:
+    while (at := _separator(parts[-1])) >= 0:
         _check_count(len(parts) + 1, ":")
-        parts.append(parser.parse(parts[-1].rest[1:], f"part {len(parts)}: "))
+        before = parts[-1].rest
+        parts[-1].rest = before[:at]
+        parts.append(parser.parse(before[at + 1 :], f"part {len(parts)}: "))
+    scripts = [part.rest[0] for part in parts if part.rest]
+    if len(scripts) > 1:
+        raise OptionError(
+            "script", scripts[1], "is a second one", "give one script for all parts, or submit a job for each"
+        )
     return parts
+
+
+def _separator(words: Words) -> int:
+    """The place of the `:` that begins the next part; -1: there is none."""
+    rest = words.rest
+    for at, word in enumerate(rest if not words.is_final else ()):
+        if word == ":" and (at == 0 or (rest[at + 1 : at + 2] and rest[at + 1].startswith("-"))):
+            return at
+    return -1
 
 
 def directives_by_part(directives: Sequence[Directive]) -> list[list[Directive]]:
@@ -97,7 +116,7 @@ def _sorted_out(parts: Sequence[Words], excludes: Mapping[str, Sequence[str]]) -
             _check_job_wide(job, part, long, number, excludes)
             job.put(long, text, spelling)
         job.ignored += part.ignored
-        job.rest = part.rest
+        job.rest = job.rest or part.rest
         of_parts.append(own)
     return job, of_parts
 

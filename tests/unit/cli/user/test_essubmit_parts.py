@@ -39,11 +39,40 @@ def test_each_part_has_its_own_resources_and_partition(
     state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, monkeypatch)
-    job = submit(state_dir, "-N1 -c4 -p cluster -t 5 : -N8 --gpus-per-node=1 -p booster job.sh -x : -y")
+    job = submit(state_dir, "-N1 -c4 -p cluster -t 5 : -N8 --gpus-per-node=1 -p booster job.sh -x : y")
     assert shape(job) == [("cluster", 1, 4), ("booster", 8, 1)]
     assert [(one.name, one.items) for one in job.components[1].per_node] == [("gpu", 1)]
     assert (job.partition, job.time_limit_s, job.name) == ("", 300, "job.sh")
-    assert list(job.arguments) == ["-x", ":", "-y"], "behind the script it is an argument"
+    assert list(job.arguments) == ["-x", ":", "y"], "behind the script, and no option follows: an argument"
+
+
+def test_a_part_may_stand_behind_the_script(
+    state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, monkeypatch)
+    job = submit(state_dir, "-N1 -p cluster job.sh -x : : -N8 -p booster")
+    assert shape(job) == [("cluster", 1, 1), ("booster", 8, 1)]
+    assert list(job.arguments) == ["-x", ":"]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts", "arguments"),
+    [
+        ("-n2 -- job.sh -n 1 a : -n 2 b", 1, ["-n", "1", "a", ":", "-n", "2", "b"]),
+        ("-n1 : -n2 -- job.sh a : -b", 2, ["a", ":", "-b"]),
+    ],
+)
+def test_behind_two_dashes_nothing_begins_a_part(
+    line: str,
+    parts: int,
+    arguments: list[str],
+    state_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written(tmp_path, monkeypatch)
+    job = submit(state_dir, line)
+    assert (len(job.components), list(job.arguments)) == (parts, arguments)
 
 
 def test_options_of_the_job_may_stand_in_any_part(
@@ -121,6 +150,10 @@ BAD = [
     (
         "--requeue : --no-requeue --wrap true",
         "part 1: --no-requeue differs from --requeue, but is one for all parts",
+    ),
+    (
+        "-n1 job.sh : -n2 b.sh",
+        "script: 'b.sh' is a second one: give one script for all parts, or submit a job for each",
     ),
     (
         "-n1 : -n2 -o x --wrap true",
