@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.plurals import counted
 from eslurm.core.model.request import Request
 from eslurm.core.plan.placement import joint, single_nodes
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_job, joined
@@ -37,55 +38,92 @@ def feasible_together(
     if wrong is not None:
         return wrong
     for group in joint.groups(need.members):
-        if len(group) > 1:
-            members = [need.members[index] for index in group]
-            if choose(empty, joined(members)) is None:
-                names = list(dict.fromkeys([partitions[index].name for index in group]))
-                wrong = _too_large(members, f"parts {_listed([str(index) for index in group])}", names, empty)
-                if wrong is not None:
-                    return wrong
+        if len(group) > 1 and choose(empty, joined([need.members[index] for index in group])) is None:
+            wrong = _too_large(group, need.members, partitions, empty)
+            if wrong is not None:
+                return wrong
     return None
 
 
 def _too_large(
-    members: Sequence[CompiledRequest], who: str, partitions: Sequence[str], empty: Ledger
+    group: Sequence[int],
+    members: Sequence[CompiledRequest],
+    partitions: Sequence[PartitionView],
+    empty: Ledger,
 ) -> Infeasible | None:
-    topology = empty.topology
-    together = joined(members)
-    where = f"partition{'' if len(partitions) == 1 else 's'} {_listed(partitions)}"
-    asked, nodes = joint.nodes_floor(members), together.allowed.bit_count()
-    if asked > nodes:
+    """The proof that these parts have no place together, if one is found: nodes, amounts, then a complete search."""
+    everything = joined([members[index] for index in group]).allowed
+    # Parts with fewer nodes to choose from may be too many for these alone.
+    scopes = dict.fromkeys([everything, *[members[index].allowed for index in group]])
+    for scope in scopes:
+        inside = [index for index in group if not members[index].allowed & ~scope]
+        wrong = _too_large_for(scope, inside, members, partitions, empty.topology)
+        if wrong is not None:
+            return wrong
+    parts = [members[index] for index in group]
+    if all(single_nodes.is_single(one) for one in parts) and single_nodes.search(empty, parts).is_proved:
         text = (
-            f"{who}: --exclusive: they need {asked} nodes beside each other; {where} {_have(partitions)} {nodes}:"
-            " ask for fewer, or leave it out"
+            f"{_parts(group)}: they do not fit the nodes of {_where(group, partitions)} together: ask for less,"
+            " or submit jobs of their own"
         )
-        return Infeasible(text, "nodes", asked, nodes)
-    sums = _sums(topology, together.allowed)
-    for index, resource in enumerate(topology.resources):
-        asked = together.floor[index]
-        if asked > sums[index]:
-            amounts = describe((0,) * index + (asked,), topology.resources)
-            text = (
-                f"{who}: they need {amounts} together; the nodes of {where} have {sums[index]}: ask for less,"
-                " or submit jobs of their own"
-            )
-            return Infeasible(text, resource, asked, sums[index])
-    is_single = all(single_nodes.is_single(one) for one in members)
-    if is_single and single_nodes.search(empty, members).is_proved:
-        text = (
-            f"{who}: they do not fit the nodes of {where} together: ask for less, or submit jobs of their own"
-        )
-        return Infeasible(text, "nodes", len(members), len(members) - 1)
+        return Infeasible(text, "nodes", len(parts), len(parts) - 1)
     return None
 
 
-def _sums(topology: Topology, within: int) -> list[int]:
-    found = [0] * len(topology.resources)
-    for total, mask in topology.classes:
-        count = (mask & within).bit_count()
-        for index, amount in enumerate(total):
-            found[index] += amount * count
+def _too_large_for(
+    scope: int,
+    inside: Sequence[int],
+    members: Sequence[CompiledRequest],
+    partitions: Sequence[PartitionView],
+    topology: Topology,
+) -> Infeasible | None:
+    """Check the parts that may use these nodes only: whole nodes are for one part, the others have what these leave."""
+    whole = sum(members[index].nodes_floor for index in inside if members[index].exclusive)
+    others = [members[index] for index in inside if not members[index].exclusive]
+    asked = whole + max([one.nodes_floor for one in others], default=0)
+    nodes = scope.bit_count()
+    names = list(dict.fromkeys([partitions[index].name for index in inside]))
+    where = _where(inside, partitions)
+    is_narrow = any(topology.partitions.get(name, 0) & ~scope for name in names)
+    for_them = " for them" if is_narrow else ""
+    if asked > nodes:
+        text = (
+            f"{_parts(inside)}: --exclusive: they need {asked} nodes beside each other; {where} {_have(names)} {nodes}"
+            f"{for_them}:"
+            " ask for fewer, or leave it out"
+        )
+        return Infeasible(text, "nodes", asked, nodes)
+    for index, resource in enumerate(topology.resources):
+        asked = sum(one.floor[index] for one in others)
+        most = _most_left(topology, scope, whole, index)
+        if asked > most:
+            amounts = describe((0,) * index + (asked,), topology.resources)
+            beside, left = (f" beside {counted(whole, 'whole node')}", " left") if whole else ("", "")
+            text = (
+                f"{_parts(inside)}: they need {amounts} together{beside}; the nodes of {where} have {most}{left}"
+                f"{for_them}: ask for less, or submit jobs of their own"
+            )
+            return Infeasible(text, resource, asked, most)
+    return None
+
+
+def _most_left(topology: Topology, scope: int, whole: int, resource: int) -> int:
+    """Upper bound of what the nodes have of a resource when so many of them are for other parts."""
+    left, found = scope.bit_count() - whole, 0
+    for total, mask in sorted(topology.classes, key=lambda one: -one[0][resource]):
+        count = min(left, (mask & scope).bit_count())
+        found += total[resource] * count
+        left -= count
     return found
+
+
+def _parts(numbers: Sequence[int]) -> str:
+    return f"part{'' if len(numbers) == 1 else 's'} {_listed([str(number) for number in numbers])}"
+
+
+def _where(numbers: Sequence[int], partitions: Sequence[PartitionView]) -> str:
+    names = list(dict.fromkeys([partitions[number].name for number in numbers]))
+    return f"partition{'' if len(names) == 1 else 's'} {_listed(names)}"
 
 
 def _have(names: Sequence[str]) -> str:

@@ -199,6 +199,24 @@ def test_chunks_may_be_a_part() -> None:
             " or submit jobs of their own",
         ),
         (
+            [
+                ("cluster", Request(nodes_min=2, nodes_max=2, exclusive=True)),
+                ("cluster", Request(tasks=3)),
+                ("cluster", Request(tasks=2)),
+            ],
+            "parts 0, 1 and 2: they need 5 cores together beside 2 whole nodes; the nodes of partition cluster have 4"
+            " left: ask for less, or submit jobs of their own",
+        ),
+        (
+            [
+                ("cluster", Request(nodes_min=2, nodes_max=2, exclusive=True, exclude=("n0",))),
+                ("cluster", Request(exclude=("n0",))),
+                ("all", Request()),
+            ],
+            "parts 0 and 1: --exclusive: they need 3 nodes beside each other; partition cluster has 2 for them:"
+            " ask for fewer, or leave it out",
+        ),
+        (
             [("cluster", Request(cpus_per_task=3))] * 4,
             "parts 0, 1, 2 and 3: they do not fit the nodes of partition cluster together: ask for less, or submit jobs"
             " of their own",
