@@ -157,7 +157,6 @@ class SpecReader:
         self._config = config
         self._trace = trace
         self._components: dict[bytes, tuple[Request, ...]] = {}
-        self._default_partition = next((one.name for one in config.partitions if one.default), "")
         self._texts: dict[str, str] = {}
         self._held_bytes = 0
         self.blobs = BlobCollector()
@@ -219,7 +218,10 @@ class SpecReader:
     def _read_components(
         self, job: pb.JobRequest, partition: str
     ) -> tuple[tuple[Request, ...], tuple[PartSpec, ...], str]:
-        """The request of each part; of a job of several parts what else each has of its own; the first one's partition."""
+        """The request of each part; of a job of several parts what else each has of its own; the job's partition.
+
+        A part that names no partition is in the job's, and where the job names none, in the default one, as with sbatch.
+        """
         count = len(job.components)
         if count <= 1:
             if not count:
@@ -234,13 +236,10 @@ class SpecReader:
         for number, part in enumerate(job.components):
             try:
                 requests += self._component(part)
-                named.append(self._partition(part) or partition)
+                named.append(self._partition(part))
             except Refused as refused:
                 raise Refused(refused.code, f"part {number}: {refused.text}") from None
-        if any(named):
-            # A part that names none where another one does runs in the default partition, as with sbatch.
-            named = [name or self._default_partition for name in named]
-        return tuple(requests), tuple(map(PartSpec, named)), named[0]
+        return tuple(requests), tuple(map(PartSpec, named)), partition
 
     def _component(self, part: pb.ResourceRequest) -> tuple[Request, ...]:
         # Jobs of one call, and parts of one job, mostly ask for the same.

@@ -175,19 +175,17 @@ def parts_of(*partitions: str, partition: str = "") -> JobSpec:
 
 def test_each_part_has_its_own_request_and_partition() -> None:
     spec = parts_of("cluster", "booster")
-    assert (spec.partition, spec.parts) == ("cluster", (PartSpec("cluster"), PartSpec("booster")))
+    assert (spec.partition, spec.parts) == ("", (PartSpec("cluster"), PartSpec("booster")))
     spec = parts_of("", "")
     assert (spec.partition, spec.parts) == ("", (PartSpec(), PartSpec()))
     spec = parts_of("", "booster", partition="cluster")
-    assert (spec.partition, spec.parts) == ("cluster", (PartSpec("cluster"), PartSpec("booster")))
+    assert (spec.partition, spec.parts) == ("cluster", (PartSpec(), PartSpec("booster")))
 
 
-def test_a_part_without_a_partition_beside_one_that_names_it_runs_in_the_default_one() -> None:
+def test_a_part_without_a_partition_leaves_it_to_the_site() -> None:
+    """Goal: beside a part that names one, too; its own defaults are known at the admission alone."""
     spec = parts_of("booster", "", "")
-    assert (spec.partition, spec.parts) == (
-        "booster",
-        (PartSpec("booster"), PartSpec("main"), PartSpec("main")),
-    )
+    assert (spec.partition, spec.parts) == ("", (PartSpec("booster"), PartSpec(), PartSpec()))
 
 
 def test_one_part_is_an_ordinary_job() -> None:

@@ -136,6 +136,14 @@ def test_defaults_fill_what_a_part_leaves_out() -> None:
     assert with_defaults(filled, [record]) == filled
 
 
+def test_a_default_partition_is_for_the_parts_that_name_none() -> None:
+    """Goal: the record for the user comes before the site's default partition, as for a job of one part."""
+    world = site()
+    assert names(admitted(world, parted(ONE, ONE, partitions=("booster", "")))) == ["booster", "cluster"]
+    rule(world, Defaults("d", values=(("partition", "booster"),)))
+    assert names(admitted(world, parted(ONE, ONE, partitions=("cluster", "")))) == ["cluster", "booster"]
+
+
 def test_forced_values_hold_for_every_part() -> None:
     record = Defaults("d", forced=(("constraint", "fast"), ("mem-per-cpu", "7"), ("partition", "booster")))
     asks = Request(constraint="slow", memory_per_node_mib=9)
