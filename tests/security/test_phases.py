@@ -239,10 +239,22 @@ def test_what_no_controller_has_sealed_has_no_phase(host: Host) -> None:
         (good, StepKey(7, 1, -4, 3), "starts nothing"),
         (good, StepKey(7, 1, PROLOG_STEP, 9), "not for node number 9"),
         (host.credential(expires_us=1), PROLOG, "ended"),
-        (host.credential(user=Principal("root", 0, 0)), PROLOG, "root are refused"),
         (host.credential(node_names="other[3-4]"), EPILOG, "not of this host"),
     ):
         assert says in host.refusal(credential, key), says
+
+
+def test_a_user_whose_jobs_root_refuses_has_no_process_and_makes_no_prolog_fail(host: Host) -> None:
+    """The job itself is refused after it: its user is no fault of the node."""
+    program = host.program("id -u")
+    host.configure(prolog=program, phase_user="job")
+    for uid, says in ((0, "root are refused"), (999, "below 1000")):
+        credential = host.credential(user=Principal("u", uid, uid))
+        assert says in host.refusal(credential, PROLOG)
+        with_start = sealed(Start(7, 1, host.job(user=Principal("u", uid, uid))))
+        assert says in host.refusal(with_start)
+    host.configure(prolog=program)
+    assert host.run(host.credential(user=Principal("u", 999, 999)), PROLOG).exit_code == 0
 
 
 def test_each_phase_runs_once_also_after_a_restart_and_an_epilog_long_after_its_launch(host: Host) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.core.model.earlier_launch import decode_command
+from eslurm.core.model.job import Principal
 from eslurm.core.model.node_groups import find_place, find_share
 from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, Start
 from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, StepKey
@@ -112,6 +113,12 @@ class Warrants(Seals):
         user = found.launch.spec.user
         if problem := next(filter(None, map(id_problem, (user.uid, user.gid, *user.groups))), ""):
             raise NotAllowed(f"the launch credential names a user that cannot be: {problem}")
+        if not key.is_phase:
+            self.check_user(user)
+        return msgspec.structs.replace(found, until_us=now_us + EPILOG_AGAIN_US) if is_epilog else found
+
+    def check_user(self, user: Principal) -> None:
+        """Raises `UserNotAllowed` for a user whose processes root has excluded."""
         # Where `procd` is not root, a step of another user cannot be started, and says so itself.
         if self._is_root and user.uid == 0 and not self._options.allow_root_jobs:
             raise UserNotAllowed("jobs of root are refused here (esnoded --allow-root-jobs)")
@@ -119,7 +126,6 @@ class Warrants(Seals):
             raise UserNotAllowed(
                 f"jobs of uid {user.uid} are refused here: it is below {least} (esnoded --min-uid)"
             )
-        return msgspec.structs.replace(found, until_us=now_us + EPILOG_AGAIN_US) if is_epilog else found
 
 
 def find_launch(key: StepKey, command: Command) -> Launchable:

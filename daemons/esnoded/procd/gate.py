@@ -103,6 +103,8 @@ class Gate:
         user = launch.spec.user
         if options.phase_user == "root":
             user = Principal("root", os.geteuid(), os.getegid())
+        else:
+            self._warrants.check_user(user)
         make = partial(build_phase, key, launch, found.node_name, found.names, user, program, order.end)
         return Allowed(key, user, found.until_us, make, streams=True)
 
