@@ -273,6 +273,8 @@ class Checks:
                 del run.usage[number]
         problem = self._occupancy.take(run, self._world.totals)
         require(not problem, problem)
+        if run.shares_node:
+            self._world.coverage.count("two parts on one node")
 
     def on_step_ended(self, outcome: StepOutcome) -> None:
         """Processes are gone; said any number of times."""

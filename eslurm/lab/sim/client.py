@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from eslurm.core.control.jobs.access import name_of
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Job, JobSpec, Principal
@@ -88,6 +89,10 @@ class Client(Process):
         self._jobs: list[int] = []
         # How many tasks the arrays among them have.
         self._arrays: dict[int, int] = {}
+        # How many parts the others have, the jobs of the parts' ids, and all ids by which a job can be named.
+        self._parts: dict[int, int] = {}
+        self._leaders: dict[int, int] = {}
+        self._ids: list[int] = []
 
     @property
     def waits(self) -> bool:
@@ -180,10 +185,16 @@ class Client(Process):
             for job_id, spec in zip(answer.job_ids, asked.specs, strict=True):
                 if spec.array is not None:
                     self._arrays[job_id] = ranges.count(spec.array.tasks)
+                if spec.parts:
+                    self._parts[job_id] = len(spec.parts)
+                ids = range(job_id, job_id + len(spec.components))
+                self._leaders.update(dict.fromkeys(ids[1:], job_id))
+                self._ids += ids
             checks.on_acknowledged(answer.job_ids)
         elif isinstance(asked, CancelJobs) and isinstance(answer, Changed) and not asked.signal:
             bad = {problem.what for problem in answer.problems}
-            whole = (ref.job_id for ref in asked.jobs if ref.task < 0 and str(ref.job_id) not in bad)
+            good = (ref.job_id for ref in asked.jobs if ref.task < 0 and name_of(ref) not in bad)
+            whole = (self._leaders.get(job_id, job_id) for job_id in good)
             checks.cancelled.update(dict.fromkeys(whole))
         elif isinstance(answer, StepCreated) and isinstance(asked, CreateStep):
             finish = FinishStep(asked.by, answer.job_id, answer.step, 0)
@@ -223,7 +234,7 @@ class Client(Process):
             self._random,
             self.now_us,
             self.world.config,
-            self._jobs,
+            self._ids,
             self._arrays,
             script,
             content_hash(ENVIRONMENT),
@@ -231,7 +242,14 @@ class Client(Process):
 
     def _some_jobs(self) -> tuple[JobRef, ...]:
         count = min(len(self._jobs), self._random.randint(1, 3))
-        return tuple(JobRef(job_id) for job_id in self._random.sample(self._jobs[-20:], min(count, 20)))
+        return tuple(map(self._ref, self._random.sample(self._jobs[-20:], min(count, 20))))
+
+    def _ref(self, job_id: int) -> JobRef:
+        """A job by its id, or by one of its parts."""
+        if job_id not in self._parts or self._random.random() < 0.5:
+            return JobRef(job_id)
+        part = self._random.randrange(self._parts[job_id])
+        return JobRef(job_id, part=part) if self._random.random() < 0.5 else JobRef(job_id + part)
 
     def _cancel(self) -> None:
         signal = 10 if self._random.random() < 0.2 else 0
@@ -266,7 +284,7 @@ class Client(Process):
         if rng.random() < 0.3:
             self.call(UpdateJob(self.operator, job, priority=rng.randint(0, 2000)))
             return
-        dependencies = draw_dependencies(rng, self._jobs[-20:], self._arrays) if rng.random() < 0.8 else ()
+        dependencies = draw_dependencies(rng, self._ids[-20:], self._arrays) if rng.random() < 0.8 else ()
         self.call(UpdateJob(self.operator, job, dependencies=dependencies, dependency_any=rng.random() < 0.5))
 
     def _drain(self) -> None:
@@ -329,7 +347,7 @@ class Client(Process):
             self.call(ChangePolicies(self.operator, changes))
 
     _acts = (_submit, _cancel, _requeue, _hold, _update, _drain, _step, _suspend, _extend, _change_policies)
-    _weights = (10, 3, 3, 1, 1, 1, 3, 3, 2, 5)
+    _weights = (10, 3, 3, 1, 2, 1, 3, 3, 2, 5)
 
 
 def _has_missed(job: Job, now_us: int) -> bool:

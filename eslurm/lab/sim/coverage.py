@@ -28,6 +28,7 @@ PATHS: Final = (
     "job went on without a lost node",
     "takeover while a node with jobs was unreachable",
     "launch refused for want of contact",
+    "two parts on one node",
     "request unsettled when the store went away",
     "unsettled request asked again",
     "prolog under way across a restart of its agent",

@@ -7,10 +7,12 @@ is kept free now, nodes that are closed at some time of the stay.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from eslurm.core.model.accounts import Account, FreePool, Limit, Reservation, Validity
-from eslurm.core.model.job import Attempt, Job
+from eslurm.core.model.job import Attempt, Job, Span
+from eslurm.core.model.request import Request
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.snapshot import Running
@@ -27,8 +29,8 @@ def broken(state: State, job: Job, attempt: Attempt) -> Iterator[str]:
     running = state.live[job.job_id, attempt.number]
     assert running.job is not None
     yield from _capacity_broken(state, attempt)
-    yield _request_broken(state, job, attempt)
-    yield from _limits_broken(state, running.job, attempt)
+    yield from _request_broken(state, job, attempt)
+    yield from _limits_broken(state, running, attempt)
     yield from _closed_broken(state, running.job, attempt)
     yield from _pools_broken(state, running.job, attempt)
     yield _interval_broken(job, attempt)
@@ -60,35 +62,54 @@ def _capacity_broken(state: State, attempt: Attempt) -> Iterator[str]:
 # ---- what was asked for ----
 
 
-def _request_broken(state: State, job: Job, attempt: Attempt) -> str:
-    request = job.spec.components[0]
+def _request_broken(state: State, job: Job, attempt: Attempt) -> Iterator[str]:
+    spec = job.spec
+    names = [one.name for one in state.config.resources if one.wide_total]
+    wide = dict(zip(names, attempt.wide, strict=False))
+    asked = Counter[str]()
+    for request in spec.components:
+        asked.update(dict(request.wide))
+    if any(wide.get(name, 0) != items for name, items in asked.items()):
+        yield f"holds {wide} of what belongs to no node, asked for {dict(asked)}"
+    for number, request in enumerate(spec.components):
+        spans = [span for span in attempt.spans if span.component == number]
+        partition = (spec.parts[number].partition if spec.parts else "") or spec.partition
+        said = f"part {number}: " if spec.parts else ""
+        yield from (said + what for what in _part_broken(state, job, attempt, request, partition, spans))
+
+
+def _part_broken(
+    state: State, job: Job, attempt: Attempt, request: Request, partition: str, spans: list[Span]
+) -> Iterator[str]:
     config = {node.name: node for node in state.config.nodes}
-    nodes = [config[state.nodes[span.node].name] for span in attempt.spans]
-    wide = dict(
-        zip((one.name for one in state.config.resources if one.wide_total), attempt.wide, strict=False)
-    )
-    if any(wide.get(name, 0) != items for name, items in request.wide):
-        return f"holds {wide} of what belongs to no node, asked for {request.wide}"
+    nodes = [config[state.nodes[span.node].name] for span in spans]
+    numbers = {span.node for span in spans}
+    if not spans:
+        yield "got no nodes"
+    if outside := {node.name for node in nodes} - set(state.partitions[partition].nodes):
+        yield f"got {sorted(outside)}, which partition {partition} does not have"
     if request.exclusive:
-        others = {other for span in attempt.spans for other in state.jobs_on[span.node]} - {job.job_id}
+        others = {other for number in numbers for other in state.jobs_on[number]} - {job.job_id}
         # Those that made room for it are still there, but do not run.
         if others - state.lending:
-            return f"is to be alone on its nodes, jobs {sorted(others)} are there"
+            yield f"is to be alone on its nodes, jobs {sorted(others)} are there"
+        if beside := {span.component for span in attempt.spans if span.node in numbers and span not in spans}:
+            yield f"is to be alone on its nodes, parts {sorted(beside)} are there"
     if request.place == "pack" and len(nodes) > 1:
-        return f"is to be on one node, got {len(nodes)}"
+        yield f"is to be on one node, got {len(nodes)}"
     name = request.constraint
     if name and not all(name in (*node.features, f"gpu:{node.device_type}") for node in nodes):
-        return f"got nodes without {name}"
+        yield f"got nodes without {name}"
+    if missing := set(request.include) - {node.name for node in nodes}:
+        yield f"got none of {sorted(missing)}"
     if request.nodes_max and not request.nodes_min <= len(nodes) <= request.nodes_max:
-        return f"got {len(nodes)} nodes"
-    if not request.chunks:
-        cores = sum(span.amounts[0] for span in attempt.spans)
-        if cores < request.tasks * request.cpus_per_task:
-            return f"got {cores} cores for {request.tasks} tasks"
-        return ""
-    wanted = sum(chunk.count * chunk.cores for chunk in request.chunks)
-    got = sum(span.amounts[0] for span in attempt.spans)
-    return "" if got >= wanted else f"got {got} cores for chunks of {wanted}"
+        yield f"got {len(nodes)} nodes"
+    got = sum(span.amounts[0] for span in spans)
+    wanted = request.tasks * request.cpus_per_task
+    if request.chunks:
+        wanted = sum(chunk.count * chunk.cores for chunk in request.chunks)
+    if got < wanted:
+        yield f"got {got} cores, {wanted} are asked for"
 
 
 def _interval_broken(job: Job, attempt: Attempt) -> str:
@@ -103,12 +124,14 @@ def _interval_broken(job: Job, attempt: Attempt) -> str:
 # ---- limits ----
 
 
-def _limits_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]:
+def _limits_broken(state: State, own: Running, attempt: Attempt) -> Iterator[str]:
     columns = _columns(state)
+    who = own.job
+    assert who is not None
     for kind, name, is_own in _memberships(state, who):
         for resource in columns:
             for limit in _in_force(state, kind, name, resource, is_own=is_own):
-                yield _over(state, limit, kind, name, resource, attempt)
+                yield _over(state, limit, kind, name, resource, attempt, own)
 
 
 def _columns(state: State) -> tuple[str, ...]:
@@ -130,7 +153,8 @@ def _memberships(state: State, who: Pending) -> Iterator[tuple[str, str, bool]]:
         account = state.policies["account"].get(account.parent)
     if who.qos:
         yield "qos", who.qos, True
-    yield "partition", who.partition, True
+    for partition in who.partitions:
+        yield "partition", partition, True
 
 
 def _in_force(state: State, kind: str, name: str, resource: str, *, is_own: bool) -> list[Limit]:
@@ -150,8 +174,11 @@ def _in_force(state: State, kind: str, name: str, resource: str, *, is_own: bool
     return []
 
 
-def _over(state: State, limit: Limit, kind: str, name: str, resource: str, attempt: Attempt) -> str:
-    if not _items(state, attempt, resource):
+def _over(
+    state: State, limit: Limit, kind: str, name: str, resource: str, attempt: Attempt, own: Running
+) -> str:
+    partition = name if kind == "partition" else ""
+    if not _held(state, own, resource, partition):
         return ""
     # A limit for each account, or group, looks at what is that one's own.
     own_only = limit.consumer == EVERY
@@ -163,7 +190,7 @@ def _over(state: State, limit: Limit, kind: str, name: str, resource: str, attem
             (k, n) == (kind, name) and (own or not own_only) for k, n, own in _memberships(state, one.job)
         )
     ]
-    used = sum(_held(state, one, resource) for one in theirs)
+    used = sum(_held(state, one, resource, partition) for one in theirs)
     most = _most(limit, _configured(state, resource))
     if most is not None and used > most:
         return f"exceeds limit {limit.name}: {kind} {name} has {used} {resource} of {most}"
@@ -171,7 +198,7 @@ def _over(state: State, limit: Limit, kind: str, name: str, resource: str, attem
     if limit.duration_s and stay_us > limit.duration_s * SECOND_US:
         return f"stays for {stay_us} us, limit {limit.name} lets {kind} {name} stay {limit.duration_s} s"
     if limit.area_s:
-        area_us = sum(_held(state, one, resource) * _left_us(state, one) for one in theirs)
+        area_us = sum(_held(state, one, resource, partition) * _left_us(state, one) for one in theirs)
         if area_us > limit.area_s * SECOND_US:
             return f"exceeds limit {limit.name}: {kind} {name} has {area_us} us of {resource} left"
     return ""
@@ -194,14 +221,24 @@ def _configured(state: State, resource: str) -> int:
     return sum(node.total[at] for node in state.config.nodes if at < len(node.total))
 
 
-def _held(state: State, one: Running, resource: str) -> int:
+def _held(state: State, one: Running, resource: str, partition: str = "") -> int:
+    """What an attempt holds; of a job of several parts only in `partition`, if one is given."""
     columns = _columns(state)
     at, nodes = columns.index(resource), columns.index(NODES)
+    spans, wide = one.spans, one.wide
+    if partition and one.job is not None and one.job.parts:
+        parts = one.job.parts
+        spans = tuple((node, held) for part, node, held in one.parts if parts[part].partition == partition)
+        asked = Counter[str]()
+        for part in parts:
+            if part.partition == partition:
+                asked.update(dict(part.request.wide))
+        wide = tuple(asked[name] for name in columns[nodes + 1 :]) if any(wide) else ()
     if at == nodes:
-        return len(one.spans)
+        return len({node for node, _ in spans})
     if at > nodes:
-        return one.wide[at - nodes - 1] if at - nodes - 1 < len(one.wide) else 0
-    return sum(amounts[at] for _, amounts in one.spans if at < len(amounts))
+        return wide[at - nodes - 1] if at - nodes - 1 < len(wide) else 0
+    return sum(amounts[at] for _, amounts in spans if at < len(amounts))
 
 
 def _items(state: State, attempt: Attempt, resource: str) -> int:

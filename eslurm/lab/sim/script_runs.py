@@ -6,6 +6,7 @@ Independent of agents and runners, whose state is checked against it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from eslurm.core.model.protocol import JobLaunch
 from eslurm.core.model.step_key import StepKey
@@ -48,22 +49,29 @@ class Run:
     `usage` is what it uses by node, `lent` the cores that it does not use while it stands still.
     """
 
-    __slots__ = ("clock", "devices", "disturbed", "host", "key", "lent", "outcome", "usage")
+    __slots__ = ("clock", "devices", "disturbed", "host", "key", "lent", "outcome", "shares_node", "usage")
 
     def __init__(self, host: Host, key: StepKey, launch: JobLaunch, clock: Clock) -> None:
         self.clock = clock
         self.host = host
         self.key = key
-        self.usage = {
-            number: group.amounts
-            for group in launch.groups
-            for start, length in group.runs
-            for number in range(start, start + length)
-        }
+        self.usage: dict[int, tuple[int, ...]] = {}
+        self.shares_node = False
+        """Whether two parts of the job are on one node."""
+        for group in launch.groups:
+            for start, length in group.runs:
+                for number in range(start, start + length):
+                    before = self.usage.get(number)
+                    self.shares_node |= before is not None
+                    self.usage[number] = group.amounts if before is None else _sum(before, group.amounts)
         self.devices = launch.devices
         self.lent: dict[int, int] = {}
         self.outcome: StepOutcome | None = None
         self.disturbed = False
+
+
+def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(left + right for left, right in zip_longest(one, other, fillvalue=0))
 
 
 class Occupancy:
@@ -81,8 +89,12 @@ class Occupancy:
                 used[at] += amount
                 if used[at] > totals[number][at]:
                     return f"node {number} runs {used[at]} of {totals[number][at]} in resource {at}"
+        given: set[tuple[int, str, int]] = set()
         for number, resource, devices in run.devices:
             for device in devices:
+                if (number, resource, device) in given:
+                    return f"device {resource} {device} of node {number} is given to two parts of {run.key}"
+                given.add((number, resource, device))
                 other = self._devices.setdefault((number, resource, device), run.key)
                 if other is not run.key:
                     return (

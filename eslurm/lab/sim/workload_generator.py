@@ -28,7 +28,7 @@ from eslurm.core.model.accounts import (
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.model.messages import PolicyChange, ReservedNodes, ReservedTime
-from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.request import Chunk, PartSpec, Request
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.cluster_config import FAST, GPU, LICENCE, MAIN, RUSH
 
@@ -107,11 +107,15 @@ def draw_spec(
     time_limit_s = rng.choice((5, 20, 60))
     start_at_us, deadline_us = _draw_interval(rng, now_us, time_limit_s, is_array=array is not None)
     has_rush = len(config.partitions) > 1
+    if rng.random() < 0.12:
+        components, parts = _draw_parts(rng, config, is_small=array is not None)
+    else:
+        components, parts = (draw_request(rng, len(config.nodes), config, is_small=array is not None),), ()
     return JobSpec(
         name=rng.choice(("a", "b", "c")),
         user=user,
         partition=RUSH if has_rush and rng.random() < 0.2 else "",
-        components=(draw_request(rng, len(config.nodes), config, is_small=array is not None),),
+        components=components,
         script_hash=script_hash,
         environment_hash=environment_hash,
         work_dir="/home",
@@ -132,7 +136,28 @@ def draw_spec(
         deadline_us=deadline_us,
         # Two of three, without a draw of its own: that would change all seeds.
         no_kill=warn_before_s != 1,
+        parts=parts,
     )
+
+
+def _draw_parts(
+    rng: random.Random, config: ClusterConfig, *, is_small: bool
+) -> tuple[tuple[Request, ...], tuple[PartSpec, ...]]:
+    """Two to four parts: a third of the jobs takes nodes of two partitions, a tenth shares a node that it names."""
+    count = rng.randint(2, 4)
+    chance = rng.random()
+    if chance < 0.1:
+        name = rng.choice(config.nodes).name
+        requests = tuple([Request(tasks=1, include=(name,)) for _ in range(count)])
+    else:
+        nodes = max(1, len(config.nodes) // count)
+        requests = tuple(
+            [draw_request(rng, nodes, config, is_small=is_small or rng.random() < 0.5) for _ in range(count)]
+        )
+    named = [
+        RUSH if len(config.partitions) > 1 and 0.1 <= chance < 0.45 and at % 2 else "" for at in range(count)
+    ]
+    return requests, tuple([PartSpec(name) for name in named])
 
 
 def _draw_interval(rng: random.Random, now_us: int, time_limit_s: int, *, is_array: bool) -> tuple[int, int]:

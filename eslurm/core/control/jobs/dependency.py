@@ -76,10 +76,10 @@ def judge(state: State, dependency: Dependency, dependent: JobSpec, dependent_id
     if dependency.kind == "singleton":
         twins = state.same_name.get(name_key(dependent))
         return WAIT if twins and min(twins) < dependent_id else MET
-    if dependency.settled:
-        return dependency.settled
     if dependency.due_us:
         return MET if dependency.due_us <= state.now_us else WAIT
+    if dependency.settled:
+        return dependency.settled
     target = state.find_job(dependency.job_id)
     if target is None:
         return NEVER

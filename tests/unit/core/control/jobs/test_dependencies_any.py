@@ -106,6 +106,18 @@ def test_a_delay_counts_beside_the_others() -> None:
     assert verdict(world, by_end) == MET
 
 
+def test_a_delay_after_a_job_that_has_left_memory_is_kept() -> None:
+    world = World()
+    other = world.submit(held=True)
+    either = (Dependency("after", 777, 60, settled=MET), *depends("afterok", other))
+    waiting = world.submit(dependencies=either, dependency_any=True)
+    world.restart()
+    world.pass_time(59)
+    assert verdict(world, waiting) == WAIT
+    world.pass_time(1)
+    assert verdict(world, waiting) == MET
+
+
 def test_the_end_of_another_comes_before_the_delay() -> None:
     world = World()
     first, second = world.submit(), world.submit(held=True)
