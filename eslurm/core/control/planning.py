@@ -186,6 +186,9 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         if placement.job_id in planned and not job.is_array:
             continue
         planned.add(placement.job_id)
+        if placement.until_us <= now_us:
+            # A controller that stood still: what held for the whole planned stay says nothing of the time after it.
+            continue
         group = job.job_id if job.is_array else job.array_job_id
         if not _has_room(state, job, taken.get(group, 0)):
             continue

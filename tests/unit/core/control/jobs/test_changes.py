@@ -198,6 +198,18 @@ def test_a_plan_on_an_older_state_is_tried_on_what_is_free_now() -> None:
     assert world.state_of(first) == "PENDING"
 
 
+def test_a_plan_that_comes_after_the_whole_planned_stay_is_not_carried_out() -> None:
+    """Its nodes were open for that stay, and may be closed now."""
+    world = World(nodes=1)
+    job = world.submit(time_limit_s=5)
+    plan = planned(world)
+    world.now_us += 4 * SECOND
+    message = PlanMade(plan.placements, plan.generation)
+    world.now_us += SECOND
+    assert not world.batch(message).facts
+    assert world.start() == [job]
+
+
 # ---- time ----
 
 
