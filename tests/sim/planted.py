@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,19 +19,25 @@ from eslurm.core.agent.phases import Phases
 from eslurm.core.agent.pipeline import AgentPipeline, WriteSpool
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
+from eslurm.core.control import decide, reactor
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
-from eslurm.core.control.jobs import outcomes, requests, stopping
+from eslurm.core.control.jobs import dependency, outcomes, requests, stopping, updating
 from eslurm.core.control.log_keeping import Base, LogKeeping, MakeBase
 from eslurm.core.control.reactor import Batch
 from eslurm.core.control.replica import Replica
 from eslurm.core.dispatch import effect_delivery
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.standby import Follow, StandbyTerm
+from eslurm.core.model import facts
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.messages import PlanMade
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.step_key import BATCH_STEP, PROLOG_STEP, StepKey
+from eslurm.core.plan.cycle import schedule
+from eslurm.core.resources import shares
 from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.vector import Vector
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.checks import Checks
 from eslurm.lab.sim.spool import Spool
@@ -352,3 +358,49 @@ def released_before_the_epilog(patch: pytest.MonkeyPatch) -> None:
         owe_end(self, node, attempt, end, gone=True)
 
     patch.setattr(Reports, "owe_end", hasty)
+
+
+def leave_out_a_part(patch: pytest.MonkeyPatch) -> None:
+    """A placement of a job of several parts loses the nodes of its last part on the way into the log."""
+    on_plan_made = decide.on_plan_made
+
+    def forgetful(state: State, message: PlanMade, now_us: int) -> Any:
+        placements = tuple(
+            replace(
+                one, spans=tuple([span for span in one.spans if span.component != one.spans[-1].component])
+            )
+            if one.spans[-1].component
+            else one
+            for one in message.placements
+        )
+        return on_plan_made(state, replace(message, placements=placements), now_us)
+
+    patch.setattr(decide, "on_plan_made", forgetful)
+
+
+def count_two_parts_once(patch: pytest.MonkeyPatch) -> None:
+    """Of two parts on one node the plan and the ledger see the last one only."""
+
+    def once(pairs: Iterable[tuple[int, Vector]]) -> tuple[tuple[int, Vector], ...]:
+        return tuple(dict(pairs).items())
+
+    patch.setattr(shares, "sum_per_node", once)
+    patch.setattr(schedule, "sum_per_node", once)
+
+
+def take_all_for_any(patch: pytest.MonkeyPatch) -> None:
+    """A job that waits for all of several jobs is let go by the first of them."""
+    reconsider = dependency.reconsider
+
+    def hasty(state: State, job_id: int) -> Any:
+        return [
+            replace(fact, open=()) if isinstance(fact, facts.DependenciesChanged) else fact
+            for fact in reconsider(state, job_id)
+        ]
+
+    patch.setattr(reactor, "reconsider", hasty)
+
+
+def close_cycles(patch: pytest.MonkeyPatch) -> None:
+    """A change may make jobs wait for each other."""
+    patch.setattr(updating, "check_cycles", lambda *_: None)
