@@ -37,6 +37,9 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.request import Request as ResourceRequest
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.placement.compiled_request import compile_job
+from eslurm.core.plan.placement.feasible import empty_ledger
+from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import wire
 from eslurm.lab.sim.process import Process
@@ -338,8 +341,12 @@ class Client(Process):
         self.later(5 * SECOND_US, self._care)
 
     def _lift(self, state: State) -> None:
-        """No rule is left; what has missed its time for good is cancelled."""
-        missed = tuple(JobRef(job.job_id) for job in state.jobs.values() if _has_missed(job, self.now_us))
+        """No rule is left; what has missed its time for good, or has no place on an empty cluster, is cancelled."""
+        missed = tuple(
+            JobRef(job.job_id)
+            for job in state.jobs.values()
+            if _has_missed(job, self.now_us) or _never_fits(state, job)
+        )
         changes = lifted(state.policies)
         if missed:
             self.call(CancelJobs(self.operator, missed))
@@ -358,3 +365,14 @@ def _has_missed(job: Job, now_us: int) -> bool:
         or 0 < spec.deadline_us < now_us + spec.time_limit_s * SECOND_US
     )
     return job.state is JobState.PENDING and (is_late or bool(spec.reservation))
+
+
+def _never_fits(state: State, job: Job) -> bool:
+    """Check for parts that have no place beside each other on empty nodes, which a submission cannot always prove."""
+    spec = job.spec
+    if job.state is not JobState.PENDING or job.attempt is not None or not spec.parts:
+        return False
+    topology = state.ledger.topology
+    views = [state.partition_views[part.partition] for part in spec.parts]
+    need = compile_job(spec.components, views, topology, time_limit_us=spec.time_limit_s * SECOND_US)
+    return choose(empty_ledger(topology), need) is None

@@ -30,6 +30,8 @@ class DependencyChecks:
         self._arrays: dict[int, frozenset[int]] = {}
         # Tasks with a record of their own: what becomes of their array is not their end.
         self._split: set[Named] = set()
+        # Arrays that were cancelled: they do not end well, whatever becomes of the tasks that run.
+        self._cancelled: set[int] = set()
         self._begun_us: dict[Named, int] = {}
         # Whether it has ended well, and when that was.
         self._ended: dict[Named, tuple[bool, int]] = {}
@@ -68,6 +70,10 @@ class DependencyChecks:
                 if NEVER.match(text):
                     self._check_given_up(replica.jobs[job_id])
                 if job_id in self._arrays:
+                    self._cancelled.add(job_id)
+                    if (job_id, -1) in self._ended:
+                        # All its tasks have ended, and the last of them had not given its nodes back yet.
+                        self._ended[job_id, -1] = (False, at_us)
                     self._end_waiting(job_id, state, at_us, replica.jobs[job_id].tasks_failed)
                 else:
                     self._end(self._named[job_id], state, at_us)
@@ -85,7 +91,8 @@ class DependencyChecks:
         if task >= 0:
             ends = [self._ended.get((job_id, one)) for one in self._arrays[job_id]]
             if all(ends):
-                self._ended.setdefault((job_id, -1), (all(end[0] for end in ends if end), at_us))
+                is_well = all(end[0] for end in ends if end) and job_id not in self._cancelled
+                self._ended.setdefault((job_id, -1), (is_well, at_us))
 
     def _end_waiting(self, array_id: int, state: JobState, at_us: int, tasks: Ranges) -> None:
         for task in self._arrays[array_id]:
