@@ -85,7 +85,7 @@ class Dispatcher:
         self._metrics = metrics
         self._on_committed = on_committed
         self._clock = clock
-        self._pipeline: CommitPipeline[_Waiter] = CommitPipeline(inbox_max)
+        self._pipeline: CommitPipeline[_Waiter] = CommitPipeline(inbox_max, follows=self.state.revision > 0)
         self._wake = asyncio.Event()
         self._interrupted = False
         self._moved = asyncio.Event()
@@ -162,9 +162,9 @@ class Dispatcher:
             self._wake.set()
         return answer
 
-    def knows(self, request_id: bytes) -> bool:
-        """Check whether a request is under way or was answered lately: the store need not be asked for it."""
-        return self._pipeline.knows(request_id)
+    def must_look_up(self, request_id: bytes, *, retry: bool) -> bool:
+        """Check whether the store may have an answer to this request, so that it has to be asked first."""
+        return self._pipeline.must_look_up(request_id, _loop_us(), retry=retry)
 
     async def moved(self) -> None:
         """Wait until another batch has been committed, or the store has gone away.

@@ -156,9 +156,9 @@ class ControllerService:
     # ---- changing ----
 
     async def _decide(self, message: Message, caller: Caller, blobs: tuple[BlobRow, ...] = ()) -> BatchAnswer:
-        """The durable answer to a message; a retry gets the answer of its first try."""
+        """The durable answer to a message; a retry gets the answer of its first try, and the other way round."""
         request_id = bound_id(caller, type(message).__name__)
-        if caller.retry and request_id and not self._dispatcher.knows(request_id):
+        if self._dispatcher.must_look_up(request_id, retry=caller.retry):
             first = await self._find_stored(request_id, message, caller)
             if first is not None:
                 return first
@@ -189,7 +189,7 @@ class ControllerService:
         if stored is not None:
             first: StoredAnswer = _answers.decode(stored)
             return first
-        unbound = await self._store.lookup_request(caller.request_id)
+        unbound = await self._store.lookup_request(caller.request_id) if caller.retry else None
         if unbound is None:
             return None
         with contextlib.suppress(msgspec.DecodeError):

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from eslurm.core.control.answered_ids import AnsweredIds
 from eslurm.core.control.reactor import Batch, BatchAnswer
 from eslurm.core.model.messages import (
     CancelJobs,
@@ -37,7 +38,7 @@ from eslurm.core.model.messages import (
 BATCH_WEIGHT_MAX: Final = 128
 """Most messages (or jobs, reports and placements in them) decided in one batch: bounds how long the loop is held."""
 RECENT_ANSWERS_MAX: Final = 4_096
-"""Answers kept in memory by request id; older ones are looked up in the store by calls marked as a retry."""
+"""Answers kept in memory by request id; older ones are looked up in the store."""
 RECENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """Most bytes that these answers take; the oldest are dropped."""
 WAITERS_MAX: Final = 64
@@ -103,9 +104,12 @@ Action: TypeAlias = Commit | Show | Give[W]
 
 
 class CommitPipeline(Generic[W]):
-    """Holds messages until they are committed, and recent answers. `inbox_max` bounds the requests that wait."""
+    """Holds messages until they are committed, and recent answers.
 
-    def __init__(self, inbox_max: int) -> None:
+    `inbox_max` bounds the requests that wait. `follows`: there may be answers of earlier leaders.
+    """
+
+    def __init__(self, inbox_max: int, *, follows: bool = True) -> None:
         self._inbox_max = inbox_max
         self._events: deque[Entry[W]] = deque()
         self._requests: deque[Entry[W]] = deque()
@@ -121,6 +125,7 @@ class CommitPipeline(Generic[W]):
         self._under_way: dict[bytes, Entry[W]] = {}
         self._recent: OrderedDict[bytes, BatchAnswer] = OrderedDict()
         self._recent_bytes = 0
+        self._answered_ids = AnsweredIds(follows=follows)
         self._available = True
         self._tries = 0
         self._stopping = False
@@ -198,15 +203,17 @@ class CommitPipeline(Generic[W]):
         self._requests.append(entry)
         return None
 
-    def knows(self, request_id: bytes) -> bool:
-        """Check whether a request is under way or was answered lately: the store need not be asked for it.
+    def must_look_up(self, request_id: bytes, now_us: int, *, retry: bool) -> bool:
+        """Check whether the store may have an answer to this request, so that it has to be asked before `request`.
 
         A refusal is not in the store: another leader may have accepted the same request since.
         """
-        if request_id in self._under_way:
-            return True
+        if not request_id or request_id in self._under_way:
+            return False
         answer = self._recent.get(request_id)
-        return answer is not None and not isinstance(answer, Refused)
+        if answer is not None and not isinstance(answer, Refused):
+            return False
+        return retry or self._answered_ids.may_have(request_id, now_us)
 
     def stop(self) -> None:
         """Take nothing more on; what waits is still decided and committed."""
@@ -307,7 +314,7 @@ class CommitPipeline(Generic[W]):
         for entry, answer in answers:
             if entry.request_id:
                 answered += 1
-                self._remember(entry.request_id, answer)
+                self._remember(entry.request_id, answer, now_us)
         self._answered = answered
         self._answered_at_us = now_us
         if self._owes_more and not self._events:
@@ -315,11 +322,13 @@ class CommitPipeline(Generic[W]):
             self.post(Tick())
         return actions
 
-    def _remember(self, request_id: bytes, answer: BatchAnswer) -> None:
+    def _remember(self, request_id: bytes, answer: BatchAnswer, now_us: int) -> None:
         del self._under_way[request_id]
         if isinstance(answer, Refused):
             # Its traceback holds the whole message it refused.
             answer.__traceback__ = None
+        else:
+            self._answered_ids.add(request_id, now_us)
         self._recent[request_id] = answer
         self._recent_bytes += _answer_bytes(answer)
         while len(self._recent) > RECENT_ANSWERS_MAX or self._recent_bytes > RECENT_BYTES_MAX:

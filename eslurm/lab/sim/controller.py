@@ -97,7 +97,7 @@ class Controller(Process):
         # Right or wrong: predictions may change nothing but places in trees (E-26).
         numbers = range(len(world.names))
         self.broadcaster.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
-        self._pipeline: CommitPipeline[Waiter] = CommitPipeline(world.inbox_max)
+        self._pipeline: CommitPipeline[Waiter] = CommitPipeline(world.inbox_max, follows=state.revision > 0)
         self._is_woken = False
         self._leads = False
         self._successor: str | None = None
@@ -261,7 +261,7 @@ class Controller(Process):
 
     def _look_up(self, source: str, call: wire.Call, message: Message) -> None:
         """A retry gets the answer of its first try."""
-        if not call.retry or self._pipeline.knows(call.request_id):
+        if not self._pipeline.must_look_up(call.request_id, self.world.scheduler.at_us, retry=call.retry):
             self._request(source, call, message)
             return
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eslurm.core.control import commit_pipeline as module
+from eslurm.core.control.answered_ids import HELD_UP_MAX_US
 from eslurm.core.control.commit_pipeline import (
     GATHER_US,
     RETRY_US,
@@ -33,7 +34,7 @@ class Bench:
     """A pipeline whose waiters are names; `decide` makes up the batch that a reactor would."""
 
     def __init__(self, inbox_max: int = 100) -> None:
-        self.pipeline: CommitPipeline[str] = CommitPipeline(inbox_max)
+        self.pipeline: CommitPipeline[str] = CommitPipeline(inbox_max, follows=False)
         self.now_us = 1_000_000
         self.revision = 1
 
@@ -41,6 +42,10 @@ class Bench:
         """A request under the waiter's name up to a dot: `a` and `a.2` are two calls of one request."""
         refs = tuple(JobRef(number) for number in range(1, jobs + 1))
         return self.pipeline.request(CancelJobs(ALICE, refs), waiter, waiter.split(".")[0].encode())
+
+    def knows(self, request_id: bytes) -> bool:
+        """The store is not asked for a retry."""
+        return not self.pipeline.must_look_up(request_id, self.now_us, retry=True)
 
     def decide(self, facts: int = 1, answer: BatchAnswer = None, *, owes_more: bool = False) -> Sequence[Any]:
         """Take the next batch and decide it: so many facts, and this answer to each message."""
@@ -112,7 +117,7 @@ def test_a_refused_request_is_not_written_and_is_remembered() -> None:
     again = bench.ask("a.2")
     assert again is not None and again.answer is refused
     # Another leader may have accepted it since: a retry looks into the store first.
-    assert not bench.pipeline.knows(b"a")
+    assert not bench.knows(b"a")
 
 
 def test_a_request_id_is_decided_once_and_all_its_calls_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +147,7 @@ def test_a_store_that_goes_away_leaves_what_is_decided_open_and_refuses_the_rest
         bench.ask("a.2")
     with pytest.raises(NotNow):
         bench.ask("b.2")
-    assert bench.pipeline.knows(b"a") and not bench.pipeline.knows(b"b")
+    assert bench.knows(b"a") and not bench.knows(b"b")
     # Its caller has been told; the answer is there for the retry.
     assert gives(bench.pipeline.committed(0)) == []
     known = bench.ask("a.3")
@@ -164,13 +169,32 @@ def test_pauses_between_tries_grow_and_begin_anew() -> None:
         assert bench.pipeline.is_available
 
 
+def test_a_first_try_is_looked_up_where_an_answer_may_have_been_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "RECENT_ANSWERS_MAX", 1)
+    bench = Bench()
+    bench.ask("a")
+    bench.commit(Changed(1))
+    bench.ask("b")
+    bench.commit(Changed(1))
+    asked = [bench.pipeline.must_look_up(one, bench.now_us, retry=False) for one in (b"a", b"b", b"c", b"")]
+    assert asked == [True, False, False, False]
+
+
+def test_first_tries_are_looked_up_for_an_hour_behind_an_earlier_leader() -> None:
+    pipeline: CommitPipeline[str] = CommitPipeline(100, follows=True)
+    asked = [pipeline.must_look_up(b"a", 1 + at * HELD_UP_MAX_US, retry=False) for at in (0, 1, 2, 0)]
+    assert asked == [True, True, False, False]
+
+
 def test_requests_are_bounded_and_events_are_not() -> None:
     bench = Bench(inbox_max=2)
     bench.ask("a")
     bench.ask("b")
     with pytest.raises(InboxFull):
         bench.ask("c")
-    assert not bench.pipeline.knows(b"c")
+    assert not bench.knows(b"c")
     assert all(bench.pipeline.post(Tick()) for _ in range(10))
     assert bench.pipeline.depths == {"requests": 2, "events": 10}
 
@@ -223,10 +247,8 @@ def test_answers_kept_are_bounded_in_number_and_in_bytes(monkeypatch: pytest.Mon
     for name in "abc":
         bench.ask(name)
         bench.commit(Changed(1))
-    assert [bench.pipeline.knows(name.encode()) for name in "abc"] == [False, True, True]
+    assert [bench.knows(name.encode()) for name in "abc"] == [False, True, True]
     monkeypatch.setattr(module, "RECENT_BYTES_MAX", 1_000)
     bench.ask("d")
     bench.commit(Changed(1, notes=("x",) * 2))
-    assert [bench.pipeline.knows(name.encode()) for name in "bcd"] == [False, False, False], (
-        "one alone is too large"
-    )
+    assert [bench.knows(name.encode()) for name in "bcd"] == [False, False, False], "one alone is too large"
