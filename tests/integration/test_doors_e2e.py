@@ -38,6 +38,27 @@ def test_a_users_step_through_the_agents_door(cluster: LiveCluster) -> None:
     assert cluster.end(job_id) == "COMPLETED"
 
 
+def test_a_users_step_over_parts_through_the_agents_door(cluster: LiveCluster) -> None:
+    door = cluster.agent_dir("agent0") / "door.sock"
+    job_id = cluster.user_job(f"echo > up; {GATE}", "-n", "1", "-w", "cn0001", ":", "-n", "2", "-w", "cn0001")
+    others = cluster.wrap(f"echo > others; {GATE}", "-n", "1", "-w", "cn0002", ":", "-n", "2", "-w", "cn0002")
+    for name in ("up", "others"):
+        cluster.wait_lines(name)
+    for one in (job_id, others):
+        cluster.reaches(one, "RUNNING")
+    script = ("sh", "-c", "echo $SLURM_PROCID $SLURM_NTASKS $(id -u)")
+    words = ("--het-group=0,1", "-n", "1", *script, ":", "-n", "2", *script)
+    ran = cluster.run_as_user("esrun", "--label", f"--jobid={job_id}", *words, socket=door)
+    uid = os.getuid() or 65534
+    assert ran.code == 0, ran
+    assert sorted(ran.out.splitlines()) == [f"{at}: {at} 3 {uid}" for at in range(3)]
+    if os.getuid() == 0:
+        theirs = cluster.run_as_user("esrun", f"--jobid={others}", *words, socket=door)
+        assert theirs.code == 1 and "belongs to root" in theirs.err
+    (cluster.work / "gate").touch()
+    assert [cluster.end(one) for one in (job_id, others)] == ["COMPLETED", "COMPLETED"]
+
+
 def test_an_agents_door_gives_no_rights_over_others(cluster: LiveCluster) -> None:
     door = cluster.agent_dir("agent0") / "door.sock"
     mine = cluster.user_job(f"echo > mine; {GATE}", "-w", "cn0001")
