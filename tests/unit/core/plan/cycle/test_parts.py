@@ -329,6 +329,20 @@ def test_a_dependent_job_is_planned_with_all_its_parts(policy: str) -> None:
     assert starts(plan) == {2: 40}
 
 
+@pytest.mark.parametrize("policy", ALL)
+def test_a_fixed_start_is_one_of_all_parts(policy: str) -> None:
+    site = Site(policy)
+    site.running = [runs(3, 4, NOW + 50)]
+    early, then = both(1, start_at_us=NOW + 49), both(2, start_at_us=NOW + 60)
+    plan = site.plan(early, then, plain(3, "cluster", 60), plain(4, "cluster", 90), plain(5, "booster", 61))
+    assert starts(plan)[2] == 60
+    assert plan.why(1).kind is WhyKind.START_MISSED
+    # Two nodes are left until then, and one of the cluster's for longer.
+    assert started(plan.placements) == [3, 4]
+    site.running = []
+    assert 2 in started(site.plan(then, at_us=NOW + 60).placements)
+
+
 @pytest.mark.parametrize("policy", AHEAD)
 def test_a_plan_survives_nodes_that_come(policy: str) -> None:
     site = Site(policy)
