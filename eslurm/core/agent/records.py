@@ -199,11 +199,14 @@ class Folded:
                     self.prepared[key] = record
                     self.preparing.pop(key, None)
             case Preparing():
-                self.preparing[record.node, record.launch.job_id, record.launch.attempt] = record
+                key = (record.node, record.launch.job_id, record.launch.attempt)
+                self.before_boot.discard(key)
+                self.preparing[key] = record
             case EpilogOwed():
                 key = (record.node, record.launch.job_id, record.launch.attempt)
                 self.prepared.pop(key, None)
                 self.preparing.pop(key, None)
+                self.before_boot.discard(key)
                 self.epilogs[key] = record
             case StartIntended():
                 key = (record.node, record.job_id, record.attempt)

@@ -299,6 +299,19 @@ def test_a_booted_host_prepares_again() -> None:
     assert stage(world) == "PREPARED" and world.runner.started[PROLOG] == 2
 
 
+def test_a_prolog_that_runs_again_after_a_boot_outlives_its_agent() -> None:
+    world = World(phases=BOTH)
+    world.order(PREPARE)
+    world.runner.finish(PROLOG, StepEnd(0, cause="lost"))
+    world.restart(boot=True)
+    world.register()
+    world.order(PREPARE)
+    world.runner.finish(PROLOG, StepEnd(0))
+    world.restart()
+    world.register()
+    assert stage(world) == "PREPARED" and len(prologs(world)) == 1
+
+
 def test_a_booted_host_owes_no_epilog() -> None:
     world = in_epilog()
     world.ack_all()

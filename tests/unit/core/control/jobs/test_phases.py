@@ -387,3 +387,15 @@ def test_a_limit_beyond_a_day_counts_as_a_day() -> None:
     world.done(send, payload=msgspec.msgpack.encode(Preparing(10**12)))
     more = world.attempt(job_id).more
     assert more is not None and more.preparing_until_us - world.now_us == (2 * 86_400 + 60) * 1_000_000
+
+
+def test_the_plan_learns_by_how_much_the_prolog_moved_the_end() -> None:
+    world = world_with()
+    job_id, send = launch(world, time_limit_s=100)
+    placed_us = world.attempt(job_id).until_us
+    world.pass_time(40)
+    tell(world, job_id, send.nodes[0])
+    world.deliver()
+    attempt = world.attempt(job_id)
+    assert attempt.until_us == attempt.started_us + 100 * 1_000_000 == placed_us + 40 * 1_000_000
+    check(world.state)
