@@ -227,7 +227,7 @@ class SpecReader:
             if not count:
                 return _ONE_CORE, (), partition
             only = job.components[0]
-            return self._component(only), (), self._partition(only) or partition
+            return self._component(only), (), self._partition(only) if only.partition else partition
         problem = parts_problem(count)
         if problem:
             raise _refuse(problem)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eslurm.v1 import controller_pb2 as pb
 from tests.integration.test_steps import door
 from tests.kits.cluster import LiveCluster
 
@@ -128,5 +129,8 @@ def test_eswhy_and_a_submission_on_trial_name_the_part_that_waits(cluster: LiveC
     told = cluster.run("eswhy", f"{job_id}+1").out
     assert f"Job {job_id} " in told and "part 1: " in told and "part 0 could start now" in told
     assert "of partition brief (part 1):" in told
+    shown = cluster.run("esctl", "priority", f"{job_id + 1}").out
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == [str(job_id)]
     cluster.do("escancel", str(holder))
-    assert cluster.end(job_id) == "COMPLETED"
+    waited = cluster.call("WaitJobs", pb.WaitJobsRequest(jobs=[pb.JobRef(job_id=job_id + 1)], timeout_s=60))
+    assert [(one.job_id, one.state) for one in waited.jobs] == [(job_id, "COMPLETED")]

@@ -552,7 +552,8 @@ class State:
                 self.owed[revision] = new.job_id
 
     def _index_identity(self, new: Job) -> None:
-        self.alias.update(dict.fromkeys(part_ids(new), new.job_id))
+        if len(new.spec.components) > 1:
+            self.alias.update(dict.fromkeys(part_ids(new), new.job_id))
         if new.array_job_id:
             self.tasks_of.setdefault(new.array_job_id, set()).add(new.job_id)
             self.task_ids[new.array_job_id, new.array_task] = new.job_id

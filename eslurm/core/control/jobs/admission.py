@@ -127,7 +127,7 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
     if state.policies["defaults"]:
         spec = with_defaults(spec, cast("Iterable[Defaults]", state.policies["defaults"].values()))
     spec = associated(state, spec, now_us, operator=is_operator(state, by))
-    spec, partitions = _in_partitions(state, spec)
+    partitions = _partitions(state, spec)
     limit_s = _time_limit_s(spec, partitions)
     if spec.array is not None and ranges.count(spec.array.tasks) > state.config.array_tasks_max:
         raise Refused(
@@ -135,7 +135,9 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
             f"--array: {ranges.count(spec.array.tasks)} tasks are more than {state.config.array_tasks_max}: split it",
         )
     is_said = bool(spec.time_limit_s)
-    spec = replace(spec, time_limit_s=limit_s)
+    parts = _parts_in(spec, partitions) if len(partitions) > 1 else ()
+    # The job's own partition is that of its first part.
+    spec = replace(spec, partition=partitions[0].name, parts=parts, time_limit_s=limit_s)
     spec = within_qos(state, spec, is_said=is_said)
     for part, (request, partition) in enumerate(zip(spec.components, partitions, strict=True)):
         problem = _infeasible(state, partition.name, request, spec.time_limit_s)
@@ -146,19 +148,21 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
     return spec
 
 
-def _in_partitions(state: State, spec: JobSpec) -> tuple[JobSpec, list[Partition]]:
-    """The spec with the partition of each part by name; the job's own is that of its first part."""
+def _partitions(state: State, spec: JobSpec) -> list[Partition]:
+    """The partition of each part."""
     count = len(spec.components)
     if count == 1:
-        partition = _partition(state, spec, 0)
-        return replace(spec, partition=partition.name, parts=()), [partition]
+        return [_partition(state, spec, 0)]
     if len(spec.parts) not in (0, count):
         text = f"{count} requests and {len(spec.parts)} parts: give each part one request"
         raise Refused(RefusalCode.INVALID, text)
-    found = [_partition(state, spec, part) for part in range(count)]
-    given = spec.parts or (PartSpec(),) * count
-    parts = tuple([replace(part, partition=one.name) for part, one in zip(given, found, strict=True)])
-    return replace(spec, partition=found[0].name, parts=parts), found
+    return [_partition(state, spec, part) for part in range(count)]
+
+
+def _parts_in(spec: JobSpec, partitions: Sequence[Partition]) -> tuple[PartSpec, ...]:
+    """The parts with their partitions by name."""
+    given = spec.parts or (PartSpec(),) * len(partitions)
+    return tuple([replace(part, partition=one.name) for part, one in zip(given, partitions, strict=True)])
 
 
 def _time_limit_s(spec: JobSpec, partitions: Sequence[Partition]) -> int:
