@@ -159,6 +159,7 @@ class SpecReader:
         self._components: dict[bytes, tuple[Request, ...]] = {}
         self._texts: dict[str, str] = {}
         self._held_bytes = 0
+        self._parts = 0
         self.blobs = BlobCollector()
 
     def read(self, job: pb.JobRequest) -> JobSpec:
@@ -167,8 +168,8 @@ class SpecReader:
         self._held_bytes += held_bytes(spec)
         if self._held_bytes > limits.SPECS_BYTES_MAX:
             raise _refuse(
-                f"the jobs of this call hold more than {limits.SPECS_BYTES_MAX} bytes of arguments, node names and "
-                "array ranges: submit them in several calls"
+                f"the jobs of this call hold more than {limits.SPECS_BYTES_MAX} bytes of arguments, node names, "
+                "array ranges and parts: submit them in several calls"
             )
         return spec
 
@@ -231,6 +232,12 @@ class SpecReader:
         problem = parts_problem(count)
         if problem:
             raise _refuse(problem)
+        self._parts += count
+        if self._parts > limits.REFERENCES_MAX:
+            raise _refuse(
+                f"the jobs of this call have more than {limits.REFERENCES_MAX} parts: submit them in several calls, "
+                "or an array"
+            )
         requests: list[Request] = []
         named: list[str] = []
         for number, part in enumerate(job.components):

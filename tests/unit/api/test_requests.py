@@ -163,6 +163,19 @@ def test_a_job_of_too_many_parts_is_refused() -> None:
         read(components=[pb.ResourceRequest(tasks=1)] * 129)
 
 
+def test_the_parts_of_one_call_are_bounded() -> None:
+    """All of them are looked at together, in one decision."""
+    reader = SpecReader(ALICE, CONFIG)
+    of_parts = job(components=[pb.ResourceRequest()] * 125)
+    for _ in range(80):
+        reader.read(of_parts)
+    reader.read(job(components=[pb.ResourceRequest()]))
+    with pytest.raises(
+        Refused, match="the jobs of this call have more than 10000 parts: submit them in several calls"
+    ):
+        reader.read(of_parts)
+
+
 def parts_of(*partitions: str, partition: str = "") -> JobSpec:
     spec = read(
         partition=partition,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 from escli.option_table import rows_of
 from escli.options import Parser
 from escli.user.draft import SubmitContext, draft_job
+from escli.user.job_parts import command_parts
 from eslurm.api.requests import SpecReader
 from eslurm.compat.errors import OptionError
 from eslurm.compat.moments import civil_from_days
@@ -19,6 +21,7 @@ from eslurm.core.model import request_limits as limits
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Refused, SubmitJobs, Submitted
+from eslurm.core.model.request import Request
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ROOT, World
 from tests.unit.core.control.jobs.test_submission import spec
@@ -168,6 +171,7 @@ ELSEWHERE = {
     "ARGUMENTS_BYTES_MAX": "below: the arguments together",
     "ENVIRONMENT_BYTES_MAX": "below: the environment",
     "SCRIPT_BYTES_MAX": "below: the script",
+    "PARTS_MAX": "below: the parts of a job",
     "SPECS_BYTES_MAX": "tests/unit/api/test_requests.py: the jobs of a call together",
     "COMMAND_BYTES_MAX": "tests/unit/esctld/lead/test_command_sizes.py: what becomes of a launch",
 }
@@ -237,6 +241,22 @@ def test_script_arguments_and_environment_as_a_whole() -> None:
     assert by_command([], {"A": "x" * limits.ENVIRONMENT_BYTES_MAX})
     assert by_door({"environment": b"x" * (limits.ENVIRONMENT_BYTES_MAX + 1)})
     assert not by_door({"environment": b"x" * limits.ENVIRONMENT_BYTES_MAX})
+
+
+def test_command_door_and_core_take_as_many_parts() -> None:
+    for parts, is_taken in ((limits.PARTS_MAX, True), (limits.PARTS_MAX + 1, False)):
+        parser = Parser(rows_of("essubmit"), options_end_at_first_word=True)
+        words = " : ".join(["-n1"] * parts).split()
+        with (
+            contextlib.nullcontext()
+            if is_taken
+            else pytest.raises(OptionError, match="at most 128 are possible")
+        ):
+            assert len(command_parts(parser.parse(words), parser)) == parts
+        assert (by_door({"components": [pb.ResourceRequest()] * parts}) == "") is is_taken
+        job = msgspec.structs.replace(spec(), user=ROOT, components=(Request(),) * parts)
+        answer = World(cores=limits.PARTS_MAX, allow_root_jobs=True, min_uid=0).send(SubmitJobs((job,)))
+        assert isinstance(answer, Submitted if is_taken else Refused)
 
 
 def test_every_limit_is_driven() -> None:
