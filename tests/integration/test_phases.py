@@ -36,6 +36,11 @@ class Site:
             for agent in ("agent0", "agent1"):
                 self.cluster.daemons[agent].words += [f"--{name.replace('_', '-')}", str(path)]
 
+    def start(self) -> None:
+        """Start the agents again: until a node has registered anew, the controller knows nothing of its programs."""
+        self.cluster.start()
+        self.cluster.wait_nodes(lambda nodes: all(node.incarnation > 1 for node in nodes.values()))
+
     def lines(self, name: str) -> list[str]:
         path = self.told / name
         return path.read_text().splitlines() if path.exists() else []
@@ -75,7 +80,7 @@ def test_a_failing_prolog_moves_the_job_and_the_node_returns_when_its_check_pass
         prolog=f"{RECORD.format('prologs')}\nif {IS_FIRST} && ! test -e good; then echo no disk; exit 3; fi",
         check="echo $SLURMD_NODENAME >> checks; read line < gate",
     )
-    cluster.start()
+    opened.start()
     moved = cluster.wrap("echo $SLURMD_NODENAME > node", "-D", str(cluster.work))
     assert cluster.end(moved) == "COMPLETED"
     (sick,) = opened.lines("first/name")
@@ -100,7 +105,7 @@ def test_all_nodes_are_prepared_before_the_script_and_cleaned_up_after_it(opened
         prolog=RECORD.format("prologs"),
         epilog=f"echo $SLURM_JOB_EXIT_CODE2 >> codes; {RECORD.format('epilogs')}; read line < gate",
     )
-    cluster.start()
+    opened.start()
     job = cluster.wrap(f"cp {opened.told}/prologs {cluster.work}/seen; exit 3", "-N2")
     opened.until(lambda: len(opened.lines("epilogs")) == 2, "the epilogs run")
     assert sorted(cluster.lines("seen")) == [f"{job} {name}" for name in NODES]
@@ -121,7 +126,7 @@ def test_all_nodes_are_prepared_before_the_script_and_cleaned_up_after_it(opened
 def test_a_failing_epilog_takes_the_node_out_and_leaves_the_job_s_end_alone(opened: Site) -> None:
     cluster = opened.cluster
     opened.configure(epilog="echo cannot clean up; exit 1")
-    cluster.start()
+    opened.start()
     job = cluster.wrap("exit 0", "-w", "cn0001")
     assert cluster.end(job) == "COMPLETED"
     opened.until(lambda: cluster.nodes()["cn0001"].faults, "the node has a fault")
@@ -136,7 +141,7 @@ def test_after_a_crash_inside_a_prolog_it_is_not_run_again_there_and_the_job_run
     cluster = opened.cluster
     gate = opened.gate("gate")
     opened.configure(prolog=f"{RECORD.format('prologs')}\nif {IS_FIRST}; then read line < gate; fi")
-    cluster.start()
+    opened.start()
     job = cluster.wrap(f"echo $SLURMD_NODENAME >> {opened.told}/ran")
     opened.until(lambda: opened.lines("prologs") and opened.lines("first/name"), "the prolog runs")
     (first,) = opened.lines("first/name")
@@ -166,7 +171,7 @@ def test_a_task_prolog_changes_the_environment_of_tasks_and_stops_those_for_whic
             "echo export ADDED=$SLURM_PROCID; echo unset REMOVED; echo print prepared"
         )
     )
-    cluster.start()
+    opened.start()
     text = (
         f"{door(cluster)}export REMOVED=x KEPT=y\nesrun -n2 sh -c 'echo $ADDED-$REMOVED-$KEPT' > good\n"
         f"MODE=bad esrun -n1 touch {cluster.work}/touched 2> bad\n"
