@@ -87,3 +87,19 @@ def test_licences_of_a_suspended_job_release_the_planner_from_a_promise(is_suspe
     plan = first_plan(world)
     assert bool(plan.broken) == is_suspended
     assert checks.on_plan(world.state, plan, lambda state, job: False) == (not is_suspended)
+
+
+def test_a_suspended_job_that_limits_count_releases_the_planner_from_a_promise() -> None:
+    world, checks = Led("conservative"), PromiseChecks()
+    limit = Limit("four", "user", "alice", "cores", Amount(4))
+    world.send(ChangePolicies(ROOT, (PolicyChange("set", kind_of(limit), limit.name, limit),)))
+    for name in ("cn0", "cn1"):
+        world.submit(request=replace(WHOLE, include=(name,)), time_limit_s=100)
+    world.settle()
+    assert list(world.kept()) == [2]
+    for fact in world.log:
+        checks.on_logged(world.state, fact)
+    world.send(SuspendJobs(ROOT, (JobRef(1),)))
+    plan = first_plan(world)
+    plan.bookings.pop(2)  # type: ignore[attr-defined]
+    assert checks.on_plan(world.state, plan, lambda state, job: False) == 0

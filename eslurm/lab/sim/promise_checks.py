@@ -98,6 +98,9 @@ class PromiseChecks:
         if state.policies["pool"] and state.ledger.usable != state.ledger.topology.everything:
             # A pool counts what is in service.
             return False
+        if state.policies["limit"] and any(_stands_still(state, job_id) for job_id, _attempt in state.live):
+            # It counts against limits for as long as it stands still, and no plan knows how long.
+            return False
         if any((one.expected_us or one.until_us) <= now_us for one in state.live.values()):
             return False
         if any(one.start_us <= now_us for one in state.promises.values()):
@@ -116,6 +119,11 @@ class PromiseChecks:
 
 def _rules_of(state: State) -> _Rules:
     return state.config, state.frozen_policies()
+
+
+def _stands_still(state: State, job_id: int) -> bool:
+    attempt = state.jobs[job_id].attempt
+    return attempt is not None and bool(attempt.suspended_us)
 
 
 def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:
