@@ -103,11 +103,14 @@ class DependencyChecks:
     # ---- one condition ----
 
     def _target(self, one: Dependency, task: int) -> Named:
-        """What a condition names; for `aftercorr` of an array's task, the task of the same number."""
+        """What a condition names; for `aftercorr` of an array's task, the task of the same number.
+
+        An array that had left memory at the submission counts as a whole.
+        """
         job_id, own = self._named[one.job_id]
         if one.task >= 0:
             return job_id, one.task
-        if one.kind == "aftercorr" and own < 0 and job_id in self._arrays and task >= 0:
+        if one.kind == "aftercorr" and own < 0 and job_id in self._arrays and task >= 0 and not one.settled:
             return job_id, task
         return job_id, own
 
