@@ -54,7 +54,7 @@ from eslurm.core.model.step import StepState
 from eslurm.core.state.rows import decode_job
 from eslurm.links.blobs import BlobCache
 from eslurm.ports.door import ApiError, Caller, Status
-from eslurm.ports.store import BlobRow, Store, StoreUnavailable
+from eslurm.ports.store import BlobRow, Store, StoreFailed, StoreUnavailable
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.framing import REQUEST_ID_BYTES
 from eslurm.v1 import controller_pb2 as pb
@@ -159,7 +159,13 @@ class ControllerService:
         """The durable answer to a message; a retry gets the answer of its first try, and the other way round."""
         request_id = bound_id(caller, type(message).__name__)
         if self._dispatcher.must_look_up(request_id, retry=caller.retry):
-            first = await self._find_stored(request_id, message, caller)
+            try:
+                first = await self._find_stored(request_id, message, caller)
+            except StoreFailed:
+                if caller.retry:
+                    raise
+                # Damaged: the commit ends the controller, and says so.
+                first = None
             if first is not None:
                 return first
         try:
