@@ -63,8 +63,12 @@ async def flood(endpoint: str, count: int) -> Counter[str]:
     return Counter(await asyncio.gather(*(one(number) for number in range(count))))
 
 
+class Unanswered(Exception):
+    """The controller has ended the stream without an answer: it has too many of them."""
+
+
 async def say(endpoint: str, *frames: bytes) -> bytes:
-    """The last thing that the controller says to these frames."""
+    """The last thing that the controller says to these frames. Raises `Unanswered`, AioRpcError."""
     async with grpc.aio.insecure_channel(endpoint) as channel:
         call = channel.stream_stream(METHOD)()
         for frame in frames[:-1]:
@@ -72,6 +76,8 @@ async def say(endpoint: str, *frames: bytes) -> bytes:
             await call.read()
         await call.write(frames[-1])
         answer: Any = await call.read()
+        if answer is grpc.aio.EOF:
+            raise Unanswered(await call.details())
         return bytes(answer)
 
 
