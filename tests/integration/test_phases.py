@@ -100,10 +100,11 @@ def test_a_failing_prolog_moves_the_job_and_the_node_returns_when_its_check_pass
 
 def test_all_nodes_are_prepared_before_the_script_and_cleaned_up_after_it(opened: Site) -> None:
     cluster = opened.cluster
-    gate = opened.gate("gate")
+    # One for each node: where two read, the end of one writer ends both.
+    gates = {name: opened.gate(f"gate.{name}") for name in NODES}
     opened.configure(
         prolog=RECORD.format("prologs"),
-        epilog=f"echo $SLURM_JOB_EXIT_CODE2 >> codes; {RECORD.format('epilogs')}; read line < gate",
+        epilog=f"echo $SLURM_JOB_EXIT_CODE2 >> codes; {RECORD.format('epilogs')}; read line < gate.$SLURMD_NODENAME",
     )
     opened.start()
     job = cluster.wrap(f"cp {opened.told}/prologs {cluster.work}/seen; exit 3", "-N2")
@@ -113,10 +114,10 @@ def test_all_nodes_are_prepared_before_the_script_and_cleaned_up_after_it(opened
     info = cluster.reaches(job, "COMPLETING")
     assert info.exit_code == 3
     waits = cluster.wrap("true")
-    for _ in NODES:
+    for gate in gates.values():
         gate.write_text("go\n")
     assert cluster.end(job) == "FAILED"
-    gate.write_text("go\n")
+    gates[cluster.reaches(waits, "COMPLETING").node_names].write_text("go\n")
     assert cluster.end(waits) == "COMPLETED"
     # The node of the script knows how it ended.
     assert sorted(opened.lines("codes")) == ["", "0:0", "3:0"]
