@@ -99,9 +99,15 @@ JOB_REQUEST: Table = {
     "no_kill": (36, "bool", None),
 }
 
+PACK_REQUEST: Table = {
+    "first": (1, "int", None),
+    "delays_s": (2, "int*", None),
+}
+
 SUBMIT_REQUEST: Table = {
     "jobs": (1, "message*", JOB_REQUEST),
     "test_only": (2, "bool", None),
+    "packs": (3, "message*", PACK_REQUEST),
 }
 
 SUBMIT_REPLY: Table = {

@@ -19,6 +19,7 @@ from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.member import JoinToken, Member, Revocation
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.model.token import IssuedToken
@@ -145,6 +146,7 @@ class JobSubmitted(FactBase, frozen=True, tag=True):
     priority: int
     open: tuple[Dependency, ...] = ()
     not_before_us: int = 0
+    pack: PackPlace | None = None
 
 
 class JobChanged(FactBase, frozen=True, tag=True):
@@ -213,7 +215,8 @@ class TasksDropped(FactBase, frozen=True, tag=True):
 class JobPlaced(FactBase, frozen=True, tag=True):
     """A new attempt holds these spans. For a task of an array, `job_id` is new and `array_job_id`/`task` say which.
 
-    Its start was planned `late_us` earlier.
+    Its start was planned `late_us` earlier. `anchor_us`: it is the first member of a pack, which begins with it; the starts
+    of the other members are counted from then.
     """
 
     job_id: int
@@ -224,6 +227,7 @@ class JobPlaced(FactBase, frozen=True, tag=True):
     task: int = -1
     wide: tuple[int, ...] = ()
     late_us: int = 0
+    anchor_us: int = 0
 
 
 class NodesPrepared(FactBase, frozen=True, tag=True):

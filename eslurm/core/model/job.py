@@ -18,6 +18,7 @@ import msgspec
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import PartSpec, Request
 
@@ -335,6 +336,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """Time at which the nodes in `avoid` become normal again."""
     given_up: tuple[Attempt, ...] = ()
     """The latest attempts that ran and whose end no node has told: their first node was lost."""
+    pack: PackPlace | None = None
+    """Its place in a pack of jobs (D-04)."""
 
     @property
     def is_array(self) -> bool:

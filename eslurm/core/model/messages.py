@@ -16,6 +16,7 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import Dependency, JobSpec, Principal
 from eslurm.core.model.member import Revocation
+from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.protocol import Report
@@ -47,9 +48,10 @@ class Refused(Exception):
 
 
 class SubmitJobs(msgspec.Struct, frozen=True, gc=False):
-    """Accept all of these jobs or none. Answer: `Submitted`."""
+    """Accept all of these jobs or none; some of them form packs. Answer: `Submitted`."""
 
     specs: tuple[JobSpec, ...]
+    packs: tuple[PackDraft, ...] = ()
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):

@@ -12,6 +12,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A decision to start a job now, on these nodes. Fields are only ever appended.
 
     `wide` are its cluster-wide resources. `late_us`: delay of the start against its plan, by which its end moves too.
+    `anchor_us`: planned start of the pack whose first member this is; 0: none begins.
     """
 
     job_id: int
@@ -19,3 +20,4 @@ class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     until_us: int
     wide: Vector = ()
     late_us: int = 0
+    anchor_us: int = 0

@@ -60,6 +60,7 @@ def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
             not_before_us=fact.not_before_us,
             tasks_left=spec.array.tasks if spec.array is not None else None,
             tasks_ready=() if spec.array is not None and _corresponds(fact.open) else None,
+            pack=fact.pack,
         )
     )
 

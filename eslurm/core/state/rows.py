@@ -72,6 +72,9 @@ class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     trace: bytes = b""
     parts: tuple[PartUse, ...] = ()
     """Of a job of several parts."""
+    pack_id: int = 0
+    """The pack that it is a member of; 0: none."""
+    pack_index: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -26,6 +26,13 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
     partition: str
 
 
+class Follower(msgspec.Struct, frozen=True, gc=False):
+    """Another member of a pack, which starts so many microseconds after the first."""
+
+    delay_us: int
+    job: Pending
+
+
 class Pending(msgspec.Struct, frozen=True, gc=False):
     """One job that waits for resources.
 
@@ -36,7 +43,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     of those jobs is enough. `estimate_us` is the expected
     runtime (0: not known): plans use it, no job ends by it. `start_at_us` is a fixed start, `deadline_us` the latest end;
     0: none (C-30). `eligible_us` is its begin time at submission: its wait for resources counts from then on. `parts` are
-    those of a job of several parts, else empty; `request` and `partition` are then the first part's.
+    those of a job of several parts, else empty; `request` and `partition` are then the first part's. `followers` are the
+    other members of a pack that has not begun, whose first member this is: they are planned with it, or it is not (D-04).
     """
 
     job_id: int
@@ -62,6 +70,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     eligible_us: int = 0
     parts: tuple[PendingPart, ...] = ()
     after_any: bool = False
+    followers: tuple[Follower, ...] = ()
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -1,0 +1,56 @@
+"""Packs: jobs that are submitted and planned together, each with a delay after the start of the first (D-04, D-05).
+
+The members of a pack have consecutive places, the first has no delay, and the pack's id is the first member's. The planner
+keeps room for all of them or for none. Once the first has been placed, its planned start is the pack's *anchor*: each other
+member starts at the anchor plus its delay.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+PACK_MEMBERS_MAX: Final = 128
+"""Most jobs of one pack."""
+
+
+class PackDraft(msgspec.Struct, frozen=True, gc=False):
+    """A pack in a submission: its jobs are `specs[first : first + len(delays_s)]`; `delays_s[0]` is 0."""
+
+    first: int
+    delays_s: tuple[int, ...]
+
+
+class MoveWish(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """A demand to start the members that have not begun earlier (D-06), which the next planning cycle grants or refuses.
+
+    By `earlier_us`, or such that the first of them starts at `to_us`; both 0: as early as possible. `serial` is the revision
+    at which it was made.
+    """
+
+    serial: int
+    by: str
+    earlier_us: int = 0
+    to_us: int = 0
+
+
+class PackPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """A job's place in its pack. `delay_us` counts from the start of the first member.
+
+    `anchor_us` is the planned start of the first member; 0: the pack has not begun. `moved`: the job itself has asked for
+    an earlier start than was submitted. `wish` is open, in the place of the first member only.
+    """
+
+    pack_id: int
+    index: int
+    count: int
+    delay_us: int = 0
+    anchor_us: int = 0
+    moved: bool = False
+    wish: MoveWish | None = None
+
+    @property
+    def start_us(self) -> int:
+        """The time at which the member starts; 0: the pack has not begun."""
+        return self.anchor_us + self.delay_us if self.anchor_us else 0
