@@ -26,8 +26,10 @@ def daemon(worker_id):
 
 def test_takes_too_long(daemon, worker_id):
     open(f"up.{worker_id}", "w").close()
-    threading.Event().wait()
+    while True:
+        threading.Event().wait(0.05)
 """
+"""Python may miss a signal that comes after it has looked for one and before it waits: it looks again now and then."""
 IMPATIENT = """
 from xdist.workermanage import NodeManager
 NodeManager.EXIT_TIMEOUT = 0
