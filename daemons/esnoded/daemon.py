@@ -337,7 +337,7 @@ class NodeDaemon:
         live = [(step.key, step.at_us) for step in steps if isinstance(step, StepStarted)]
         ended = [(step.key, step_end(step)) for step in steps if isinstance(step, StepOutcome)]
         self._shell = shell
-        self._driver.relay.add_local(state.numbers[name] for name in options.nodes if name in state.numbers)
+        self._driver.serve(state.numbers[name] for name in options.nodes if name in state.numbers)
         shell.perform(restore(agent, state, live, ended, self._clock.now_us()))
         return shell
 
@@ -556,7 +556,7 @@ class NodeDaemon:
     def on_numbered(self, name: str, number: int) -> None:
         """See `shell.AgentLinks`."""
         log.debug("node %s is number %d", name, number)
-        self._driver.relay.add_local((number,))
+        self._driver.serve((number,))
 
     def _number_of(self, name: str) -> int:
         assert self._shell is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -103,6 +103,10 @@ class FaultyRelayServer(RelayServer):
     def _run_unless_closed(self, run: RunLocal) -> None:
         if not self._closed and self._run is not None:
             self._run(run)
+
+    def serve(self, nodes: Iterable[int]) -> None:
+        """See `RelayServer`. A node may be struck while its number is being written: it is served once it is healed."""
+        super().serve(node for node in nodes if not self.switches.is_off(node))
 
     def strike(self, nodes: Sequence[int], switch: Switch) -> None:
         """Let nodes of this process fail in this mode from now on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from eslurm.core.relay.messages import (
@@ -347,6 +347,10 @@ class RelayServer(RelayDriver):
         super().__init__(relay, links, find_endpoint, is_behind, wanted=wanted)
         self.relay = relay
         self._run = run
+
+    def serve(self, nodes: Iterable[int]) -> None:
+        """These node numbers are served by this process from now on."""
+        self.relay.add_local(nodes)
 
     def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> None:
         """Raises `EnvelopeError`."""

@@ -134,6 +134,27 @@ def test_neighbours_of_the_same_process_miss_it_and_do_its_work(uvloop: bool, mo
     run(scenario(), uvloop=uvloop)
 
 
+def test_a_node_that_is_struck_before_it_is_served_is_served_once_it_is_healed() -> None:
+    """Its number is known before it is durable, and the relay hears of it afterwards."""
+
+    async def scenario() -> None:
+        site = Site()
+        site.server.strike([8], Switch(Mode.DEAD))
+        site.server.serve([8])
+        site.ask(1, 8, 2)
+        found = await site.answer()
+        assert {node for node, status in found.items() if status is Status.UNREACHED} == {8}
+        assert sorted(site.ran) == [1, 2]
+
+        site.server.heal([8])
+        site.link.final.clear()
+        site.ask(8, broadcast_id=10)
+        assert (await site.answer())[8] is Status.OK
+        await site.server.close()
+
+    run(scenario())
+
+
 def test_a_slow_addressee_acknowledges_late_and_is_exact() -> None:
     async def scenario() -> None:
         site = Site()
