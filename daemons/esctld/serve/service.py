@@ -294,9 +294,9 @@ class ControllerService:
         )
 
     async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
-        """A retry gets its first answer, from the new leader, too."""
+        """A retry gets its first answer, from the new leader, too; and a first try that arrives behind its own retry."""
         request_id = bound_id(caller, "Takeover")
-        if caller.retry and request_id:
+        if self._dispatcher.must_look_up(request_id, retry=caller.retry):
             stored = await self._store.lookup_request(request_id)
             if stored is not None:
                 return stored

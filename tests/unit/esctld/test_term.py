@@ -210,3 +210,30 @@ def test_a_planned_switch_does_not_wait_for_somebodys_long_question(
             assert (row.released, row.successor) == (True, "c2")
 
     run(main())
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_new_leader_does_not_hand_over_again_for_the_same_request(tmp_path: Path, is_late: bool) -> None:
+    """A retry finds the new leader; or the first try does, which was held up and comes after its own retry."""
+
+    async def main() -> None:
+        image = StoreImage(CLUSTER)
+        answers = []
+        for at, retry in enumerate((is_late, not is_late)):
+            directory = tmp_path / str(at)
+            directory.mkdir()
+            term = Term(image, configured(), directory)
+            async with term.serving() as led:
+                standby: Any = StandbyLink()
+                term.controller._leadership._standbys.add(standby, 1)
+                answers.append(
+                    await term.ask(methods.TAKEOVER, pb.TakeoverRequest(), ROOT._replace(retry=retry))
+                )
+                if at == 0:
+                    async with asyncio.timeout(PATIENCE_S):
+                        await asyncio.wait({led})
+                assert term.controller._leadership.handing_over.is_set() == (at == 0)
+        assert answers[0] == answers[1]
+        assert pb.TakeoverReply.FromString(answers[0].reply).to == "c2"
+
+    run(main())
