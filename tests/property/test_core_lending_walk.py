@@ -13,8 +13,7 @@ from eslurm.core.control.planning import message_of, plan_slices
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.model.accounts import Qos
 from eslurm.core.model.config import Partition
-from eslurm.core.model.job import StepEnd
-from eslurm.core.model.job_states import FINAL, AttemptPhase
+from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import (
     CancelJobs,
     ChangePolicies,
@@ -26,13 +25,12 @@ from eslurm.core.model.messages import (
     UpdateJob,
     UpdateNodes,
 )
-from eslurm.core.model.protocol import NodeGone, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
-from eslurm.core.state.cluster import attempts_of
 from tests.kits.core import ROOT, World
+from tests.kits.walks import deliver_some, end_some
 from tests.support.profiles import draws
 
 SEEDS = draws(40)
@@ -101,32 +99,10 @@ class Walk:
             world.send(message)
 
     def deliver(self) -> None:
-        """Some of the nodes hear some of what is owed to them, now or too late."""
-        world = self.world
-        self.unsent += world.sends()
-        self.rng.shuffle(self.unsent)
-        while self.unsent and self.rng.random() < 0.8:
-            send = self.unsent.pop()
-            payload = world.answer_of(send)
-            nodes = tuple(node for node in send.nodes if self.rng.random() < 0.9)
-            world.done(send, self.rng.choice(("ok",) * 9 + ("failed",)), nodes, payload)
+        deliver_some(self.world, self.unsent, self.rng)
 
     def end(self) -> None:
-        world = self.world
-        live = [
-            (job, attempt)
-            for job in world.state.jobs.values()
-            for attempt in attempts_of(job)
-            if attempt.phase is not AttemptPhase.PREPARING
-        ]
-        if not live:
-            return
-        job, attempt = self.rng.choice(live)
-        end = StepEnd(0, cause=self.rng.choice(("", "orphaned", "time_limit")))
-        world.report(StepEnded(attempt.first, 1, job.job_id, attempt.number, end, self.rng.random() < 0.7))
-        for span in attempt.spans[1:]:
-            if self.rng.random() < 0.7:
-                world.report(NodeGone(span.node, 1, job.job_id, attempt.number))
+        end_some(self.world, self.rng)
 
     def people(self) -> None:
         rng, world = self.rng, self.world

@@ -13,8 +13,8 @@ import pytest
 
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.model.accounts import Qos
-from eslurm.core.model.job import Span, StepEnd
-from eslurm.core.model.job_states import FINAL, AttemptPhase
+from eslurm.core.model.job import Span
+from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import (
     CancelJobs,
     ChangePolicies,
@@ -28,12 +28,12 @@ from eslurm.core.model.messages import (
     UpdateNodes,
 )
 from eslurm.core.model.placement import Placement
-from eslurm.core.model.protocol import NodeGone, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import attempts_of
 from tests.kits.core import ALICE, ROOT, SECOND, World
 from tests.kits.parts import parted, submit
+from tests.kits.walks import deliver_some, end_some
 from tests.support.profiles import draws
 
 SEEDS = draws(30)
@@ -133,17 +133,8 @@ class Walk:
         return tuple(spans), all(ledger.fits_on(node, (cores, 0)) for node, cores in asked.items())
 
     def deliver(self) -> None:
-        """Some of the nodes hear some of what is owed to them, now or too late."""
-        world = self.world
-        self.unsent += world.sends()
-        for send in self.unsent:
-            assert len(set(send.nodes)) == len(send.nodes)
-        self.rng.shuffle(self.unsent)
-        while self.unsent and self.rng.random() < 0.8:
-            send = self.unsent.pop()
-            nodes = tuple(node for node in send.nodes if self.rng.random() < 0.9)
-            status = self.rng.choice(("ok",) * 9 + ("failed",))
-            world.done(send, status, nodes, world.answer_of(send))
+        """Each node hears what is owed to it once, even if several parts are on it."""
+        deliver_some(self.world, self.unsent, self.rng)
 
     def step(self) -> None:
         """A step over some parts of a running job, if there is room on what is left of each."""
@@ -156,21 +147,7 @@ class Walk:
             self.world.send(message)
 
     def end(self) -> None:
-        world = self.world
-        live = [
-            (job, attempt)
-            for job in world.state.jobs.values()
-            for attempt in attempts_of(job)
-            if attempt.phase is not AttemptPhase.PREPARING
-        ]
-        if not live:
-            return
-        job, attempt = self.rng.choice(live)
-        end = StepEnd(0, cause=self.rng.choice(("", "orphaned", "time_limit")))
-        world.report(StepEnded(attempt.first, 1, job.job_id, attempt.number, end, self.rng.random() < 0.7))
-        for node in attempt.nodes[1:]:
-            if self.rng.random() < 0.7:
-                world.report(NodeGone(node, 1, job.job_id, attempt.number))
+        end_some(self.world, self.rng)
 
     def people(self) -> None:
         rng, world = self.rng, self.world

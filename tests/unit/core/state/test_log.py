@@ -154,38 +154,32 @@ def test_a_log_of_this_release_reads_the_same_in_later_ones(golden: Golden) -> N
     golden("core/log.txt", "\n".join(lines) + "\n")
 
 
-def test_a_log_from_before_sessions_were_counted_is_read() -> None:
+def replayed(name: str) -> State:
+    """The state after a log of an earlier release."""
     state = State("main")
-    log = (Path(__file__).parents[3] / "golden/core/log_uncounted.txt").read_text()
+    log = (Path(__file__).parents[3] / "golden/core" / name).read_text()
     for revision, line in enumerate(log.splitlines(), 1):
         kind, version, blob = line.split()
-        apply(
-            state, facts.decode_fact(kind, int(version), bytes.fromhex(blob)), revision, max(state.now_us, 1)
-        )
+        fact = facts.decode_fact(kind, int(version), bytes.fromhex(blob))
+        apply(state, fact, revision, max(state.now_us, 1))
+    return state
+
+
+def test_a_log_from_before_sessions_were_counted_is_read() -> None:
+    state = replayed("log_uncounted.txt")
     assert {node.starts for node in state.nodes.values()} == {0}
     assert state.nodes[2].incarnation == 2 and state.nodes[2].sessions_past == ("s1",)
 
 
 def test_a_log_from_before_there_were_policies_is_read() -> None:
-    state = State("main")
-    log = (Path(__file__).parents[3] / "golden/core/log_without_policies.txt").read_text()
-    for revision, line in enumerate(log.splitlines(), 1):
-        kind, version, blob = line.split()
-        fact = facts.decode_fact(kind, int(version), bytes.fromhex(blob))
-        apply(state, fact, revision, max(state.now_us, 1))
+    state = replayed("log_without_policies.txt")
     assert not any(state.policies.values()) and not state.usage
     spec = state.jobs[4].spec
     assert (spec.qos, spec.nice, spec.trace, spec.components[0].place) == ("", 0, b"", "free")
 
 
 def test_a_log_from_before_jobs_had_parts_is_read() -> None:
-    state = State("main")
-    log = (Path(__file__).parents[3] / "golden/core/log_without_parts.txt").read_text()
-    for revision, line in enumerate(log.splitlines(), 1):
-        kind, version, blob = line.split()
-        apply(
-            state, facts.decode_fact(kind, int(version), bytes.fromhex(blob)), revision, max(state.now_us, 1)
-        )
+    state = replayed("log_without_parts.txt")
     assert state.jobs and all(job.spec.parts == () for job in state.jobs.values())
     assert {job.attempt.more for job in state.jobs.values() if job.attempt} <= {None}
     assert {node.faults for node in state.nodes.values()} == {()}
