@@ -199,8 +199,7 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
 
 
 class Unhealthy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Payload of an ok answer to a heartbeat from an unhealthy node: short words, sorted. Healthy
-    nodes send none.
+    """Payload of an ok answer to a heartbeat from an unhealthy node: short words, sorted. Healthy nodes send none.
 
     `clock_us`: the node's time, when the heartbeat had expired by it (see `core.relay.command_dates`); else 0.
     """
