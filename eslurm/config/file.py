@@ -214,6 +214,8 @@ class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):
     """Preemption mode of its running jobs: off, requeue, cancel or suspend."""
     priority: Whole = 0
     """Priority of its jobs, relative to the highest of all partitions (see priority.partition)."""
+    delay_max_s: Whole = 0
+    """Longest delay in seconds of a job of a pack after the pack's first; 0: as policy.delay_max_s."""
 
 
 class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
@@ -273,6 +275,9 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """Only registered users may submit (`esctl user add`), each through an account of theirs."""
     zone: str = "UTC"
     """Time zone in which dates and cron strings of limits, FreePools and reservations are read, like Europe/Berlin."""
+    delay_max_s: Whole = 0
+    """Longest delay in seconds of a job of a pack after the pack's first; 0: no limit. Its room is kept from the first one's
+    start on."""
 
 
 class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):
@@ -577,6 +582,7 @@ def _partitions(
                 section.priority,
                 section.preempt_mode,
                 section.tier,
+                delay_max_s=section.delay_max_s,
             )
         )
     if sum(partition.default for partition in found) > 1:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from eslurm.core.control import promises
 from eslurm.core.control.fair_share import rank
 from eslurm.core.control.job_ids import take_ids
+from eslurm.core.control.jobs import pack_starts as starts
 from eslurm.core.control.jobs.preemption import is_possible, on_preemptions, running_work
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.job import Job, Span
@@ -31,6 +32,7 @@ from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import Running, Snapshot, changes_since
 from eslurm.core.plan.placement.mapping import revalidate
 from eslurm.core.resources.devices import Picker
+from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.shares import by_node
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State, task_slots, waits
@@ -179,29 +181,37 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
     planned: set[int] = set()
     new_tasks = 0
     drafts: list[tuple[Job, Placement, int]] = []
+    packed: dict[int, list[Placement]] = {}
     for placement in message.placements:
         job = state.find_job(placement.job_id)
-        if job is None or not waits(job) or state.changed.get(job.job_id, 0) > message.generation:
+        if job is None or state.changed.get(job.job_id, 0) > message.generation:
             continue
         if placement.job_id in planned and not job.is_array:
             continue
         planned.add(placement.job_id)
-        if placement.until_us <= now_us:
-            # A controller that stood still: what held for the whole planned stay says nothing of the time after it.
+        if job.pack is not None:
+            packed.setdefault(job.pack.pack_id, []).append(placement)
+            continue
+        # A controller that stood still: what held for the whole planned stay says nothing of the time after it.
+        if not waits(job) or placement.until_us <= now_us:
             continue
         group = job.job_id if job.is_array else job.array_job_id
         if not _has_room(state, job, taken.get(group, 0)):
             continue
-        if scratch is not None:
-            if not revalidate(placement, scratch):
-                continue
-            scratch.hold_wide(placement.wide)
-            for node, amounts in by_node(placement.spans):
-                scratch.hold(node, amounts, placement.until_us)
+        if scratch is not None and not _take(scratch, placement):
+            continue
         if group:
             taken[group] = taken.get(group, 0) + 1
         drafts.append((job, placement, new_tasks if job.is_array else -1))
         new_tasks += job.is_array
+    for pack_id, placements in packed.items():
+        together = starts.together(state, pack_id, placements, now_us)
+        if scratch is not None and together:
+            trial = scratch.fork()
+            if not all(_take(trial, placement) for _, placement in together):
+                continue
+            scratch = trial
+        drafts += [(job, placement, -1) for job, placement in together]
     lease, ids = take_ids(state, new_tasks)
     found += lease
     tasks = {job.job_id: _ready_tasks(job) for job, _, at in drafts if at >= 0}
@@ -221,7 +231,13 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         if at < 0:
             found.append(
                 facts.JobPlaced(
-                    job.job_id, job.attempts + 1, spans, until_us, wide=wide, late_us=placement.late_us
+                    job.job_id,
+                    job.attempts + 1,
+                    spans,
+                    until_us,
+                    wide=wide,
+                    late_us=placement.late_us,
+                    anchor_us=placement.anchor_us if job.pack is not None else 0,
                 )
             )
             continue
@@ -229,6 +245,16 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         found.append(facts.JobPlaced(ids[at], 1, spans, until_us, job.job_id, task, wide, placement.late_us))
     found += on_preemptions(state, message.preemptions, now_us)
     return found + promises.on_promises(state, message.promises)
+
+
+def _take(scratch: Ledger, placement: Placement) -> bool:
+    """Hold a placement on this ledger, if it fits there."""
+    if not revalidate(placement, scratch):
+        return False
+    scratch.hold_wide(placement.wide)
+    for node, amounts in by_node(placement.spans):
+        scratch.hold(node, amounts, placement.until_us)
+    return True
 
 
 def _has_room(state: State, job: Job, taken: int) -> bool:

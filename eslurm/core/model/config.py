@@ -22,6 +22,8 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     preempt_mode: str = "off"
     """Mode of preemption of its running jobs by one of a partition with a higher tier: off, requeue, cancel or suspend."""
     tier: int = 0
+    delay_max_s: int = 0
+    """Longest delay of a job of a pack after the first one's start; 0: as the cluster allows."""
 
 
 class Resource(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -147,3 +149,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     allow_root_jobs: bool = True
     """Accept root's jobs, whatever the value of `min_uid`."""
     tokens: TokenRules = TokenRules()
+    delay_max_s: int = 0
+    """Longest delay of a job of a pack after the first one's start; 0: no limit."""

@@ -42,6 +42,9 @@ ACTIVE = frozenset({JobState.LAUNCHING, JobState.RUNNING, JobState.SUSPENDED, Jo
 STARTED = frozenset({JobState.RUNNING, JobState.SUSPENDED})
 """The states of a job whose script has begun and has not ended."""
 
+HOLDS = ("", "system", "user", "account", "admin")
+"""Kinds of holds of waiting jobs, the strongest last: a caller lifts those up to what the caller could set."""
+
 TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.PENDING: {
         JobState.LAUNCHING: "placed on nodes",

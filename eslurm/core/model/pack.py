@@ -13,6 +13,8 @@ import msgspec
 
 PACK_MEMBERS_MAX: Final = 128
 """Most jobs of one pack."""
+DELAY_MAX_S: Final = 366 * 86_400
+"""Longest delay, unless the site allows less (`delay_max_s`)."""
 
 
 class PackDraft(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +51,11 @@ class PackPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     anchor_us: int = 0
     moved: bool = False
     wish: MoveWish | None = None
+
+    @property
+    def waits_for_first(self) -> bool:
+        """Check whether it is planned in the first member's entry only: it is another one, and the pack has not begun."""
+        return self.index > 0 and not self.anchor_us
 
     @property
     def start_us(self) -> int:

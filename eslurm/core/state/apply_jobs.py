@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import (
 from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.state import apply_phases, launch_failures
+from eslurm.core.state import apply_packs, apply_phases, launch_failures
 from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
@@ -76,6 +76,9 @@ def apply_changed(state: State, fact: facts.JobChanged) -> None:
         job = replace(job, open=fact.open, tasks_ready=ready)
     state.put_job(replace(job, spec=fact.spec, priority=fact.priority, not_before_us=fact.not_before_us))
     state.note_change(fact.job_id)
+    if job.pack is not None and job.pack.waits_for_first:
+        # It is planned in the entry of the first member.
+        state.note_change(job.pack.pack_id)
 
 
 def apply_forecasts(state: State, fact: facts.JobsForecast) -> None:
@@ -96,8 +99,9 @@ def apply_promised(state: State, fact: facts.JobsPromised) -> None:
 
 def apply_held(state: State, fact: facts.JobHeld) -> None:
     job = state.get_job(fact.job_id)
-    failures = job.launch_failures if fact.hold else 0
-    state.put_job(replace(job, hold=fact.hold, reason_text=fact.text, launch_failures=failures))
+    for one in (job,) if job.pack is None else apply_packs.held_with(state, job):
+        failures = one.launch_failures if fact.hold else 0
+        state.put_job(replace(one, hold=fact.hold, reason_text=fact.text, launch_failures=failures))
 
 
 def apply_due(state: State, fact: facts.JobDue) -> None:
@@ -160,6 +164,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
             state=moved(job, JobState.LAUNCHING),
             attempt=attempt,
             attempts=fact.attempt,
+            pack=replace(job.pack, anchor_us=fact.anchor_us) if fact.anchor_us and job.pack else job.pack,
             outcome=None,
             exit_code=0,
             exit_signal=0,
@@ -169,6 +174,8 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
             reason_text="",
         )
     )
+    if fact.anchor_us and job.pack is not None:
+        apply_packs.begin(state, job.pack.pack_id, fact.anchor_us)
 
 
 def _split_task(state: State, fact: facts.JobPlaced) -> Job:
@@ -428,6 +435,8 @@ def _put_settled(state: State, job: Job) -> None:
     else:
         job = replace(job, state=moved(job, outcome), not_before_us=0)
     state.put_job(job)
+    if job.pack is not None and outcome is JobState.PENDING:
+        apply_packs.wait_again(state, job)
     if job.array_job_id:
         _count_task(state, job, -1)
 

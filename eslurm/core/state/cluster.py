@@ -21,6 +21,7 @@ from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.node import Node, is_older, is_usable, names_of
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.parts import part_ids
 from eslurm.core.model.promise import PROMISE, Promise
@@ -36,6 +37,7 @@ from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.windows import Calendar, DatesOnly
+from eslurm.core.state import packs
 from eslurm.core.state.allocation_amounts import attempts_of, lends
 from eslurm.core.state.job_counts import JobCounts
 from eslurm.core.state.job_indexes import began, name_key, owed_revisions, startable, task_slots, waits
@@ -130,6 +132,8 @@ class State:
         self.same_name: dict[tuple[int, str], set[int]] = {}
         self.alias: dict[int, int] = {}
         """By the ids of later parts, the job's."""
+        self.packs: packs.PackIndex = {}
+        """By pack the members that have not ended."""
         self.tasks_of: dict[int, set[int]] = {}
         # By array and task the record of a task that has one.
         self.task_ids: dict[tuple[int, int], int] = {}
@@ -209,7 +213,9 @@ class State:
         }
 
     def startable(self, job: Job) -> int:
-        """See `job_indexes.startable`."""
+        """See `job_indexes.startable`; of a pack that has not begun 1 with all of its members, else 0."""
+        if job.pack is not None and not packs.is_whole(self.packs, job.pack):
+            return 0
         return startable(self.jobs, job)
 
     def frozen_policies(self) -> dict[str, dict[str, Policy]]:
@@ -231,8 +237,12 @@ class State:
         self.jobs[new.job_id] = new
         self.touched.jobs.add(new.job_id)
         self._index_tasks(new)
+        if new.pack is not None:
+            packs.follow(self.packs, new, new.pack)
         self._index_queue(old, new)
         self._index_later(new)
+        if new.pack is not None and new.pack.index:
+            self._index_first(new.pack)
         self._index_live(old, new)
         follow_holdings(self, old, new)
         self._index_owed(old, new)
@@ -395,7 +405,7 @@ class State:
         if counts_otherwise:
             for job_id in self.queue_ids():
                 job = self.jobs[job_id]
-                if job.forecast is not None:
+                if job.forecast is not None or job.pack is not None:
                     self.queue.replace(self._pending(job, self.startable(job)))
             for job_id, number in self.live:
                 found = self.find_attempt(job_id, number)
@@ -466,8 +476,10 @@ class State:
         else:
             self.pending_of.pop(uid, None)
 
-    def _pending(self, job: Job, startable: int) -> Pending:
-        return pending_of(job, startable, use_forecasts=self.config.use_forecasts)
+    def _pending(self, job: Job, startable: int, *, is_ready: bool = True) -> Pending:
+        counts = self.config.use_forecasts
+        followers = packs.followers(self.packs, self.jobs, job, counts=counts) if job.pack is not None else ()
+        return pending_of(job, startable, is_ready=is_ready, use_forecasts=counts, followers=followers)
 
     def _running(self, job: Job, attempt: Attempt) -> Running:
         return running_of(job, attempt, use_forecasts=self.config.use_forecasts)
@@ -478,9 +490,10 @@ class State:
         if new.job_id not in self.queue and foreseeable(new):
             count = ranges.count(new.tasks_left) if new.tasks_left is not None else 1
             startable = min(count, task_slots(new))
+            if new.pack is not None and not packs.is_whole(self.packs, new.pack):
+                startable = 0
         if startable:
-            counts = self.config.use_forecasts
-            pending = pending_of(new, startable, is_ready=False, use_forecasts=counts)
+            pending = self._pending(new, startable, is_ready=False)
             if new.job_id not in self.later:
                 self.later.add(pending)
                 self.want_plan()
@@ -495,6 +508,13 @@ class State:
         """Request a plan when a waiting job is held or ends: its planned resources are free for others."""
         if new.hold or new.state in FINAL:
             self.want_plan()
+
+    def _index_first(self, place: PackPlace) -> None:
+        """Make the entry of a pack's first member anew: another member has changed."""
+        first = self.jobs.get(place.pack_id)
+        if first is not None and first.state is JobState.PENDING:
+            self._index_queue(first, first)
+            self._index_later(first)
 
     def _index_live(self, old: Job | None, new: Job) -> None:
         """Index the running attempts for the planner; unchanged ones stay the same object."""

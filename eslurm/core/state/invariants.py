@@ -20,6 +20,7 @@ from eslurm.core.model.step import StepState
 from eslurm.core.model.token import TOKEN
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
+from eslurm.core.state import pack_invariants, packs
 from eslurm.core.state.allocation_amounts import shares_of
 from eslurm.core.state.boundaries import TIMER
 from eslurm.core.state.cluster import (
@@ -37,6 +38,9 @@ from eslurm.core.state.job_indexes import all_wait
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
 from eslurm.core.state.references import References
+
+PACK_NOT_BEGUN = "PackNotBegun"
+"""Reason of a member that starts after the first of its pack, which waits."""
 
 
 class InvariantViolation(AssertionError):
@@ -133,6 +137,8 @@ def pending_reason(jobs: Startable, job: Job) -> str:
     if job.hold:
         held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
         return held.get(job.hold, "JobHeldSystem")
+    if job.pack is not None and job.pack.waits_for_first:
+        return PACK_NOT_BEGUN
     if all_wait(job):
         return "Dependency"
     if job.not_before_us:
@@ -147,6 +153,8 @@ def pending_reason(jobs: Startable, job: Job) -> str:
         return "Dependency"
     if (job.is_array or job.array_job_id) and not jobs.startable(job):
         return "JobArrayTaskLimit"
+    if job.pack is not None and not jobs.startable(job):
+        return PACK_NOT_BEGUN
     return ""
 
 
@@ -218,6 +226,8 @@ def check(state: State) -> None:
     _require(waiting == state.pending_of, f"of users wait {waiting}, counted {state.pending_of}")
     active = sum(job.state in ACTIVE for job in state.jobs.values())
     _require(active == state.active_count, f"{active} jobs are active, counted {state.active_count}")
+    for problem in pack_invariants.problems(state):
+        _require(False, problem)
     _check_names(state)
     _check_policies(state)
     _check_members(state)
@@ -245,6 +255,7 @@ def _check_planning(state: State, queued: set[int]) -> None:
         job_id
         for job_id, job in state.jobs.items()
         if job_id not in queued and foreseeable(job) and task_slots(job)
+        if job.pack is None or packs.is_whole(state.packs, job.pack)
     }
     _require(later == expected, f"jobs {later ^ expected} are planned ahead wrongly, or not at all")
 

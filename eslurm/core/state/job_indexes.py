@@ -18,7 +18,12 @@ def began(attempt: Attempt) -> tuple[int, ...]:
 
 
 def waits(job: Job) -> bool:
-    """Check whether the job waits for the planner only."""
+    """Check whether the job waits for the planner only, by an entry of its own."""
+    return is_free(job) and (job.pack is None or not job.pack.waits_for_first)
+
+
+def is_free(job: Job) -> bool:
+    """Check whether nothing of its own keeps the job from starting."""
     return (
         job.state is JobState.PENDING
         and job.attempt is None

@@ -10,7 +10,7 @@ from eslurm.core.model.job import Attempt, Job, JobSpec
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.expected import running_us, waiting_us
-from eslurm.core.plan.cycle.queue import Pending, PendingPart
+from eslurm.core.plan.cycle.queue import Follower, Pending, PendingPart
 from eslurm.core.plan.cycle.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
@@ -34,12 +34,14 @@ def pending_of(
     is_ready: bool = True,
     is_placed: bool = False,
     use_forecasts: bool = True,
+    followers: tuple[Follower, ...] = (),
 ) -> Pending:
     """A waiting job's entry; with `is_ready` it waits for resources only.
 
-    A job that `is_placed` avoids no node.
+    A job that `is_placed` avoids no node. `followers` are those of a pack's first member.
     """
     spec = job.spec
+    owed_us = _owed_us(job) if job.pack is not None and not is_placed else 0
     return Pending(
         job_id=job.job_id,
         request=spec.components[0],
@@ -55,7 +57,7 @@ def pending_of(
         account=spec.account,
         qos=spec.qos,
         reservation=spec.reservation,
-        start_at_us=spec.start_at_us,
+        start_at_us=owed_us or spec.start_at_us,
         deadline_us=spec.deadline_us,
         nice=spec.nice,
         after=() if is_ready else _after(job),
@@ -64,7 +66,15 @@ def pending_of(
         eligible_us=spec.begin_us,
         parts=parts_of(spec) if spec.parts else (),
         after_any=not is_ready and spec.dependency_any,
+        followers=followers,
+        is_owed=owed_us > 0,
     )
+
+
+def _owed_us(job: Job) -> int:
+    """The start that a pack which has begun owes a member: not its first, which began it, nor one that ran already."""
+    place = job.pack
+    return place.start_us if place is not None and place.index and not job.started_us else 0
 
 
 def parts_of(spec: JobSpec) -> tuple[PendingPart, ...]:
@@ -133,6 +143,7 @@ def foreseeable(job: Job) -> bool:
         and job.attempt is None
         and not job.hold
         and bool(job.open or job.not_before_us)
+        and (job.pack is None or not job.pack.waits_for_first)
         and not (job.open and _is_unforeseen(job))
         and job.tasks_left != ()
     )

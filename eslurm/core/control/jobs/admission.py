@@ -14,6 +14,7 @@ from eslurm.core.control.accounts.associations import associated, check_times, w
 from eslurm.core.control.accounts.defaults import with_defaults
 from eslurm.core.control.accounts.submission import submission_problem
 from eslurm.core.control.job_ids import take_ids
+from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import is_operator
@@ -50,17 +51,30 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
     next_id = ids.start
     found: list[facts.Fact] = list(lease)
     names: set[tuple[int, str]] = set()
+    members = pack_submission.members_of(message) if message.packs else {}
     beside = 0
-    for spec in message.specs:
+    for number, spec in enumerate(message.specs):
         job_id, next_id = next_id, next_id + ids_taken(spec)
         job_ids.append(job_id)
-        spec = admitted(state, spec, now_us, beside)
+        member = members.get(number)
+        if member is None:
+            spec = admitted(state, spec, now_us, beside)
+        else:
+            with pack_submission.naming(member):
+                spec = admitted(state, member.checked(spec), now_us, beside)
+                pack_submission.check_delay(state, spec, member.delay_s, now_us)
+            member.spec = spec
         beside += jobs_of(spec)
         still_open, not_before_us = open_dependencies(state, spec, job_id, names)
         names.add(name_key(spec))
         due_us = max(spec.begin_us, not_before_us)
         priority = first_priority(state, spec)
-        found.append(facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0))
+        place = member.place(job_ids) if member is not None else None
+        found.append(
+            facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0, place)
+        )
+    if members:
+        pack_submission.check_all_together(state, members, empty_of(state))
     return found, Submitted(tuple(job_ids))
 
 
@@ -205,7 +219,7 @@ def _infeasible(state: State, partition: str, request: Request, time_limit_s: in
     key = (partition, request, limit_us)
     known = state.feasible.get(key)
     if known is None:
-        problem = feasible_ever(request, state.partition_views[partition], _empty(state), limit_us)
+        problem = feasible_ever(request, state.partition_views[partition], empty_of(state), limit_us)
         known = problem.reason if problem is not None else ""
         if len(request.include) + len(request.exclude) <= FEASIBLE_NAMES_MAX:
             if len(state.feasible) >= FEASIBLE_MAX:
@@ -217,12 +231,12 @@ def _infeasible(state: State, partition: str, request: Request, time_limit_s: in
 def _check_together(state: State, spec: JobSpec) -> None:
     """Raise `Refused` when the parts of a job, each of which fits alone, never fit together."""
     views = [state.partition_views[part.partition] for part in spec.parts]
-    problem = feasible_together(spec.components, views, _empty(state), spec.time_limit_s * SECOND_US)
+    problem = feasible_together(spec.components, views, empty_of(state), spec.time_limit_s * SECOND_US)
     if problem is not None:
         raise Refused(RefusalCode.INFEASIBLE, problem.reason)
 
 
-def _empty(state: State) -> Ledger:
+def empty_of(state: State) -> Ledger:
     """All nodes with nothing held."""
     if state.empty is None:
         state.empty = empty_ledger(state.ledger.topology)

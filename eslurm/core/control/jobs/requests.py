@@ -15,7 +15,7 @@ from eslurm.core.control.rights import coordinates, is_operator, may_manage
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Job, Principal
-from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, JobState, StopCause
+from eslurm.core.model.job_states import ACTIVE, FINAL, HOLDS, STARTED, JobState, StopCause
 from eslurm.core.model.messages import (
     CancelJobs,
     Changed,
@@ -36,8 +36,6 @@ PROBLEMS_MAX = 1_000
 NOTES_MAX = 10
 """Remarks on named parts."""
 Decision = tuple[list[facts.Fact], Changed]
-HOLDS = ("", "system", "user", "account", "admin")
-"""Kinds of holds: a caller lifts those up to what the caller could set."""
 HELD = {
     "account": "held by a coordinator of its account: ask one to release it",
     "admin": "held by an administrator: ask one to release it",

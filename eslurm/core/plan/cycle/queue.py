@@ -45,6 +45,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     0: none (C-30). `eligible_us` is its begin time at submission: its wait for resources counts from then on. `parts` are
     those of a job of several parts, else empty; `request` and `partition` are then the first part's. `followers` are the
     other members of a pack that has not begun, whose first member this is: they are planned with it, or it is not (D-04).
+    `is_owed`: `start_at_us` is no user's fixed start but the one that its pack, which has begun, owes it: a job that misses
+    it starts as early as possible afterwards, and never before.
     """
 
     job_id: int
@@ -71,6 +73,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     parts: tuple[PendingPart, ...] = ()
     after_any: bool = False
     followers: tuple[Follower, ...] = ()
+    is_owed: bool = False
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -25,11 +25,16 @@ SHOWN_MAX = 8
 
 
 def feasible_together(
-    requests: Sequence[Request], partitions: Sequence[PartitionView], empty: Ledger, time_limit_us: int = 0
+    requests: Sequence[Request],
+    partitions: Sequence[PartitionView],
+    empty: Ledger,
+    time_limit_us: int = 0,
+    numbers: Sequence[int] = (),
 ) -> Infeasible | None:
     """None when parts that fit alone fit the empty nodes together, or when that is not known.
 
-    `empty` is an `empty_ledger`; the time limit (0: none) matters where some nodes are for short jobs only.
+    `empty` is an `empty_ledger`; the time limit (0: none) matters where some nodes are for short jobs only. `numbers` are
+    those by which a refusal names the parts; none: 0, 1, 2...
     """
     need = compile_job(requests, partitions, empty.topology, time_limit_us=time_limit_us)
     if not need.members:
@@ -39,7 +44,7 @@ def feasible_together(
         return wrong
     for group in joint.groups(need.members):
         if len(group) > 1 and choose(empty, joined([need.members[index] for index in group])) is None:
-            wrong = _too_large(group, need.members, partitions, empty)
+            wrong = _too_large(group, need.members, partitions, empty, numbers or range(len(requests)))
             if wrong is not None:
                 return wrong
     return None
@@ -50,6 +55,7 @@ def _too_large(
     members: Sequence[CompiledRequest],
     partitions: Sequence[PartitionView],
     empty: Ledger,
+    numbers: Sequence[int],
 ) -> Infeasible | None:
     """The proof that these parts have no place together, if one is found: nodes, amounts, then a complete search."""
     everything = joined([members[index] for index in group]).allowed
@@ -57,13 +63,13 @@ def _too_large(
     scopes = dict.fromkeys([everything, *[members[index].allowed for index in group]])
     for scope in scopes:
         inside = [index for index in group if not members[index].allowed & ~scope]
-        wrong = _too_large_for(scope, inside, members, partitions, empty.topology)
+        wrong = _too_large_for(scope, inside, members, partitions, empty.topology, numbers)
         if wrong is not None:
             return wrong
     parts = [members[index] for index in group]
     if all(single_nodes.is_single(one) for one in parts) and single_nodes.search(empty, parts).is_proved:
         text = (
-            f"{_parts(group)}: they do not fit the nodes of {_where(group, partitions)} together: ask for less,"
+            f"{_parts(group, numbers)}: they do not fit the nodes of {_where(group, partitions)} together: ask for less,"
             " or submit jobs of their own"
         )
         return Infeasible(text, "nodes", len(parts), len(parts) - 1)
@@ -76,6 +82,7 @@ def _too_large_for(
     members: Sequence[CompiledRequest],
     partitions: Sequence[PartitionView],
     topology: Topology,
+    numbers: Sequence[int],
 ) -> Infeasible | None:
     """Check the parts that may use these nodes only: whole nodes are for one part, the others have what these leave."""
     whole = sum(members[index].nodes_floor for index in inside if members[index].exclusive)
@@ -88,8 +95,8 @@ def _too_large_for(
     for_them = " for them" if is_narrow else ""
     if asked > nodes:
         text = (
-            f"{_parts(inside)}: --exclusive: they need {asked} nodes beside each other; {where} {_have(names)} {nodes}"
-            f"{for_them}:"
+            f"{_parts(inside, numbers)}: --exclusive: they need {asked} nodes beside each other; {where} {_have(names)} "
+            f"{nodes}{for_them}:"
             " ask for fewer, or leave it out"
         )
         return Infeasible(text, "nodes", asked, nodes)
@@ -100,7 +107,7 @@ def _too_large_for(
             amounts = describe((0,) * index + (asked,), topology.resources)
             beside, left = (f" beside {counted(whole, 'whole node')}", " left") if whole else ("", "")
             text = (
-                f"{_parts(inside)}: they need {amounts} together{beside}; the nodes of {where} have {most}{left}"
+                f"{_parts(inside, numbers)}: they need {amounts} together{beside}; the nodes of {where} have {most}{left}"
                 f"{for_them}: ask for less, or submit jobs of their own"
             )
             return Infeasible(text, resource, asked, most)
@@ -117,8 +124,9 @@ def _most_left(topology: Topology, scope: int, whole: int, resource: int) -> int
     return found
 
 
-def _parts(numbers: Sequence[int]) -> str:
-    return f"part{'' if len(numbers) == 1 else 's'} {_listed([str(number) for number in numbers])}"
+def _parts(group: Sequence[int], numbers: Sequence[int]) -> str:
+    named = list(dict.fromkeys([numbers[index] for index in group]))
+    return f"part{'' if len(named) == 1 else 's'} {_listed([str(number) for number in named])}"
 
 
 def _where(numbers: Sequence[int], partitions: Sequence[PartitionView]) -> str:

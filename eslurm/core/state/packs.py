@@ -1,0 +1,52 @@
+"""The index of packs, and the queue entries of those that have not begun.
+
+A pack that has not begun is one entry in the queue, its first member's, which carries the others (D-04). Invariant: an entry
+carries all of them: a pack of which a member is missing, in the middle of a submission or of a cancellation, is in no queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from eslurm.core.model.job import Job
+from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.pack import PackPlace
+from eslurm.core.plan.cycle.queue import Follower
+from eslurm.core.state.queue_entries import pending_of
+
+PackIndex: TypeAlias = dict[int, tuple[int, ...]]
+"""By pack the ids of its members that have not ended, in their order; their ids ascend."""
+
+
+def follow(index: PackIndex, new: Job, place: PackPlace) -> None:
+    """Follow the replacement of a member's record."""
+    living = index.get(place.pack_id, ())
+    is_known = new.job_id in living
+    if new.state not in FINAL:
+        if not is_known:
+            index[place.pack_id] = tuple(sorted((*living, new.job_id)))
+    elif is_known:
+        left = tuple([job_id for job_id in living if job_id != new.job_id])
+        if left:
+            index[place.pack_id] = left
+        else:
+            del index[place.pack_id]
+
+
+def is_whole(index: PackIndex, place: PackPlace) -> bool:
+    """Check whether the pack has begun, or all of its members wait for that."""
+    return bool(place.anchor_us) or len(index.get(place.pack_id, ())) == place.count
+
+
+def followers(index: PackIndex, jobs: Mapping[int, Job], first: Job, *, counts: bool) -> tuple[Follower, ...]:
+    """The other members of a pack that has not begun; none of any job but its first. With `counts` forecasts count."""
+    place = first.pack
+    if place is None or place.index or place.anchor_us:
+        return ()
+    found: list[Follower] = []
+    for job_id in index.get(place.pack_id, ()):
+        one = jobs[job_id]
+        if one.pack is not None and one.pack.index:
+            found.append(Follower(one.pack.delay_us, pending_of(one, 1, use_forecasts=counts)))
+    return tuple(found)
