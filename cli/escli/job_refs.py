@@ -90,4 +90,6 @@ def _of_part(record: Any, part: Any) -> Any:
     ):
         if name in one.DESCRIPTOR.fields_by_name:
             setattr(one, name, getattr(part, name))
+    if part.ended_us:
+        one.ended_us = part.ended_us
     return one

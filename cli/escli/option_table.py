@@ -178,6 +178,8 @@ ROWS: tuple[Option, ...] = (
         ("-Q --quiet", "print nothing but errors"),
     ),
     *_rows("esctl", _COMMAND,
+        ("--kill", "with `finish-part`: end its steps by SIGKILL"),
+        ("--dry-run", "with `finish-part`: only say what would happen"),
         ("--for TIME", "with `token create`: how long it is good (8h)", "--for 2d"),
         ("--scope SCOPE", "with `token create`: read, own-jobs, submit (the default), admin or estimator", "--scope read"),
         ("--role ROLE", "with `node token create`: agent (the default), satellite, login or estimator", "--role agent"),

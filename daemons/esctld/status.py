@@ -205,6 +205,9 @@ def _tell(state: State, fact: Fact) -> None:
             names = ", ".join(state.node_names(nodes))
             text = "job %d, attempt %d: goes on without %s: %s"
             log.info(text, job_id, attempt, names, why, extra=_of(state, job_id))
+        case facts.PartFinished(job_id, attempt, part, by):
+            text = "job %d, attempt %d: gives back part %d, as %s says"
+            log.info(text, job_id, attempt, part, by, extra=_of(state, job_id))
         case facts.StopRequested(job_id, attempt, stop):
             cause = stop.cause.value
             log.debug(

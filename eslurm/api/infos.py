@@ -5,7 +5,7 @@ Reads only; costs are per record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from eslurm.compat.dependencies import format_condition
@@ -15,6 +15,7 @@ from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import PASSED, Attempt, Job, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
+from eslurm.core.model.messages import PartGivenBack
 from eslurm.core.model.node import Node
 from eslurm.core.model.parts import partition_of, spans_by_part
 from eslurm.core.model.ranges import Ranges
@@ -22,7 +23,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
-from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.allocation_amounts import limit_s, spans_to_come
 from eslurm.core.state.faults import standing
 from eslurm.core.state.invariants import Startable, pending_reason
 from eslurm.core.state.rows import decode_accounted
@@ -127,7 +128,7 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     if attempt is not None:
         if not attempt.ended_us:
             info.paused_us, info.suspended_us = attempt.paused_us, attempt.suspended_us
-        spans = [span for span in attempt.spans if span.node not in attempt.gone]
+        spans = spans_to_come(attempt)
         numbers = dict.fromkeys([span.node for span in spans])
         info.nodes = len(numbers)
         info.cpus, info.memory_mib = _held(spans)
@@ -135,6 +136,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         if attempt.gone:
             names = fold(shown.node_names(sorted(attempt.gone)))
             info.reason_text = f"without {names}, lost since its start"
+        elif attempt.finished:
+            info.reason_text = f"without {_parts(attempt.finished)}, given back"
         elif attempt.phases:
             info.reason_text = _phase_text(shown, attempt)
     else:
@@ -171,6 +174,9 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
     """Add a line for each part; the job's own numbers become their sums."""
     spec = job.spec
     spans = spans_by_part(spec, job.attempt) if job.attempt is not None else ()
+    ended = (
+        dict(job.attempt.more.finished) if job.attempt is not None and job.attempt.more is not None else {}
+    )
     for number, request in enumerate(spec.components):
         part = info.parts.add(
             part=number,
@@ -180,7 +186,10 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
             constraint=request.constraint,
         )
         if job.attempt is not None:
-            held = [span for span in spans[number] if span.node not in job.attempt.gone]
+            held = [
+                span for span in spans[number] if number not in ended and span.node not in job.attempt.gone
+            ]
+            part.ended_us = ended.get(number, 0)
             part.nodes = len(held)
             part.cpus, part.memory_mib = _held(held)
             part.node_names = fold(shown.node_names([span.node for span in held]))
@@ -194,6 +203,29 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
         info.nodes = sum([part.nodes for part in info.parts])
         info.cpus = sum([part.cpus for part in info.parts])
         info.memory_mib = sum([part.memory_mib for part in info.parts])
+
+
+def _parts(numbers: Sequence[int]) -> str:
+    """`part 2`, `parts 1, 2`."""
+    listed = ", ".join(map(str, sorted(numbers)))
+    return f"part {listed}" if len(numbers) == 1 else f"parts {listed}"
+
+
+def given_back(answer: PartGivenBack) -> pb.FinishPartReply:
+    """The answer to a part that is given back."""
+    before, after = (
+        pb.Amounts(nodes=one.nodes, node_names=one.node_names, cpus=one.cpus, memory_mib=one.memory_mib)
+        for one in (answer.before, answer.after)
+    )
+    return pb.FinishPartReply(
+        job_id=answer.job_id,
+        part=answer.part,
+        before=before,
+        after=after,
+        leaving=answer.leaving,
+        busy=answer.busy,
+        steps=answer.steps,
+    )
 
 
 def _phase_text(shown: Shown, attempt: Attempt) -> str:
@@ -353,5 +385,6 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
             cpus=part.cores,
             memory_mib=part.memory_mib,
             node_names=part.node_names,
+            ended_us=part.ended_us,
         )
     return info

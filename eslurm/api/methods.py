@@ -95,6 +95,7 @@ CREATE_JOIN_TOKEN = Method(
 JOINS = Method("Joins", 37, pb.JoinsRequest, pb.JoinsReply, False, "administrator")
 DECIDE_JOIN = Method("DecideJoin", 38, pb.DecideJoinRequest, pb.ChangeReply, True, "administrator")
 REVOKE_MEMBERS = Method("RevokeMembers", 39, pb.RevokeMembersRequest, pb.ChangeReply, True, "administrator")
+FINISH_PART = Method("FinishPart", 40, pb.FinishPartRequest, pb.FinishPartReply, True, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -136,6 +137,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     JOINS,
     DECIDE_JOIN,
     REVOKE_MEMBERS,
+    FINISH_PART,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

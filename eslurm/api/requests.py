@@ -22,6 +22,7 @@ from eslurm.core.model.job_weight import held_bytes
 from eslurm.core.model.messages import (
     CancelJobs,
     CreateStep,
+    FinishPart,
     FinishStep,
     HoldJobs,
     JobRef,
@@ -591,12 +592,17 @@ def finish_step(request: pb.FinishStepRequest, by: Principal) -> FinishStep:
     return FinishStep(by, request.job_id, request.step, request.exit_code, _signal("signal", request.signal))
 
 
+def finish_part(request: pb.FinishPartRequest, by: Principal) -> FinishPart:
+    return FinishPart(by, job_ref(request.job), request.kill, request.dry_run)
+
+
 __all__ = [
     "BlobCollector",
     "SpecReader",
     "SubmitJobs",
     "cancel",
     "create_step",
+    "finish_part",
     "finish_step",
     "hold",
     "job_ref",

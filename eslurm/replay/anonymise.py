@@ -79,6 +79,7 @@ WORDS: dict[tuple[str, str], str] = {
     ("Principal", "name"): "user",
     ("Stop", "by"): "user",
     ("JobSignalled", "by"): "user",
+    ("PartFinished", "by"): "user",
     ("JobSpec", "name"): "job",
     ("JobSpec", "account"): "account",
     ("JobChanged", "was_named"): "job",

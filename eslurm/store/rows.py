@@ -123,6 +123,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
 
 
 def _parts_used(state: State, job: Job, attempt: Attempt) -> tuple[records.PartUse, ...]:
+    ended = dict(attempt.more.finished) if attempt.more is not None else {}
     return tuple(
         [
             records.PartUse(
@@ -132,6 +133,7 @@ def _parts_used(state: State, job: Job, attempt: Attempt) -> tuple[records.PartU
                 sum([span.tasks for span in spans]),
                 sum([span.amounts[0] for span in spans]),
                 sum([sum(span.amounts[1:2]) for span in spans]),
+                ended.get(number, 0),
             )
             for number, spans in enumerate(spans_by_part(job.spec, attempt))
         ]

@@ -398,7 +398,7 @@ class JobsRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., partition: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., after_revision: _Optional[int] = ..., finished_too: _Optional[bool] = ..., asked_too: _Optional[bool] = ...) -> None: ...
 
 class PartInfo(_message.Message):
-    __slots__ = ("partition", "nodes", "tasks", "cpus", "memory_mib", "node_names", "resources", "constraint", "asked", "part")
+    __slots__ = ("partition", "nodes", "tasks", "cpus", "memory_mib", "node_names", "resources", "constraint", "asked", "part", "ended_us")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
@@ -409,6 +409,7 @@ class PartInfo(_message.Message):
     CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    ENDED_US_FIELD_NUMBER: _ClassVar[int]
     partition: str
     nodes: int
     tasks: int
@@ -419,7 +420,8 @@ class PartInfo(_message.Message):
     constraint: str
     asked: _containers.RepeatedScalarFieldContainer[str]
     part: int
-    def __init__(self, partition: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., part: _Optional[int] = ...) -> None: ...
+    ended_us: int
+    def __init__(self, partition: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., part: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
     __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us")
@@ -1082,6 +1084,46 @@ class FinishStepRequest(_message.Message):
     exit_code: int
     signal: int
     def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
+
+class FinishPartRequest(_message.Message):
+    __slots__ = ("job", "kill", "dry_run")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    KILL_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    kill: bool
+    dry_run: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., kill: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class Amounts(_message.Message):
+    __slots__ = ("nodes", "node_names", "cpus", "memory_mib")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    nodes: int
+    node_names: str
+    cpus: int
+    memory_mib: int
+    def __init__(self, nodes: _Optional[int] = ..., node_names: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ...) -> None: ...
+
+class FinishPartReply(_message.Message):
+    __slots__ = ("job_id", "part", "before", "after", "leaving", "busy", "steps")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    BUSY_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    part: int
+    before: Amounts
+    after: Amounts
+    leaving: str
+    busy: str
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job_id: _Optional[int] = ..., part: _Optional[int] = ..., before: _Optional[_Union[Amounts, _Mapping]] = ..., after: _Optional[_Union[Amounts, _Mapping]] = ..., leaving: _Optional[str] = ..., busy: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ControllersRequest(_message.Message):
     __slots__ = ()

@@ -229,6 +229,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.RevokeMembersRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.FinishPart = channel.unary_unary(
+                '/eslurm.v1.Controller/FinishPart',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.FinishPartRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.FinishPartReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -468,6 +473,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FinishPart(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -665,6 +676,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.RevokeMembers,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.RevokeMembersRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'FinishPart': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishPart,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.FinishPartRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.FinishPartReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1720,6 +1736,33 @@ class Controller:
             '/eslurm.v1.Controller/RevokeMembers',
             eslurm_dot_v1_dot_controller__pb2.RevokeMembersRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishPart(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/FinishPart',
+            eslurm_dot_v1_dot_controller__pb2.FinishPartRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.FinishPartReply.FromString,
             options,
             channel_credentials,
             insecure,

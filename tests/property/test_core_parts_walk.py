@@ -14,12 +14,15 @@ import pytest
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.model.accounts import Qos
 from eslurm.core.model.job import Span
-from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.messages import (
     CancelJobs,
     ChangePolicies,
     CreateStep,
+    FinishPart,
+    FinishStep,
     JobRef,
+    PartGivenBack,
     PlanMade,
     PolicyChange,
     Preemption,
@@ -52,9 +55,12 @@ class Walk:
         self.world.send(ChangePolicies(ROOT, tuple(PolicyChange("add", "qos", one.name, one) for one in qos)))
         self.unsent: list[Send] = []
         self.shared = 0
+        self.finished = 0
 
     def act(self) -> None:
         acts = (
+            self.finish,
+            self.finish,
             self.submit,
             self.place,
             self.place,
@@ -82,7 +88,8 @@ class Walk:
             for attempt in attempts_of(job):
                 lent = bool(attempt.room_for) and not attempt.informing
                 for span in attempt.spans:
-                    if span.node in attempt.held and not lent:
+                    is_held = span.node in attempt.held and (span.component, span.node) not in attempt.given
+                    if is_held and not (lent and span.node not in attempt.leaving):
                         used[span.node] += span.amounts[0]
         for node in range(NODES):
             assert state.ledger.free(node)[0] == CORES - used[node]
@@ -146,6 +153,24 @@ class Walk:
             message = CreateStep(ALICE, job.job_id, 0, 0, ("x",), b"", "/", "h:1", b"", components=chosen)
             self.world.send(message)
 
+    def finish(self) -> None:
+        """A running job gives back one of its parts, or a step of it ends."""
+        world, rng = self.world, self.rng
+        steps = sorted(world.state.steps)
+        if steps and rng.random() < 0.5:
+            world.send(FinishStep(ALICE, *rng.choice(steps), 0))
+            return
+        jobs = [
+            job
+            for job in world.state.jobs.values()
+            if job.state is JobState.RUNNING and len(job.spec.components) > 1
+        ]
+        if jobs:
+            job = rng.choice(jobs)
+            part = rng.randrange(1, len(job.spec.components))
+            answer = world.send(FinishPart(ALICE, JobRef(job.job_id, part=part), kill=rng.random() < 0.7))
+            self.finished += isinstance(answer, PartGivenBack)
+
     def end(self) -> None:
         end_some(self.world, self.rng)
 
@@ -189,8 +214,9 @@ def test_a_history(seed: int) -> None:
 
 
 def test_histories_share_nodes() -> None:
-    walks = [Walk(seed) for seed in (1, 2)]
+    walks = [Walk(seed) for seed in range(8)]
     for walk in walks:
         for _ in range(STEPS):
             walk.act()
     assert sum(walk.shared for walk in walks) >= 4
+    assert sum(walk.finished for walk in walks)

@@ -103,6 +103,12 @@ def _update(door: Door, words: list[str], given: Words) -> int:
     return _change(door, "UpdateJob", job_update(door, words), given)
 
 
+def _finish_part(door: Door, words: list[str], given: Words) -> int:
+    from escli.user.inside import finish_part
+
+    return finish_part(door, words, given)
+
+
 def _drain(door: Door, words: list[str], given: Words) -> int:
     return _nodes(door, words, given, "drain")
 
@@ -176,6 +182,7 @@ ACTIONS: Mapping[str, Action] = {
     "release": _release,
     "requeue": _requeue,
     "suspend": _suspend,
+    "finish-part": _finish_part,
     "drain": _drain,
     "resume": _resume,
     "down": _down,

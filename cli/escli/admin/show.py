@@ -136,6 +136,7 @@ def _part_line(info: Any, part: Any) -> dict[str, object]:
     return {
         "Part": f"{job_label(info)}+{part.part}",
         "Partition": part.partition,
+        "GivenBack": _at(part.ended_us) if part.ended_us else None,
         "NodeList": part.node_names or "(null)",
         "NumNodes": part.nodes,
         "NumTasks": part.tasks,

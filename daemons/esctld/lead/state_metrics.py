@@ -22,6 +22,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.parts import partitions_of
 from eslurm.core.model.step_key import PHASES
 from eslurm.core.plan.slices import parts
+from eslurm.core.state.allocation_amounts import spans_in_use
 from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.usage import usage_now
 from eslurm.core.state.view import View
@@ -157,7 +158,7 @@ class StateMetrics:
                     tasks += ranges.count(job.tasks_left) if job.tasks_left else 0
                 elif job.attempt is not None and job.attempt.held:
                     held = job.attempt.held
-                    cores = sum(span.amounts[0] for span in job.attempt.spans if span.node in held)
+                    cores = sum(span.amounts[0] for span in spans_in_use(job.attempt) if span.node in held)
                     accounts[job.spec.account or NO_ACCOUNT] += cores
             yield
         return [

@@ -13,8 +13,10 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.messages import (
     Changed,
     CreateStep,
+    FinishPart,
     JoinTokenMade,
     Message,
+    PartGivenBack,
     StepCreated,
     SubmitJobs,
     Submitted,
@@ -23,7 +25,7 @@ from eslurm.core.model.messages import (
 from eslurm.ports.door import Caller
 from eslurm.transport.framing import REQUEST_ID_BYTES
 
-StoredAnswer = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade
+StoredAnswer = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack
 
 
 def bound_id(caller: Caller, what: str) -> bytes:
@@ -41,7 +43,9 @@ def is_own(
 
     Bare ids of submissions were shown as their jobs' trace: such an answer is for the jobs' owner.
     """
-    expected = {SubmitJobs: Submitted, CreateStep: StepCreated}.get(type(message), Changed)
+    expected = {SubmitJobs: Submitted, CreateStep: StepCreated, FinishPart: PartGivenBack}.get(
+        type(message), Changed
+    )
     if not isinstance(answer, expected):
         return False
     jobs = map(find_job, answer.job_ids if isinstance(answer, Submitted) else ())

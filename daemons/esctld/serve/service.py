@@ -29,6 +29,7 @@ from esctld.serve.views import Queries
 from esctld.serve.why import Inquiries
 from eslurm import __version__
 from eslurm.api import requests
+from eslurm.api.infos import given_back
 from eslurm.api.limits import charging
 from eslurm.api.shapes import Submission
 from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
@@ -42,6 +43,7 @@ from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import (
     Changed,
     Message,
+    PartGivenBack,
     RefusalCode,
     Refused,
     StepCreated,
@@ -124,6 +126,7 @@ class ControllerService:
             "Plan": self._inquiries.plan,
             "Config": self._config,
             "CreateStep": self._create_step,
+            "FinishPart": self._finish_part,
             "WaitStep": self._wait_step,
             "Controllers": self._controllers,
             "Takeover": self._takeover,
@@ -292,6 +295,11 @@ class ControllerService:
                 for part in answer.parts
             ],
         )
+
+    async def _finish_part(self, request: pb.FinishPartRequest, caller: Caller) -> pb.FinishPartReply:
+        answer = await self._decide(requests.finish_part(request, caller.principal), caller)
+        assert isinstance(answer, PartGivenBack)
+        return given_back(answer)
 
     async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
         """A retry gets its first answer, from the new leader, too; and a first try that arrives behind its own retry."""

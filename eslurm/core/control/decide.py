@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from eslurm.core.control import members, nodes, satellites, steps, tokens
 from eslurm.core.control.accounts.decide import on_change
-from eslurm.core.control.jobs import admission, forecasts, outcomes, phases, requests, updating
+from eslurm.core.control.jobs import admission, forecasts, outcomes, parts, phases, requests, updating
 from eslurm.core.control.planning import on_plan_made
 from eslurm.core.model import facts
 from eslurm.core.model.messages import (
@@ -24,12 +24,14 @@ from eslurm.core.model.messages import (
     CreateToken,
     EffectDone,
     EpochStarted,
+    FinishPart,
     FinishStep,
     HeartbeatDone,
     HoldJobs,
     JoinHost,
     JoinTokenMade,
     Message,
+    PartGivenBack,
     PlanMade,
     RequeueJobs,
     RevokeJoinTokens,
@@ -57,7 +59,9 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.state.cluster import State
 
-Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | RegistrationReply | None
+Answer: TypeAlias = (
+    Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack | RegistrationReply | None
+)
 Decision: TypeAlias = tuple[list[facts.Fact], Answer]
 
 
@@ -106,6 +110,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return steps.on_create(state, message)
         case FinishStep():
             return steps.on_finish(state, message)
+        case FinishPart():
+            return parts.on_finish_part(state, message)
         case CreateToken():
             return tokens.on_create(state, message, now_us)
         case RevokeTokens():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.hostlist import fold
-from eslurm.core.model.job import Attempt, Job, JobSpec, Span
+from eslurm.core.model.job import Attempt, AttemptMore, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.protocol import (
     Body,
@@ -33,8 +33,9 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.request import Request
 from eslurm.core.model.step import StepState
+from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.resources.vector import RESOURCES
-from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.allocation_amounts import limit_s, spans_to_come
 from eslurm.core.state.cluster import State, attempts_of
 from eslurm.core.state.endings import grace_s
 
@@ -67,6 +68,7 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.TimeChanged()
             | facts.AttemptEnded()
             | facts.StepCreated()
+            | facts.PartFinished()
         ):
             return find_owed(state, state.revision)
         case _:
@@ -89,6 +91,8 @@ class Owing(enum.Enum):
     SUSPEND = "suspend"
     """Or to let it go on: whichever was said last."""
     SET_TIME = "set_time"
+    FINISH = "finish"
+    """End what is left on the nodes of finished parts."""
 
 
 def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
@@ -110,6 +114,8 @@ def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None
             return job, attempt, Owing.SUSPEND
         if attempt.time_revision == revision:
             return job, attempt, Owing.SET_TIME
+        if attempt.more is not None and attempt.more.part_revision == revision:
+            return job, attempt, Owing.FINISH
     return None
 
 
@@ -129,6 +135,8 @@ def owed_nodes(state: State, revision: int) -> frozenset[int]:
             return frozenset((attempt.first,))
         case Owing.SUSPEND:
             return attempt.informing
+        case Owing.FINISH:
+            return attempt.leaving
         case _:
             return attempt.held
 
@@ -147,7 +155,7 @@ def find_owed(state: State, revision: int) -> Effect | None:
             body = Prepare(job_launch(state, job, attempt), start=not attempt.prepares_first)
         case Owing.START:
             body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
-        case Owing.RELEASE:
+        case Owing.RELEASE | Owing.FINISH:
             body = End(job.job_id, attempt.number, STRAY_GRACE_S, "released")
         case Owing.STOP:
             assert attempt.stop is not None
@@ -160,19 +168,20 @@ def find_owed(state: State, revision: int) -> Effect | None:
 
 
 def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
-    """The data of a launch for the attempt's nodes (E-06, "job loading")."""
+    """The data of a launch for the attempt's nodes (E-06, "job loading"): all that it still has."""
+    spans = spans_to_come(attempt)
     spec = job.spec
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.
     own = tuple([Request(cpus_per_task=request.cpus_per_task) for request in spec.components])
     spec = msgspec.structs.replace(spec, components=own, dependencies=(), array=None)
-    devices, device_parts = _devices(state, attempt)
+    devices, device_parts = _devices(state, spans)
     return JobLaunch(
         job_id=job.job_id,
         attempt=attempt.number,
         spec=spec,
-        groups=node_groups(attempt.spans),
-        node_names=fold(state.node_names(attempt.nodes)),
+        groups=node_groups(spans),
+        node_names=fold(state.node_names(dict.fromkeys([span.node for span in spans]))),
         kill_grace_s=state.config.kill_grace_s,
         orphan_timeout_s=state.config.orphan_timeout_s if spec.requeue else 0.0,
         array_job_id=job.array_job_id,
@@ -191,18 +200,18 @@ def _without_arguments(launch: JobLaunch) -> JobLaunch:
 
 
 def _devices(
-    state: State, attempt: Attempt
+    state: State, spans: Sequence[Span]
 ) -> tuple[tuple[tuple[int, str, tuple[int, ...]], ...], tuple[int, ...]]:
-    """(node, resource, numbers) of the attempt's numbered devices, and the component of each (one part: none)."""
+    """(node, resource, numbers) of numbered devices, and the component of each (one part: none)."""
     names: list[str] = []
     found = []
     components = []
-    for span in attempt.spans:
+    for span in spans:
         for index, numbers in span.devices:
             names = names or [*RESOURCES, *(one.name for one in state.config.resources if not one.wide_total)]
             found.append((span.node, names[index], numbers))
             components.append(span.component)
-    return tuple(found), tuple(components) if attempt.has_parts else ()
+    return tuple(found), tuple(components) if spans[-1].component else ()
 
 
 def node_groups(spans: Iterable[Span]) -> tuple[NodeGroup, ...]:
@@ -229,8 +238,14 @@ def _signal(state: State, fact: facts.JobSignalled) -> Effect | None:
     found = state.find_attempt(fact.job_id, fact.attempt)
     if found is None:
         return None
-    body = Signal(fact.job_id, fact.attempt, fact.signal)
-    return Effect(state.revision, (found[1].first,), body, owed=False)
+    nodes: tuple[int, ...] = (found[1].first,)
+    if fact.step != BATCH_STEP:
+        step = state.steps.get((fact.job_id, fact.step))
+        if step is None:
+            return None
+        nodes = step.nodes
+    body = Signal(fact.job_id, fact.attempt, fact.signal, fact.step)
+    return Effect(state.revision, nodes, body, owed=False)
 
 
 def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
@@ -266,7 +281,7 @@ class _SharedBySteps(NamedTuple):
     """What the launches of a step's parts have in common, and what it was made of."""
 
     key: tuple[int, int, int]
-    made_of: tuple[JobSpec, tuple[Span, ...], ClusterConfig]
+    made_of: tuple[JobSpec, tuple[Span, ...], AttemptMore | None, ClusterConfig]
     launch: JobLaunch
     whole: tuple[NodeGroup, ...]
 
@@ -277,7 +292,7 @@ def _shared_by_steps(state: State, job_id: int, number: int, first: int) -> _Sha
     if held is None:
         return None
     job, attempt = held
-    key, made_of = (job_id, number, first), (job.spec, attempt.spans, state.config)
+    key, made_of = (job_id, number, first), (job.spec, attempt.spans, attempt.more, state.config)
     known = state.memos.get(_SharedBySteps)
     if (
         isinstance(known, _SharedBySteps)

@@ -42,6 +42,13 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
         raise Refused(
             RefusalCode.EXHAUSTED, f"job {job.job_id} has started {STEPS_MAX} steps, the most it may"
         )
+    back = next((part for part in parts if part in attempt.finished), None)
+    if back is not None:
+        left = [part for part in range(len(job.spec.components)) if part not in attempt.finished]
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"--het-group: part {back} of job {job.job_id} was given back: use {', '.join(map(str, left))}",
+        )
     programs = programs_of(message)
     has_parts = len(job.spec.components) > 1
     spans: dict[int, list[Span]] = {component: [] for component in parts}

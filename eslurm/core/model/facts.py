@@ -22,6 +22,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.token import IssuedToken
 
 
@@ -264,6 +265,8 @@ class JobSignalled(FactBase, frozen=True, tag=True):
     attempt: int
     signal: int
     by: str
+    step: int = BATCH_STEP
+    """The step that gets it, on all of its nodes."""
 
 
 class AttemptSuspended(FactBase, frozen=True, tag=True):
@@ -348,6 +351,15 @@ class NodesLost(FactBase, frozen=True, tag=True):
     attempt: int
     nodes: tuple[int, ...]
     text: str = ""
+
+
+class PartFinished(FactBase, frozen=True, tag=True):
+    """A running job gives one of its parts back. Nodes that no other part has are released when nothing is left there."""
+
+    job_id: int
+    attempt: int
+    component: int
+    by: str
 
 
 class JobFinished(FactBase, frozen=True, tag=True):
@@ -519,6 +531,7 @@ Fact: TypeAlias = (
     | NodeFaulted
     | NodeCleared
     | NodesLost
+    | PartFinished
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -197,6 +197,14 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """The phases that its nodes had configured when it was placed: prolog, epilog."""
     preparing_until_us: int = 0
     """When the last of `preparing` must have reported; 0: none has said so yet."""
+    finished: tuple[tuple[int, int], ...] = ()
+    """(part, time) of the parts that the running job has given back."""
+    leaving: frozenset[int] = frozenset()
+    """Nodes that only finished parts had and that have not confirmed yet that nothing is left there; a subset of `held`."""
+    part_revision: int = 0
+    """Identifies the end that `leaving` are owed."""
+    given: frozenset[tuple[int, int]] = frozenset()
+    """(part, node) of what finished parts have given back and been charged for."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -251,6 +259,21 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     def gone(self) -> frozenset[int]:
         """Nodes that were lost while the job goes on without them."""
         return self.more.gone if self.more is not None else frozenset()
+
+    @property
+    def finished(self) -> tuple[int, ...]:
+        """The parts that the running job has given back."""
+        return tuple([part for part, _ in self.more.finished]) if self.more is not None else ()
+
+    @property
+    def leaving(self) -> frozenset[int]:
+        """Nodes of finished parts alone, of which nothing is known to be free yet."""
+        return self.more.leaving if self.more is not None else frozenset()
+
+    @property
+    def given(self) -> frozenset[tuple[int, int]]:
+        """(part, node) of what finished parts have given back."""
+        return self.more.given if self.more is not None else frozenset()
 
     @property
     def has_parts(self) -> bool:

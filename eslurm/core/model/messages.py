@@ -245,6 +245,18 @@ class FinishStep(msgspec.Struct, frozen=True, gc=False):
     signal: int = 0
 
 
+class FinishPart(msgspec.Struct, frozen=True, gc=False):
+    """Give back one part of a running job (`job.part`, or a part's own id). Answer: `PartGivenBack`.
+
+    Refused while steps run in it, unless `kill`: then they get SIGKILL. With `dry_run` nothing changes.
+    """
+
+    by: Principal
+    job: JobRef
+    kill: bool = False
+    dry_run: bool = False
+
+
 class CreateToken(msgspec.Struct, frozen=True, gc=False):
     """Make a token that lets its bearer act as `of`. `id` is random. Answer: `TokenMade`."""
 
@@ -405,6 +417,7 @@ Request: TypeAlias = (
     | ChangePolicies
     | CreateStep
     | FinishStep
+    | FinishPart
     | CreateToken
     | RevokeTokens
     | CreateJoinToken
@@ -471,6 +484,31 @@ class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_create
     parts: tuple[PartCreated, ...] = ()
 
 
+class Amounts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Nodes of a job, each once, as a folded list, and the sums of what it has there."""
+
+    nodes: int
+    node_names: str
+    cpus: int
+    memory_mib: int
+
+
+class PartGivenBack(msgspec.Struct, frozen=True, array_like=True, tag="part_given_back", gc=False):
+    """What the job had and has, `before` and `after` a part is given back.
+
+    `leaving` are the nodes (folded lists) that no other part has: each is free when nothing of the job is left there.
+    `steps` get SIGKILL; what the part has on nodes `busy` is free when its steps there have ended.
+    """
+
+    job_id: int
+    part: int
+    before: Amounts
+    after: Amounts
+    leaving: str = ""
+    busy: str = ""
+    steps: tuple[int, ...] = ()
+
+
 class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):
     """Contents of the new token; the daemon seals it."""
 
@@ -488,4 +526,4 @@ class JoinTokenMade(msgspec.Struct, frozen=True, array_like=True, tag="join_toke
     expires_us: int
 
 
-Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade
+Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack

@@ -6,8 +6,10 @@ the attempt's record alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.job import NO_LIMIT, Attempt, Job
+from eslurm.core.model.job import NO_LIMIT, Attempt, Job, Span
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.shares import Share, by_node
 from eslurm.core.resources.timeline import INFINITY_US
@@ -32,16 +34,41 @@ def lends(attempt: Attempt) -> bool:
     return bool(attempt.room_for) and not attempt.informing
 
 
+def spans_in_use(attempt: Attempt) -> Sequence[Span]:
+    """Its spans without those that finished parts have given back. Those of nodes that it has lost are among them."""
+    given = attempt.more.given if attempt.more is not None else None
+    if not given:
+        return attempt.spans
+    return [span for span in attempt.spans if (span.component, span.node) not in given]
+
+
+def spans_to_come(attempt: Attempt) -> Sequence[Span]:
+    """The spans that a further step may use: of parts that are not finished, on nodes that are not lost."""
+    more = attempt.more
+    if more is None or not (more.finished or more.gone):
+        return attempt.spans
+    finished, gone = attempt.finished, more.gone
+    return tuple([span for span in attempt.spans if span.component not in finished and span.node not in gone])
+
+
 def amounts_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
     """The amounts on these of its nodes, lent or not, the sum over its parts for each."""
-    spans = attempt.spans
+    spans = spans_in_use(attempt)
     return by_node(spans if len(nodes) == len(spans) else [span for span in spans if span.node in nodes])
 
 
 def shares_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
     """What the ledger holds for the attempt on these of its nodes, one hold for each."""
     shares = amounts_on(attempt, nodes)
-    return [(node, without_cores(amounts)) for node, amounts in shares] if lends(attempt) else shares
+    if not lends(attempt):
+        return shares
+    leaving = attempt.leaving
+    return [(node, amounts if node in leaving else without_cores(amounts)) for node, amounts in shares]
+
+
+def lent_on(attempt: Attempt) -> list[Share]:
+    """The amounts on the nodes whose cores a lending attempt has lent: on those of finished parts it lends none."""
+    return amounts_on(attempt, attempt.held - attempt.leaving if attempt.leaving else attempt.held)
 
 
 def shares_of(attempt: Attempt) -> list[Share]:
@@ -54,11 +81,11 @@ def held_by_part(attempt: Attempt) -> tuple[tuple[int, int, Vector], ...]:
     spans = attempt.spans
     if not spans or not spans[-1].component:
         return ()
-    without = lends(attempt)
+    lent = attempt.held - attempt.leaving if lends(attempt) else frozenset[int]()
     return tuple(
         [
-            (span.component, span.node, without_cores(span.amounts) if without else span.amounts)
-            for span in spans
+            (span.component, span.node, without_cores(span.amounts) if span.node in lent else span.amounts)
+            for span in spans_in_use(attempt)
             if span.node in attempt.held
         ]
     )

@@ -13,6 +13,7 @@ from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_members as member
 from eslurm.core.state import apply_nodes as node
+from eslurm.core.state import apply_parts as part
 from eslurm.core.state import apply_phases as phases
 from eslurm.core.state import apply_satellites as satellite
 from eslurm.core.state import apply_steps as step
@@ -66,6 +67,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.AvoidanceEnded: job.apply_avoidance_ended,
     facts.NodesReleased: job.apply_released,
     facts.NodesLost: job.apply_lost,
+    facts.PartFinished: part.apply_finished,
     facts.JobFinished: job.apply_finished,
     facts.JobsForgotten: job.apply_forgotten,
     facts.StepCreated: step.apply_created,

@@ -18,11 +18,11 @@ from eslurm.core.model.job_states import (
 from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.state import apply_packs, apply_phases, launch_failures
-from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us
+from eslurm.core.state import apply_packs, apply_parts, apply_phases, launch_failures
+from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us, spans_in_use
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
-from eslurm.core.state.usage import charge, charge_lost
+from eslurm.core.state.usage import charge, charge_left
 
 GIVEN_UP_MAX = 4
 GIVEN_UP = "its node was given up before it told of the end"
@@ -402,6 +402,8 @@ def apply_released(state: State, fact: facts.NodesReleased) -> None:
     job, attempt = found
     held = attempt.held.difference(fact.nodes)
     slim = replace(attempt, held=held, waiting=attempt.waiting.difference(fact.nodes))
+    if attempt.leaving:
+        slim = apply_parts.released(state, job, slim, fact.nodes)
     slim = apply_phases.prepared(slim, fact.nodes)
     if slim.informing:
         slim = _informed(slim, fact.nodes)
@@ -418,7 +420,7 @@ def apply_lost(state: State, fact: facts.NodesLost) -> None:
     job = state.get_job(fact.job_id)
     attempt = job.attempt
     assert attempt is not None and attempt.number == fact.attempt
-    charge_lost(state, job, attempt, frozenset(fact.nodes))
+    charge_left(state, job, attempt, [span for span in spans_in_use(attempt) if span.node in fact.nodes])
     more = attempt.more or AttemptMore()
     more = replace(more, gone=more.gone.union(fact.nodes))
     state.put_job(replace(job, attempt=replace(attempt, more=more)))

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from eslurm.core.model import facts
 from eslurm.core.model.job_states import IllegalTransition
 from eslurm.core.model.step import TRANSITIONS, Step, StepState
+from eslurm.core.state import apply_parts
 from eslurm.core.state.cluster import State
 
 
@@ -61,3 +62,6 @@ def apply_finished(state: State, fact: facts.StepFinished) -> None:
             ended_us=state.now_us,
         )
     )
+    job = state.get_job(fact.job_id)
+    if job.attempt is not None and job.attempt.more is not None and job.attempt.more.finished:
+        apply_parts.give_rest(state, job, job.attempt)

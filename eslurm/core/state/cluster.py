@@ -525,6 +525,7 @@ class State:
                 previous is None
                 or old is None
                 or previous.held is not attempt.held
+                or (previous.more is not attempt.more and previous.given != attempt.given)
                 or previous.until_us != attempt.until_us
                 or lends(previous) != lends(attempt)
                 or previous.time_limit_s != attempt.time_limit_s

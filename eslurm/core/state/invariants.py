@@ -21,7 +21,7 @@ from eslurm.core.model.token import TOKEN
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
 from eslurm.core.state import pack_invariants, packs
-from eslurm.core.state.allocation_amounts import shares_of
+from eslurm.core.state.allocation_amounts import shares_of, spans_in_use
 from eslurm.core.state.boundaries import TIMER
 from eslurm.core.state.cluster import (
     State,
@@ -109,6 +109,21 @@ def _check_parts(job: Job, attempt: Attempt, name: str) -> None:
     )
     places = {(span.component, span.node) for span in attempt.spans}
     _require(len(places) == len(attempt.spans), f"{name} has a node twice in one part")
+    _check_finished(attempt, places, parts, name)
+
+
+def _check_finished(attempt: Attempt, places: set[tuple[int, int]], parts: int, name: str) -> None:
+    """Check what finished parts have left: nothing is given back twice, and no held node is without a use."""
+    finished, leaving, given = attempt.finished, attempt.leaving, attempt.given
+    in_order = len(set(finished)) == len(finished) and all(0 < part < parts for part in finished)
+    _require(in_order, f"{name} has given back the parts {finished}")
+    mine = given <= places and all(part in finished for part, _ in given)
+    _require(mine, f"{name} has given back {sorted(given - places)}, or more than its finished parts")
+    _require(leaving <= attempt.held, f"{name} waits for nodes that it does not hold")
+    used = {node for _, node in places - given}
+    _require(attempt.held <= used, f"{name} holds nodes of which it has given everything back")
+    kept = {span.node for span in attempt.spans if span.component not in finished}
+    _require(not leaving & kept, f"{name} ends nodes that other parts use: {sorted(leaving & kept)}")
 
 
 def _check_array(state: State, job: Job, name: str) -> None:
@@ -183,7 +198,7 @@ def check(state: State) -> None:
                 amounts = aligned(share, len(state.ledger.free(number)))
                 held.setdefault(number, []).append((amounts, attempt.until_us))
                 jobs_on.setdefault(number, set()).add(job_id)
-            for span in attempt.spans:
+            for span in spans_in_use(attempt):
                 if span.node in attempt.held:
                     _hold(devices, job_id, span)
             for revision in owed_revisions(attempt):

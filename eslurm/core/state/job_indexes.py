@@ -76,4 +76,7 @@ def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
         revisions.append(attempt.stop_revision)
     if attempt.phase is AttemptPhase.RUNNING and attempt.stop is None:
         revisions += filter(None, (attempt.suspend_revision, attempt.time_revision))
+        if attempt.leaving:
+            assert attempt.more is not None
+            revisions.append(attempt.more.part_revision)
     return tuple(revisions)

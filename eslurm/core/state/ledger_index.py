@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.node import Node, is_older, is_usable
@@ -15,7 +17,7 @@ from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.node_order import arranged
 from eslurm.core.resources.nodes import NodeView, Topology
-from eslurm.core.state.allocation_amounts import attempts_of, lends, shares_of, shares_on
+from eslurm.core.state.allocation_amounts import attempts_of, lends, shares_of, shares_on, spans_in_use
 
 _NOBODY: Final[frozenset[int]] = frozenset()
 
@@ -101,12 +103,16 @@ def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None
                     joined[here] = here | {new.job_id}
                 state.jobs_on[number] = joined[here]
             continue
+        # What parts have given back comes last: all before it is of the same amounts.
+        same = attempt if attempt.more is previous.more else replace(attempt, more=previous.more)
         if previous.until_us != attempt.until_us or lends(previous) != lends(attempt):
-            _hold_otherwise(state, previous, attempt)
+            _hold_otherwise(state, previous, same)
         if previous.held is not attempt.held:
-            _give_back(state, new, attempt, previous.held - attempt.held)
+            _give_back(state, new, same, previous.held - attempt.held)
             if previous.held and not attempt.held:
                 state.ledger.give_back_wide(attempt.wide)
+        if same is not attempt and same.given != attempt.given:
+            _hold_less(state, same, attempt)
     if new.attempt is not None and new.attempt.room_for:
         state.lending.add(new.job_id)
     else:
@@ -129,12 +135,27 @@ def _hold_otherwise(state: AllocationIndexes, before: Attempt, after: Attempt) -
     state.want_plan()
 
 
+def _hold_less(state: AllocationIndexes, before: Attempt, after: Attempt) -> None:
+    """Give back what finished parts had on nodes that other parts go on using."""
+    given = after.given - before.given
+    nodes = frozenset(node for _, node in given) & after.held
+    if not nodes:
+        return
+    has = dict(shares_on(after, nodes))
+    changes = [(number, had, has[number]) for number, had in shares_on(before, nodes)]
+    state.ledger.rehold(changes, before.until_us, after.until_us)
+    for span in after.spans:
+        if span.devices and span.node in nodes and (span.component, span.node) in given:
+            state.devices.give_back(span.node, span.devices)
+    state.want_plan()
+
+
 def _give_back(state: AllocationIndexes, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
     if not nodes:
         return
     for number, amounts in shares_on(attempt, nodes):
         state.ledger.give_back(number, amounts, attempt.until_us)
-    for span in attempt.spans:
+    for span in spans_in_use(attempt):
         if span.devices and span.node in nodes:
             state.devices.give_back(span.node, span.devices)
     left: dict[frozenset[int], frozenset[int]] = {}

@@ -15,10 +15,10 @@ from eslurm.core.plan.cycle.snapshot import Running
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 from eslurm.core.state.allocation_amounts import (
-    amounts_on,
     elapsed_us,
     held_by_part,
     lends,
+    lent_on,
     limit_s,
     shares_of,
 )
@@ -130,7 +130,7 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
 
 def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], int, int]:
     """Cores that a suspended attempt has lent, the job that uses them, and its own remaining time in microseconds."""
-    spans = tuple([(node, amounts[: CORES + 1]) for node, amounts in amounts_on(attempt, attempt.held)])
+    spans = tuple([(node, amounts[: CORES + 1]) for node, amounts in lent_on(attempt)])
     limit_us = limit_s(job, attempt) * SECOND_US
     left_us = max(1, limit_us - elapsed_us(attempt, attempt.suspended_us)) if limit_us else INFINITY_US
     return spans, attempt.room_for, left_us

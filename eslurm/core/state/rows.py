@@ -50,6 +50,8 @@ class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     tasks: int
     cores: int
     memory_mib: int
+    ended_us: int = 0
+    """When the running job gave it back; 0: it ended with the job."""
 
 
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):

@@ -18,13 +18,13 @@ from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.fair_tree import Association
 from eslurm.core.plan.slices import parts
-from eslurm.core.state.allocation_amounts import paused_us
+from eslurm.core.state.allocation_amounts import paused_us, spans_in_use
 from eslurm.core.state.apply_accounts import put_usage
 
 if TYPE_CHECKING:
     from eslurm.core.model.amounts import Vector
     from eslurm.core.model.config import ClusterConfig
-    from eslurm.core.model.job import Attempt, Job
+    from eslurm.core.model.job import Attempt, Job, Span
     from eslurm.core.state.cluster import State
     from eslurm.core.state.view import View
 
@@ -98,13 +98,12 @@ def charge(state: State, job: Job, attempt: Attempt) -> None:
     _add(state, job, _worth(state, job, attempt, until_us - length_us, until_us), until_us)
 
 
-def charge_lost(state: State, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
-    """Charge nodes that a running attempt has lost and goes on without; its end charges the others."""
+def charge_left(state: State, job: Job, attempt: Attempt, spans: Iterable[Span]) -> None:
+    """Charge what a running attempt has lost or given back and goes on without; its end charges the rest."""
     if not attempt.started_us:
         return
     from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, state.now_us)
-    lost = [span.amounts for span in attempt.spans if span.node in nodes]
-    rate = rate_of(state.config, lost) * usage_factor(state, job.spec.qos)
+    rate = rate_of(state.config, [span.amounts for span in spans]) * usage_factor(state, job.spec.qos)
     _add(state, job, stay(rate, from_us, state.now_us, state.config.priority.half_life_s), state.now_us)
 
 
@@ -118,7 +117,7 @@ def _add(state: State, job: Job, amount: float, until_us: int) -> None:
 
 def _worth(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
     gone = attempt.gone
-    used = (span.amounts for span in attempt.spans if span.node not in gone)
+    used = (span.amounts for span in spans_in_use(attempt) if span.node not in gone)
     rate = rate_of(state.config, used, attempt.wide)
     rate *= usage_factor(state, job.spec.qos)
     return stay(rate, from_us, until_us, state.config.priority.half_life_s)

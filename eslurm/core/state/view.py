@@ -161,7 +161,10 @@ def _holds_otherwise(before: Sequence[Attempt], after: Sequence[Attempt]) -> boo
         return True
     for old, new in zip(before, after, strict=True):
         if old is not new and (
-            old.number != new.number or old.held is not new.held or lends(old) != lends(new)
+            old.number != new.number
+            or old.held is not new.held
+            or lends(old) != lends(new)
+            or (old.more is not new.more and old.given != new.given)
         ):
             return True
     return False

@@ -43,6 +43,7 @@ TAKES_NOTHING = frozenset(
         "NodesLost",
         "NodesPrepared",
         "NodesReleased",
+        "PartFinished",
         "StepAnswered",
         "StepCreated",
         "StepFinished",

@@ -33,6 +33,7 @@ TABLE = {
     "CreateStep": "submit",
     "WaitStep": READ,
     "FinishStep": "submit",
+    "FinishPart": CHANGE,
     "UpdateSatellites": "",
     "Broadcasts": READ,
     "TreeReport": READ,

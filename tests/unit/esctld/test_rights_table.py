@@ -110,6 +110,7 @@ RIGHTS: Final[dict[str, str]] = {
     "Joins": "administrator",
     "DecideJoin": "administrator",
     "RevokeMembers": "administrator",
+    "FinishPart": "managed",
 }
 """The table: method -> what it asks of its caller."""
 
@@ -139,6 +140,7 @@ def request_of(method: str, site: Site) -> Message:
         "CreateStep": step_in(site.ada_job),
         "WaitStep": pb.WaitStepRequest(job_id=site.ada_job, step=0, timeout_s=1),
         "FinishStep": pb.FinishStepRequest(job_id=site.ada_job, step=0),
+        "FinishPart": pb.FinishPartRequest(job=pb.JobRef(job_id=site.ada_job, part=1)),
         "Takeover": pb.TakeoverRequest(to="nowhere"),
         "ChangePolicies": pb.ChangePoliciesRequest(changes=[change]),
         "Why": pb.WhyRequest(job=waiting),

@@ -19,10 +19,10 @@ from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 from eslurm.core.state.allocation_amounts import (
     UNLIMITED_S,
-    amounts_on,
     elapsed_us,
     end_us,
     lends,
+    lent_on,
     limit_s,
     paused_us,
 )
@@ -75,10 +75,7 @@ def cores_are_back(state: State, attempt: Attempt) -> bool:
     """Check whether the cores that a suspended attempt has lent are free on all its nodes."""
     if not lends(attempt):
         return True
-    return all(
-        state.ledger.free(number)[CORES] >= amounts[CORES]
-        for number, amounts in amounts_on(attempt, attempt.held)
-    )
+    return all(state.ledger.free(number)[CORES] >= amounts[CORES] for number, amounts in lent_on(attempt))
 
 
 def change_limit(

@@ -182,6 +182,9 @@ def node_gone(
             outcome = JobState.NODE_FAIL
         return [ended(state, job, attempt, now_us, outcome=outcome, released=(number,), text=why)]
     released = facts.NodesReleased(job.job_id, attempt.number, (number,))
+    if number in attempt.leaving:
+        # The job has given it back: it only waited for what was left there.
+        return [released]
     if job.spec.no_kill and attempt.stop is None:
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
         return [released, lost, *_without(state, job, number, why)]

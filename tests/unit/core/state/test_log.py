@@ -24,6 +24,7 @@ from eslurm.core.model.messages import (
     CreateStep,
     CreateToken,
     EpochStarted,
+    FinishPart,
     FinishStep,
     HeartbeatDone,
     JobRef,
@@ -46,6 +47,7 @@ from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
 from tests.kits.core import ALICE, BOB, ROOT, World, depends
 from tests.kits.mirror import picture
+from tests.kits.parts import parted, submit
 from tests.support.golden import Golden
 
 
@@ -118,6 +120,7 @@ def history() -> World:
     end = StepEnd(0, 15, "orphaned", "", attempt.started_us, attempt.started_us)
     node = world.state.nodes[attempt.first]
     world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
+    give_a_part_back(world)
     lose_a_node(world)
     for number in range(4):
         world.register(number, session="s5", phases=("prolog", "epilog"))
@@ -130,6 +133,15 @@ def history() -> World:
     world.report(PhaseReported(number, incarnation, prepares, 1, "prolog", StepEnd(1)))
     world.pass_time(60)
     return world
+
+
+def give_a_part_back(world: World) -> None:
+    """A running job of two parts goes on without the second one."""
+    job = submit(world, parted(Request(), Request()))
+    world.start()
+    world.send(FinishPart(ALICE, JobRef(job, part=1)))
+    world.deliver()
+    world.end(job)
 
 
 def lose_a_node(world: World) -> None:
