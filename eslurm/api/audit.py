@@ -260,6 +260,8 @@ def summary(method: Method[Any, Any], request: Any, payload: bytes) -> str:
 def _submission_text(request: Submission, payload: bytes) -> str:
     count = len(request.jobs)
     text = ("test " if request.test_only else "") + f"jobs={count}"
+    if request.packs:
+        text += f" packs={len(request.packs)}"
     if not count or len(payload) > FIRST_JOB_BYTES_MAX:
         return text
     try:

@@ -21,6 +21,7 @@ from eslurm.core.model.parts import partition_of, spans_by_part
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import EPILOG
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.core.state.allocation_amounts import limit_s, spans_to_come
@@ -144,6 +145,10 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         info.nodes, info.cpus, info.memory_mib = _asked(request)
     if len(spec.components) > 1:
         _add_parts(shown, job, info)
+    if job.pack is not None:
+        info.pack_id, info.pack_index, info.pack_size = job.pack.pack_id, job.pack.index, job.pack.count
+        info.delay_s = job.pack.delay_us // SECOND_US
+        info.pack_start_us = job.pack.anchor_us
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
@@ -370,6 +375,7 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
     )
     if kept.forecast is not None:
         info.forecast.CopyFrom(forecast_message(kept.forecast))
+    info.pack_id, info.pack_index = kept.pack_id, kept.pack_index
     if kept.array_task >= 0:
         info.array_task = kept.array_task
     if kept.end is not None:

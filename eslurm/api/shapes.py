@@ -6,7 +6,7 @@ decode. Invariant: nothing here allocates in proportion to the request, and a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,8 @@ SMALL_BYTES = 64 * 1024
 """Below it what a request decodes to is bounded well enough by its size."""
 MESSAGES_MAX = 2 * REFERENCES_MAX
 FIELDS_MAX = 40_000
+REST_BYTES_MAX = 256 * 1024
+"""Bytes of a submission besides its jobs: the packs that they form."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _JOBS_FIELD = 1
@@ -57,23 +59,29 @@ def check_lists(name: str, request: Message) -> None:
 class Submission:
     """A `SubmitRequest` whose jobs are decoded one at a time: all at once they may take a hundred times their bytes."""
 
-    def __init__(self, jobs: Jobs, *, test_only: bool) -> None:
+    def __init__(self, jobs: Jobs, packs: Sequence[pb.PackRequest] = (), *, test_only: bool) -> None:
         self.jobs = jobs
+        self.packs = packs
         self.test_only = test_only
 
     @classmethod
     def FromString(cls, payload: bytes) -> Submission:
-        """Raises `DecodeError`, or `ApiError` for too many jobs."""
+        """Raises `DecodeError`, or `ApiError` for too many jobs or packs."""
         entries: list[tuple[int, int]] = []
         rest: list[bytes] = []
+        rest_bytes = 0
         at, size = 0, len(payload)
         while at < size:
             begin = at
             number, kind, start, at = _field(payload, begin, size)
             if number != _JOBS_FIELD or kind != _BYTES:
+                rest_bytes += at - begin
+                if len(rest) >= REFERENCES_MAX or rest_bytes > REST_BYTES_MAX:
+                    raise ApiError(
+                        Status.INVALID_ARGUMENT,
+                        "Submit: too much besides its jobs: submit packs in several calls",
+                    )
                 rest.append(payload[begin:at])
-                if len(rest) > REFERENCES_MAX:
-                    raise DecodeError("too many unknown fields")
                 continue
             if len(entries) >= REFERENCES_MAX:
                 raise ApiError(
@@ -82,7 +90,7 @@ class Submission:
                 )
             entries.append((start, at))
         other = pb.SubmitRequest.FromString(b"".join(rest))
-        return cls(Jobs(payload, entries), test_only=other.test_only)
+        return cls(Jobs(payload, entries), other.packs, test_only=other.test_only)
 
 
 class Jobs:

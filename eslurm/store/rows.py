@@ -117,6 +117,8 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 forecast=attempt.forecast if attempt is not None else None,
                 trace=job.spec.trace,
                 parts=_parts_used(state, job, attempt) if attempt is not None and attempt.has_parts else (),
+                pack_id=job.pack.pack_id if job.pack is not None else 0,
+                pack_index=job.pack.index if job.pack is not None else 0,
             )
         ),
     )

@@ -16,6 +16,7 @@ from eslurm.core.state.rows import Accounted, encode
 from eslurm.ports.store import AttemptRow
 from eslurm.store.rows import to_store
 from tests.kits.core import ROOT, SECOND, World
+from tests.kits.packs import begin, pack
 
 
 def test_a_job_that_waits_again_is_told_no_times_of_its_last_attempt() -> None:
@@ -183,4 +184,30 @@ def test_accounting_tells_what_each_part_held() -> None:
         (0, "main", 1, 1, 3, 10, "cn1"),
         (1, "booster", 2, 2, 2, 200, "cn[0-1]"),
         (2, "booster", 1, 1, 1, 0, "cn2"),
+    ]
+
+
+# ---- packs ----
+
+
+def test_a_job_of_a_pack_shows_its_place_and_the_packs_start() -> None:
+    world = World(restarts=False)
+    first, second = pack(world, 0, 30)
+    waiting = job_info(world.view, world.job(second), None)
+    assert (waiting.pack_id, waiting.pack_index, waiting.pack_size) == (first, 1, 2)
+    assert (waiting.delay_s, waiting.pack_start_us, waiting.reason) == (30, 0, "PackNotBegun")
+    begin(world, first)
+    owed = job_info(world.view, world.job(second), None)
+    assert (owed.pack_start_us, owed.reason) == (world.now_us, "Priority")
+    assert job_info(world.view, world.job(world.submit()), None).pack_size == 0
+
+
+def test_accounting_tells_the_pack() -> None:
+    world = World(restarts=False)
+    first, second = pack(world, 0, 30)
+    batch = world.batch(CancelJobs(ROOT, (JobRef(first),)))
+    rows = [attempt_info(row) for row in to_store(world.state, batch).rows if isinstance(row, AttemptRow)]
+    assert [(row.job_id, row.pack_id, row.pack_index) for row in rows] == [
+        (second, first, 1),
+        (first, first, 0),
     ]

@@ -17,6 +17,7 @@ from eslurm.core.model.config import ClusterConfig, Partition, Resource
 from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import CreateStep, Refused, StepProgram
+from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
 from eslurm.core.model.request_limits import PARTS_MAX
 from eslurm.ports.store import content_hash
@@ -403,6 +404,21 @@ def test_commands_and_doors_refuse_by_the_same_rule_in_the_same_words() -> None:
         assert by_command(option, text, ()) == by_door(**{field: text}), (option, len(text))
     for arguments in (["x" * 131_072], ["x" * 100_000] * 3, ["y"] * 16_385, ["z" * 131_071]):
         assert by_command("", "", arguments) == by_door(arguments=arguments)
+
+
+def test_packs_are_jobs_of_the_call() -> None:
+    given = [pb.PackRequest(first=1, delays_s=[0, 30]), pb.PackRequest(first=3, delays_s=[0, 0])]
+    assert requests.pack_drafts(given, 5) == (PackDraft(1, (0, 30)), PackDraft(3, (0, 0)))
+    for pack, said in (
+        (pb.PackRequest(), "it has 0 parts: give 2 to 128"),
+        (pb.PackRequest(delays_s=[0] * 129), "it has 129 parts"),
+        (pb.PackRequest(first=4, delays_s=[0, 1]), "it takes jobs that are not among the 5"),
+        (pb.PackRequest(first=2**32 - 1, delays_s=[0, 1]), "it takes jobs that are not among the 5"),
+    ):
+        with pytest.raises(Refused, match=said):
+            requests.pack_drafts([pack], 5)
+    with pytest.raises(Refused, match="not among the 5"):
+        requests.pack_drafts([pb.PackRequest(delays_s=[0] * 3)] * 2, 5)
 
 
 @pytest.mark.parametrize("number", [-1, 65, 999])

@@ -81,9 +81,11 @@ def test_what_hides_in_a_job_is_counted_too() -> None:
 
 def test_a_submission_reads_as_protobuf_does() -> None:
     jobs = [pb.JobRequest(name=f"job{number}", script=b"#" * number) for number in range(300)]
-    whole = pb.SubmitRequest(jobs=jobs, test_only=True)
+    packs = [pb.PackRequest(first=3, delays_s=[0, 60])]
+    whole = pb.SubmitRequest(jobs=jobs, test_only=True, packs=packs)
     read = Submission.FromString(whole.SerializeToString() + b"\xa2\x38\x02hi")
     assert len(read.jobs) == 300 and list(read.jobs) == jobs and read.test_only
+    assert list(read.packs) == packs
     large = pb.JobRequest(script=b"#" * 4_000_000, arguments=["x"] * 10_000)
     assert list(Submission.FromString(pb.SubmitRequest(jobs=[large]).SerializeToString()).jobs) == [large]
 
@@ -104,6 +106,14 @@ def test_no_large_request_breaks_the_count(data: bytes) -> None:
         with contextlib.suppress(DecodeError, ApiError):
             check_shape(name, data, method.request.DESCRIPTOR)
             check_lists(name, method.request.FromString(data))
+
+
+def test_what_is_no_job_of_a_submission_is_bounded_too() -> None:
+    """Attack: a pack of millions of delays, or ten thousands of packs: each takes many times its bytes in memory."""
+    large = pb.SubmitRequest(packs=[pb.PackRequest(delays_s=[1] * 300_000)])
+    for payload in (large.SerializeToString(), b"\x1a\x00" * 10_001):
+        with pytest.raises(ApiError, match="too much besides its jobs"):
+            Submission.FromString(payload)
 
 
 def _length(number: int) -> bytes:

@@ -74,7 +74,7 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
             facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0, place)
         )
     if members:
-        pack_submission.check_all_together(state, members, empty_of(state))
+        pack_submission.check_together(state, members, empty_of(state))
     return found, Submitted(tuple(job_ids))
 
 

@@ -261,7 +261,7 @@ def reconsider(state: State, job_id: int) -> list[facts.Fact]:
     for dependency in job.open:
         verdict = judge(state, dependency, job.spec, job_id)
         if verdict == NEVER:
-            return [_never(job_id, dependency)]
+            return _never(state, job, dependency)
         (still_open if verdict == WAIT else met).append(dependency)
     if not met:
         return []
@@ -278,9 +278,11 @@ def delay_over(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
     return [facts.DependenciesChanged(job_id, (), 0)] if is_over else []
 
 
-def _never(job_id: int, dependency: Dependency) -> facts.Fact:
+def _never(state: State, job: Job, dependency: Dependency) -> list[facts.Fact]:
+    """End a job that can never run; with the others of its pack, whose first one it is."""
     text = f"dependency {name_of(dependency)} can never be met"
-    return facts.JobFinished(job_id, JobState.CANCELLED, text)
+    others = state.packs.get(job.job_id, ()) if job.pack is not None else (job.job_id,)
+    return [facts.JobFinished(one, JobState.CANCELLED, text) for one in reversed(others)]
 
 
 def _reconsider_any(state: State, job: Job) -> list[facts.Fact]:
@@ -302,7 +304,7 @@ def _reconsider_any(state: State, job: Job) -> list[facts.Fact]:
             dependency, verdict = replace(dependency, due_us=due_us), WAIT
         (still_open if verdict == WAIT else never).append(dependency)
     if not still_open:
-        return [_never(job.job_id, never[-1])]
+        return _never(state, job, never[-1])
     found: list[facts.Fact] = []
     if tuple(still_open) != job.open:
         found.append(facts.DependenciesChanged(job.job_id, tuple(still_open), 0))

@@ -104,7 +104,7 @@ def check_delay(state: State, spec: JobSpec, delay_s: int, now_us: int) -> None:
         )
 
 
-def check_all_together(state: State, members: Mapping[int, Member], empty: Ledger) -> None:
+def check_together(state: State, members: Mapping[int, Member], empty: Ledger) -> None:
     """Raise `Refused` when parts of a pack, each of which fits alone, never fit together while all of them run."""
     left = TOGETHER_MAX
     by_pack: dict[int, list[Member]] = {}
@@ -116,11 +116,11 @@ def check_all_together(state: State, members: Mapping[int, Member], empty: Ledge
             [(one.delay_s, spec.time_limit_s) for one, spec in zip(pack, specs, strict=True)]
         )
         for group in groups[:left]:
-            check_together(state, specs, group, empty)
+            check_group(state, specs, group, empty)
         left -= min(left, len(groups))
 
 
-def check_together(state: State, specs: Sequence[JobSpec], group: Collection[int], empty: Ledger) -> None:
+def check_group(state: State, specs: Sequence[JobSpec], group: Collection[int], empty: Ledger) -> None:
     """Raise `Refused` when these members of a pack never fit beside each other."""
     numbers = [member for member in group for _ in specs[member].components]
     requests = [request for member in group for request in specs[member].components]

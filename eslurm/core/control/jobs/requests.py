@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from eslurm.core.control.jobs import pack_requests
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
 from eslurm.core.control.jobs.running import suspend
 from eslurm.core.control.jobs.stopping import stop
@@ -48,12 +49,14 @@ def for_each(
 ) -> tuple[list[facts.Fact], Changed]:
     """Apply `change(job, task)` to each named job; the first problems are reported one by one, the others go through.
 
-    A part names its whole job, with a note; unless the change is one `by_part`.
+    A part names its whole job, and a job of a pack that has not begun the pack's first one, with a note; unless the change
+    is one `by_part`.
     """
     found: list[facts.Fact] = []
     problems: list[JobProblem] = []
     notes: list[str] = []
     parted: set[tuple[int, int]] = set()
+    packed: set[int] = set()
     count = failed = 0
     for ref in dict.fromkeys(refs):
         what = name_of(ref)
@@ -70,6 +73,13 @@ def for_each(
                 if (job.job_id, task) in parted:
                     continue
                 parted.add((job.job_id, task))
+            if not by_part and job.pack is not None and pack_requests.is_whole(job):
+                if job.pack.pack_id in packed:
+                    continue
+                packed.add(job.pack.pack_id)
+                if len(notes) < NOTES_MAX:
+                    notes.append(pack_requests.note_of(job, what))
+                job = pack_requests.first_of(state, by, job, what)
             found += change(job, task)
             count += 1
         except Refused as refused:
@@ -101,6 +111,13 @@ def _with_tasks(state: State, job: Job) -> list[Job]:
     return [job, *(task for task in map(state.get_job, tasks) if task.state not in FINAL)]
 
 
+def _with_others(state: State, by: Principal, job: Job, *, is_named: bool = True) -> list[Job]:
+    """The record with an array's tasks, or with the other jobs of a pack that the request concerns."""
+    if job.pack is not None:
+        return pack_requests.concerned(state, by, job, is_named=is_named)
+    return _with_tasks(state, job)
+
+
 def _once(records: Iterable[Job], seen: set[int]) -> list[Job]:
     """The records not seen before: one job may be named twice, by its own id and as a task of its array, and all decisions
     for a message use the state before it.
@@ -122,15 +139,16 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
             return _signal(state, job, task, message.signal, message.by.name, signalled)
         if task >= 0:
             return [facts.TasksDropped(job.job_id, ((task, task),), f"cancelled by {message.by.name}")]
-        if job.state in FINAL:
+        with_it = _with_others(state, message.by, job, is_named=bool(message.jobs))
+        if job.state in FINAL and not [one for one in with_it if one.state not in FINAL]:
             raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} has already ended ({job.state.value})")
         found: list[facts.Fact] = []
-        concerned = [one for one in _with_tasks(state, job) if wanted in ("", one.state.value)]
+        concerned = [one for one in with_it if wanted in ("", one.state.value)]
         for record in _once(concerned, cancelled):
             found += _cancel(state, record, message.by.name, now_us, alone=bool(wanted))
         return found
 
-    return for_each(state, message.by, refs, change)
+    return for_each(state, message.by, pack_requests.expanded(state, refs), change)
 
 
 def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
@@ -180,12 +198,16 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
             raise Refused(
                 RefusalCode.INVALID, f"task {task} waits within its array: hold job {job.job_id} as a whole"
             )
-        if job.state is not JobState.PENDING:
+        # An array's tasks that wait for another attempt are held and released with it.
+        with_it = _with_others(state, message.by, job)
+        waiting = [record for record in with_it if record.state is JobState.PENDING]
+        if not waiting or (job.state is not JobState.PENDING and job.pack is None):
             raise Refused(
                 RefusalCode.CONFLICT, f"job {job.job_id} is {job.state.value}: only waiting jobs can be held"
             )
-        # An array's tasks that wait for another attempt are held and released with it.
-        waiting = [record for record in _with_tasks(state, job) if record.state is JobState.PENDING]
+        if pack_requests.is_whole(job):
+            # The fact about its first job is one about all.
+            waiting = [job]
         if message.release:
             check_user(state, job.spec.user)
             most = max((HOLDS.index(record.hold) for record in waiting), default=0)
@@ -199,7 +221,7 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
             if HOLDS.index(record.hold) < HOLDS.index(hold)
         ]
 
-    return for_each(state, message.by, message.jobs, change)
+    return for_each(state, message.by, pack_requests.expanded(state, message.jobs), change)
 
 
 def _hold_of(state: State, by: Principal, job: Job) -> str:
@@ -216,7 +238,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
     def change(job: Job, task: int) -> list[facts.Fact]:
         live = [
             record
-            for record in _with_tasks(state, job)
+            for record in _with_others(state, message.by, job)
             if record.state is JobState.LAUNCHING or record.state in STARTED
         ]
         if not live or task >= 0:
@@ -230,7 +252,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
             found += stop(state, record, StopCause.REQUEUE, now_us, message.by.name)
         return found
 
-    return for_each(state, message.by, message.jobs, change)
+    return for_each(state, message.by, pack_requests.expanded(state, message.jobs), change)
 
 
 def _check_whole(state: State, job: Job) -> None:

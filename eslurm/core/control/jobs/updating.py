@@ -6,11 +6,21 @@ and no other job's start is delayed by a change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from eslurm.core.control.accounts.associations import check_times
+from eslurm.core.control.jobs import pack_requests
 from eslurm.core.control.jobs.access import name_of, part_of
-from eslurm.core.control.jobs.admission import check_limits, check_nice, check_room, checked, first_priority
+from eslurm.core.control.jobs.admission import (
+    check_limits,
+    check_nice,
+    check_room,
+    checked,
+    empty_of,
+    first_priority,
+)
 from eslurm.core.control.jobs.comparing import asks_for_more
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.dependency_cycles import check_cycles
@@ -67,6 +77,8 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
                 f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed, "
                 "and the time limit of running ones",
             )
+        if job.pack is not None:
+            pack_requests.check_update(job, message)
         if message.priority is not None:
             _check_priority(state, job, message.priority, operator=operator)
         if message.array_limit is not None and not job.is_array:
@@ -76,6 +88,8 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
         if message.account is not None:
             _check_moved(state, job, message.account, message.by)
         spec = accepted(state, _changed_spec(job, message, part), job.spec, now_us, message.by)
+        if pack_requests.is_whole(job) and _bound_by(spec) != _bound_by(job.spec):
+            pack_requests.check_changed(state, job, spec, now_us, empty_of(state))
         if not job.hold and asks_for_more(job.spec, spec):
             notes.append(
                 f"job {job.job_id} asks for more now, or for something else: it keeps its turn, but its start may be later "
@@ -84,7 +98,10 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
         changed = _fact(state, job, spec, message, now_us)
         if changed.open is not None or changed.was_named:
             check_cycles(state, job, changed, message.by)
-        return [changed, *_given_up(state, job, changed)]
+        others: Sequence[facts.Fact] = ()
+        if message.priority is not None and pack_requests.is_whole(job):
+            others = pack_requests.with_priority(state, job, message.priority)
+        return [changed, *others, *_given_up(state, job, changed)]
 
     found, changed = for_each(state, message.by, (message.job,), change, by_part=True)
     return found, replace(changed, notes=tuple(notes))
@@ -159,7 +176,10 @@ def _given_up(state: State, job: Job, changed: facts.JobChanged) -> list[facts.F
     """Drop the logged promise when the request grows: it would be kept for the new, longer time at the cost of others (ADR
     17).
     """
-    promise = state.promises.get(job.job_id)
+    # A pack that has not begun has one promise, its first job's.
+    is_pack = job.pack is not None and pack_requests.is_whole(job)
+    promised_id = job.pack.pack_id if job.pack is not None and is_pack else job.job_id
+    promise = state.promises.get(promised_id)
     if promise is None:
         return []
     before = replace(job.spec, begin_us=changed.spec.begin_us)
@@ -169,7 +189,7 @@ def _given_up(state: State, job: Job, changed: facts.JobChanged) -> list[facts.F
         and not asks_for_more(before, changed.spec)
     ):
         return []
-    return [facts.JobsPromised((Promise(job.job_id),))]
+    return [facts.JobsPromised((Promise(promised_id),))]
 
 
 def _check_priority(state: State, job: Job, priority: int, *, operator: bool) -> None:

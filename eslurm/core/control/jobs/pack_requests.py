@@ -1,0 +1,111 @@
+"""Requests about jobs of packs: which jobs one concerns.
+
+A pack that has not begun is one: each of its jobs names all of them. Afterwards its id, the first job's, names all that have
+not ended, and another id that job alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from eslurm.core.control.jobs.access import check_managed
+from eslurm.core.control.jobs.pack_submission import check_delay, check_group, overlapping
+from eslurm.core.model import facts
+from eslurm.core.model.job import Job, JobSpec, Principal
+from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.messages import JobRef, RefusalCode, Refused, UpdateJob
+from eslurm.core.model.plurals import counted
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.resources.ledger import Ledger
+from eslurm.core.state.apply_packs import members
+from eslurm.core.state.cluster import State
+
+
+def expanded(state: State, refs: Iterable[JobRef]) -> list[JobRef]:
+    """The references, with those to packs whose first job has been forgotten as references to the others."""
+    found: list[JobRef] = []
+    for ref in refs:
+        is_pack = ref.job_id in state.packs and ref.job_id not in state.jobs and ref.task < 0 and ref.part < 0
+        found += [JobRef(one) for one in state.packs[ref.job_id]] if is_pack else [ref]
+    return found
+
+
+def is_whole(job: Job) -> bool:
+    """Check whether the job's pack has not begun: what concerns the job concerns all of it."""
+    return job.pack is not None and not job.pack.anchor_us and job.state not in FINAL
+
+
+def first_of(state: State, by: Principal, job: Job, what: str) -> Job:
+    """The first job of a pack that has not begun. Raises `Refused` unless the caller may change all of it."""
+    assert job.pack is not None
+    for one in members(state, job.pack.pack_id):
+        check_managed(state, by, one, what)
+    return state.get_job(job.pack.pack_id)
+
+
+def note_of(job: Job, what: str) -> str:
+    """The remark that a request about this job concerns its whole pack."""
+    assert job.pack is not None
+    return (
+        f"{what} is part {job.pack.index} of pack {job.pack.pack_id}, which has not begun: "
+        f"this concerns all of its {counted(job.pack.count, 'job')}"
+    )
+
+
+def concerned(state: State, by: Principal, job: Job, *, is_named: bool) -> list[Job]:
+    """The jobs that a request about a job of a pack concerns, the first one last; `is_named`: the user named its id.
+
+    Raises `Refused` unless the caller may change all of them.
+    """
+    assert job.pack is not None
+    if not is_whole(job) and not (is_named and job.job_id == job.pack.pack_id):
+        return [job]
+    found = members(state, job.pack.pack_id)
+    for one in found:
+        check_managed(state, by, one, str(one.job_id))
+    return found[::-1]
+
+
+def check_update(job: Job, message: UpdateJob) -> None:
+    """Raise `Refused` for changes of a pack's job that contradict its delay."""
+    place = job.pack
+    assert place is not None
+    given = [
+        name
+        for name, value in (("begin", message.begin_us), ("dependency", message.dependencies))
+        if value is not None
+    ]
+    if given and place.index:
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"{given[0]}: job {job.job_id} begins {place.delay_us // SECOND_US} s after job {place.pack_id}: "
+            + ("its pack has begun" if place.anchor_us else f"change job {place.pack_id}"),
+        )
+
+
+def check_changed(state: State, job: Job, spec: JobSpec, now_us: int, empty: Ledger) -> None:
+    """Raise `Refused` when a pack that has not begun could never run with this job so changed."""
+    assert job.pack is not None
+    check_delay(state, spec, job.pack.delay_us // SECOND_US, now_us)
+    found = members(state, job.pack.pack_id)
+    specs = [spec if one.job_id == job.job_id else one.spec for one in found]
+    groups = overlapping(
+        [
+            (one.pack.delay_us // SECOND_US, of.time_limit_s)
+            for one, of in zip(found, specs, strict=True)
+            if one.pack
+        ]
+    )
+    for group in groups:
+        if job.pack.index in group:
+            check_group(state, specs, group, empty)
+
+
+def with_priority(state: State, job: Job, priority: int) -> Sequence[facts.Fact]:
+    """The facts that give the other jobs of a pack that has not begun this priority."""
+    assert job.pack is not None
+    return [
+        facts.JobChanged(one.job_id, one.spec, priority, one.not_before_us)
+        for one in members(state, job.pack.pack_id)
+        if one.job_id != job.job_id and one.priority != priority
+    ]
