@@ -108,7 +108,11 @@ def broken(state: State, schedule: Schedule, plan: Plan) -> tuple[BrokenPromise,
 
 def on_promises(state: State, promises: tuple[Promise, ...]) -> list[facts.Fact]:
     """The promises that are still true of the jobs."""
-    found = [one for one in promises if _waits(state, one.job_id)]
+    found = [
+        one
+        for one in promises
+        if _waits(state, one.job_id) and not (one.starts and _is_carried(state, one.job_id))
+    ]
     return [facts.JobsPromised(tuple(found))] if found else []
 
 
@@ -131,3 +135,9 @@ def _due_us(schedule: Schedule) -> int:
 def _waits(state: State, job_id: int) -> bool:
     job = state.find_job(job_id)
     return job is not None and job.state is JobState.PENDING
+
+
+def _is_carried(state: State, job_id: int) -> bool:
+    """Check whether a pack's first member waits for this one too: the start of neither is the pack's anchor yet."""
+    place = state.get_job(job_id).pack
+    return place is not None and place.index > 0 and not place.anchor_us

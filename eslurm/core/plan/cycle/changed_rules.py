@@ -49,7 +49,8 @@ def keep_allowed(schedule: Schedule, snapshot: Snapshot) -> Generator[None, None
     work = 0
     for _, job_id, index in order:
         booking = plans[job_id][index]
-        yield from ruling.judge(schedule.entries[job_id], booking)
+        if job_id in schedule.bookings:
+            yield from ruling.judge(schedule.entries[job_id], booking)
         work += 1 + len(booking.spans) // NODES_PER_ASK
         if work >= ASKED_PER_SLICE:
             work = 0
@@ -99,7 +100,7 @@ class _Ruling:
         self.schedule = schedule
         self.snapshot = snapshot
         self.past = _Past(schedule.book.topology, snapshot)
-        self._queries: dict[int, PlacementQuery | Why | None] = {}
+        self._queries: dict[tuple[int, int], PlacementQuery | Why | None] = {}
 
     def count_running(self) -> Generator[None, None, None]:
         """Count running jobs until their planned ends, whatever the rules say.
@@ -130,6 +131,9 @@ class _Ruling:
     def judge(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
         """Count the allowed part of a plan, and displace the rest."""
         schedule = self.schedule
+        if entry.job.followers:
+            yield from self._judge_member(entry, booking)
+            return
         query = self._query(entry)
         allowed = booking if query is None else self._allowed(query, entry, booking)
         schedule.charge(entry.job, booking)
@@ -143,6 +147,24 @@ class _Ruling:
                 yield from schedule.adding(entry, (allowed,), moves)
         if allowed is not None:
             self.past.add(allowed)
+
+    def _judge_member(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
+        """Count the place of a pack's member; one that is not allowed costs the whole pack its places."""
+        schedule = self.schedule
+        bookings = schedule.bookings[entry.job_id]
+        index = next(index for index, one in enumerate(bookings) if one is booking)
+        member = entry.job.members[index]
+        query = self._query(entry, index)
+        allowed = booking if query is None else self._allowed(query, entry, booking)
+        schedule.charge(member, booking)
+        if allowed is not None:
+            self.past.add(booking)
+            return
+        for later, one in zip(entry.job.members, bookings, strict=True):
+            if (one.start_us, bookings.index(one)) > (booking.start_us, index):
+                # Not judged yet, and so not charged either: gives back what it was charged for.
+                schedule.charge(later, one)
+        yield from schedule.displacing(entry.job_id)
 
     def _allowed(self, query: PlacementQuery | Why, entry: QueueEntry, booking: Booking) -> Booking | None:
         """The part of the booking that the rules let begin as planned: for an array perhaps some tasks."""
@@ -162,16 +184,16 @@ class _Ruling:
             del parts[allowed_together(schedule, entry.job, query, at_us, len(parts), is_promised=True) :]
         return booking if len(parts) == booking.tasks else merged(parts)
 
-    def _query(self, entry: QueueEntry) -> PlacementQuery | Why | None:
-        """The job's query, shared by all jobs of its shape; None when its partition is gone."""
-        shape = entry.shape
-        if shape not in self._queries:
-            self._queries[shape] = None
+    def _query(self, entry: QueueEntry, member: int = 0) -> PlacementQuery | Why | None:
+        """The query of the job or of its pack's member, shared by all of its shape; None when its partition is gone."""
+        key = entry.shape, member
+        if key not in self._queries:
+            self._queries[key] = None
             if self.snapshot.has_partitions(entry.job):
-                schedule = self.schedule
-                need = schedule.need(entry.job, self.snapshot.partitions)
-                self._queries[shape] = query_of(entry.job, need, schedule.rules, schedule.book.now_us)
-        return self._queries[shape]
+                schedule, job = self.schedule, entry.job.members[member] if member else entry.job
+                need = schedule.need(job, self.snapshot.partitions)
+                self._queries[key] = query_of(job, need, schedule.rules, schedule.book.now_us)
+        return self._queries[key]
 
 
 def _as_planned(held: Held) -> Charge:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
-from eslurm.core.plan.cycle import reasons
+from eslurm.core.plan.cycle import pack_starts, packs, reasons
 from eslurm.core.plan.cycle.array_tasks import allowed_together, as_many, merged, split
 from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.placement_query import allows, is_open
@@ -81,6 +81,9 @@ class ForwardPlanner:
             job_id = entry.job_id
             # One that has just begun has no booking any more.
             is_done = job_id in schedule.bookings or job_id in cycle.placed
+            if entry.job.is_owed and schedule.freed and _is_behind(entry.job, schedule.bookings.get(job_id)):
+                # It has missed the start that its pack owes it: nothing is improved under every policy.
+                yield from self.move_up(job_id, is_changed=True)
             # What was given back may be just what one in the waiting room could not get.
             if is_done or (schedule.stuck.get(job_id) == entry.shape and not schedule.freed):
                 continue
@@ -150,6 +153,9 @@ class ForwardPlanner:
         if job.start_at_us:
             yield from self._fix(entry)
             return
+        if job.followers:
+            yield from self._plan_pack(entry)
+            return
         query = self._careful(entry)
         if isinstance(query, Why):
             self._stick(entry, query)
@@ -215,7 +221,7 @@ class ForwardPlanner:
     ) -> Generator[None, None, Why | None]:
         """Plan a start after the grace; returns the reason when there is none."""
         job = entry.job
-        if job.start_at_us:
+        if job.start_at_us and not job.is_owed:
             return reasons.not_then(job.start_at_us, self.cycle.reasons.why_waiting(query, (), None))
         from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
         return (yield from self._find_places(entry, query, from_us, self._lacking(job)))
@@ -261,6 +267,8 @@ class ForwardPlanner:
         schedule.changed.clear()
         for entry in sorted(changed, key=lambda one: one.turn):
             yield from self.move_up(entry.job_id, is_changed=True)
+            if entry.job.followers:
+                continue
             query = self._careful(entry)
             if entry.job_id in schedule.bookings and not isinstance(query, Why):
                 yield from self._settle(entry, query)
@@ -273,8 +281,10 @@ class ForwardPlanner:
         cycle, schedule = self.cycle, self.schedule
         entry = schedule.entries[job_id]
         job = entry.job
+        if job.followers:
+            return (yield from self._move_pack_up(entry, is_changed=is_changed))
         query = self._careful(entry)
-        from_us = None if job.start_at_us else self.from_us(job)
+        from_us = None if job.start_at_us and not job.is_owed else self.from_us(job)
         if isinstance(query, Why) or from_us is None:
             return False
         is_concerned = is_changed or query.constraints or query.need.wide
@@ -350,6 +360,106 @@ class ForwardPlanner:
         if why is not None:
             schedule.whys[job_id] = why
 
+    # ---- packs ----
+
+    def _pack(self, entry: QueueEntry, *, is_careful: bool = True) -> packs.PackQuery | Why:
+        refused = self.cycle.refused(entry.job)
+        if refused is not None:
+            return refused
+        return self.cycle.careful_pack(entry) if is_careful else self.cycle.pack(entry)
+
+    def _plan_pack(self, entry: QueueEntry) -> Generator[None, None, None]:
+        """Give all members of a pack their first possible places; begin it when that is now."""
+        cycle, job = self.cycle, entry.job
+        pack = self._pack(entry)
+        from_us = None if isinstance(pack, Why) else self.from_us(job)
+        if isinstance(pack, Why) or from_us is None:
+            self._stick(entry, pack if isinstance(pack, Why) else self._unforeseen(job))
+            return
+        known_us = cycle.hints.bound_us(id(pack), pack.span_us)
+        is_first = from_us <= max(known_us, cycle.now_us)
+        found = yield from self._place_pack(entry, pack, max(from_us, known_us))
+        if found is not None and is_first:
+            cycle.hints.learn(id(pack), found.bookings[0].start_us)
+        yield from self._settle_pack(entry, pack, found)
+
+    def _place_pack(
+        self, entry: QueueEntry, pack: packs.PackQuery, from_us: int
+    ) -> Generator[None, None, packs.Places | None]:
+        """Book all members of a pack from then on; without places it is put into the waiting room."""
+        cycle = self.cycle
+        found = yield from packs.find(self.schedule, entry.job, pack, from_us, first=self._first_start)
+        cycle.spend(TRY_STEPS * len(pack.queries))
+        if cycle.slice_over():
+            yield
+        if isinstance(found, packs.NoPlaces):
+            self._stick(entry, pack_starts.why_not(cycle, pack, found, from_us))
+            return None
+        self.schedule.note(entry, found.bookings, found.moves)
+        return found
+
+    def _settle_pack(
+        self, entry: QueueEntry, pack: packs.PackQuery, found: packs.Places | None
+    ) -> Generator[None, None, None]:
+        """Begin the pack if its time is now, and note why it waits otherwise."""
+        schedule, job_id = self.schedule, entry.job_id
+        yield from self._start_if_now(entry)
+        if schedule.displaced.pop(job_id, None) is not None:
+            # As for a job: what the plan takes to be free is not yet.
+            from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
+            found = yield from self._place_pack(entry, pack, from_us)
+        if found is not None and job_id in schedule.bookings:
+            schedule.whys[job_id] = pack_starts.why_waiting(self.cycle, pack, found)
+
+    def _move_pack_up(self, entry: QueueEntry, *, is_changed: bool) -> Generator[None, None, bool]:
+        """Book a planned pack at an earlier start, when there is one; all members move by the same time."""
+        cycle, schedule, job_id = self.cycle, self.schedule, entry.job_id
+        pack, from_us = self._pack(entry), self.from_us(entry.job)
+        if isinstance(pack, Why) or from_us is None:
+            return False
+        is_concerned = is_changed or any(
+            query.constraints or query.need.wide or query.need.allowed & schedule.improving
+            for query in pack.queries
+        )
+        start_us = schedule.bookings[job_id][0].start_us
+        # Without its own places a pack may begin where others like it could not.
+        known_us = min(cycle.hints.bound_us(id(pack), pack.span_us), start_us - pack.span_us + 1)
+        if not is_concerned or start_us <= max(from_us, known_us):
+            return False
+        moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
+        old = yield from schedule.removing(job_id)
+        found = yield from packs.find(schedule, entry.job, pack, max(from_us, known_us), start_us)
+        cycle.spend(2 * TRY_STEPS * len(old))
+        if cycle.slice_over():
+            yield
+        if isinstance(found, packs.NoPlaces):
+            yield from schedule.adding(entry, old, moves)
+            if why is not None:
+                schedule.whys[job_id] = why
+            return True
+        schedule.note(entry, found.bookings, found.moves)
+        for booking in old:
+            self._gave_back(booking)
+        yield from self._settle_pack(entry, pack, found)
+        return True
+
+    def _begin_pack(self, entry: QueueEntry) -> Generator[None, None, None]:
+        """Begin a pack whose planned start has come; one that is too late is planned anew, as a whole."""
+        cycle, schedule, job_id = self.cycle, self.schedule, entry.job_id
+        places = schedule.bookings[job_id]
+        if places[0].start_us > cycle.now_us or not cycle.has_room(entry.job):
+            return
+        pack = self._pack(entry, is_careful=False)
+        is_late = places[0].start_us < cycle.now_us and not cycle.late_us(places[0])
+        may_begin = not is_late and not isinstance(pack, Why)
+        if may_begin and not isinstance(pack, Why):
+            may_begin = yield from pack_starts.may_begin(cycle, entry, pack, places)
+        if not may_begin:
+            schedule.displace(job_id)
+            return
+        schedule.hand_out(job_id)
+        yield from pack_starts.begin(cycle, entry, places)
+
     def _gave_back(self, old: Booking) -> None:
         """Offer the place that a job left for a better one to the jobs not yet examined."""
         self.cycle.hints.freed(old.start_us)
@@ -364,6 +474,9 @@ class ForwardPlanner:
 
     def _begin_all(self, entry: QueueEntry) -> Generator[None, None, None]:
         """Start a job's tasks that are due; a late one may displace later tasks of the same job."""
+        if entry.job.followers:
+            yield from self._begin_pack(entry)
+            return
         for booking in self.schedule.bookings[entry.job_id]:
             if booking.start_us > self.cycle.now_us or self.cycle.is_full:
                 continue
@@ -456,7 +569,7 @@ class ForwardPlanner:
 
     def from_us(self, job: Pending) -> int | None:
         """Earliest time of the job: after its begin time and the planned ends of its dependencies, or the first of them."""
-        from_us = max(self.cycle.now_us, job.not_before_us)
+        from_us = max(self.cycle.now_us, job.not_before_us, job.start_at_us)
         if is_ready(job):
             return from_us
         ends = [end_us for other in job.after if 0 < (end_us := self._end_us(other)) < INFINITY_US]
@@ -480,7 +593,7 @@ class ForwardPlanner:
         return reasons.WAITS
 
     def _fix(self, entry: QueueEntry) -> Generator[None, None, None]:
-        """Book a fixed start; returns the reason when that is impossible."""
+        """Book a fixed start, or the start that a pack owes its member; stick without one."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
         query = self._query(entry)
@@ -491,20 +604,24 @@ class ForwardPlanner:
         if earliest_us is None:
             self._stick(entry, self._unforeseen(job))
             return
-        if job.start_at_us + LATE_US < cycle.now_us:
+        if job.start_at_us + LATE_US < cycle.now_us and not job.is_owed:
             self._stick(entry, reasons.missed())
             return
         at_us = max(job.start_at_us, cycle.now_us)
-        if earliest_us > at_us:
+        if earliest_us > at_us and not job.is_owed:
             self._stick(
                 entry, reasons.not_then(at_us, Why(WhyKind.DEPENDENCY, "it waits for other jobs until then"))
             )
             return
         yield from schedule.book.preparing(query.need)
-        found = start_exactly(schedule.book, query, at_us)
+        if job.is_owed:
+            # Another place at the same time, and else the first one after it: it is never stuck for having missed it.
+            found = first_start(schedule.book, query, max(at_us, earliest_us))
+        else:
+            found = start_exactly(schedule.book, query, at_us)
         if isinstance(found, NoStart):
             why = cycle.reasons.why_waiting(query, found.moves, None)
-            self._stick(entry, reasons.not_then(at_us, why))
+            self._stick(entry, why if job.is_owed else reasons.not_then(at_us, why))
             return
         yield from schedule.adding(entry, (self._booking(entry, query, found, 1),), found.moves)
         yield from self._settle(entry, query)
@@ -530,6 +647,11 @@ def is_ready(job: Pending) -> bool:
 def is_due(job: Pending, now_us: int) -> bool:
     """Check whether the begin time has come for a job that is not released yet: it follows at once and keeps its place."""
     return not job.after and now_us - LATE_US <= job.not_before_us <= now_us and job.not_before_us > 0
+
+
+def _is_behind(job: Pending, bookings: tuple[Booking, ...] | None) -> bool:
+    """Check whether a member of a pack that has begun is planned after the start that it is owed."""
+    return bookings is not None and bookings[0].start_us > job.start_at_us
 
 
 def _starts(bookings: tuple[Booking, ...]) -> list[int]:

@@ -15,7 +15,7 @@ import msgspec
 from eslurm.core.model.job import Span
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
-from eslurm.core.plan.cycle import reasons
+from eslurm.core.plan.cycle import pack_starts, packs, reasons
 from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
 from eslurm.core.plan.cycle.late_places import LatePlaces
@@ -38,6 +38,7 @@ from eslurm.core.plan.profile.search import (
     first_start,
     start_exactly,
 )
+from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.timeline import INFINITY_US
 
 LATE_US: Final = 60_000_000
@@ -136,6 +137,7 @@ class Cycle:
         "_entries",
         "_failed",
         "_interns",
+        "_packs",
         "_queries",
         "_searches",
         "_shield",
@@ -181,7 +183,9 @@ class Cycle:
         self._shield = LatePlaces(schedule)
         self._failed: dict[int, Why] = {}
         self._interns: dict[tuple[int, ...], PlacementQuery] = {}
-        self._withdrawn: dict[int, tuple[QueueEntry, Booking]] = {}
+        # Queries of packs by shape, and by their members' queries as searched: without the places of late jobs.
+        self._packs: dict[tuple[int, ...], packs.PackQuery | Why] = {}
+        self._withdrawn: dict[int, tuple[QueueEntry, tuple[Booking, ...]]] = {}
         self._searches = 0
         self._steps = 0
         self._work = schedule.book.work
@@ -236,11 +240,11 @@ class Cycle:
     def members(self, job: Pending) -> int:
         """The positions of the job's partitions."""
         partitions = self.ledger.topology.partitions
-        if not job.parts:
+        if not job.parts and not job.followers:
             return partitions.get(job.partition, 0)
         found = 0
-        for part in job.parts:
-            found |= partitions.get(part.partition, 0)
+        for name in job.partitions:
+            found |= partitions.get(name, 0)
         return found
 
     def spend(self, steps: int) -> None:
@@ -258,7 +262,7 @@ class Cycle:
     def refused(self, job: Pending) -> Why | None:
         """The reason why the job's partition starts no job; None when it does. Of several partitions each has to."""
         partition = self.snapshot.partitions.get(job.partition)
-        if partition is not None and partition.up and not job.parts:
+        if partition is not None and partition.up and not job.parts and not job.followers:
             return None
         name = self.snapshot.closed_partition(job)
         return None if name is None else reasons.partition_down(name, name in self.snapshot.partitions)
@@ -278,6 +282,32 @@ class Cycle:
     def clear_of_late(self, entry: QueueEntry, query: PlacementQuery) -> PlacementQuery:
         """The query without the places of earlier jobs whose starts have slipped."""
         return self._shield.around(entry, query)
+
+    def pack(self, entry: QueueEntry) -> packs.PackQuery | Why:
+        """The query of a pack, shared by all packs of its shape; or the reason why it is impossible."""
+        found = self._packs.get((entry.shape,))
+        if found is None:
+            queries = [self._interned(self._compiled(member)) for member in entry.job.members]
+            found = self._shared(packs.query_of_pack(entry.job, queries))
+            self._packs[entry.shape,] = found
+        return found
+
+    def careful_pack(self, entry: QueueEntry) -> packs.PackQuery | Why:
+        """The query of a pack that is to overtake others: it avoids the places of jobs whose starts have slipped."""
+        found = self.pack(entry)
+        if isinstance(found, Why):
+            return found
+        queries = [self.clear_of_late(entry, query) for query in found.queries]
+        if all(one is other for one, other in zip(queries, found.queries, strict=True)):
+            return found
+        return self._shared(packs.query_of_pack(entry.job, queries))
+
+    def _shared(self, pack: packs.PackQuery | Why) -> packs.PackQuery | Why:
+        """One query for packs whose members' queries are the same: searches of this cycle serve all."""
+        if isinstance(pack, Why):
+            return pack
+        key = (*map(id, pack.queries), *pack.delays_us)
+        return self._packs.setdefault(key, pack)
 
     def _interned(self, query: PlacementQuery | Why) -> PlacementQuery | Why:
         """One query for jobs of different owners that ask for the same under the same rules: searches of this cycle serve
@@ -307,6 +337,8 @@ class Cycle:
         if known is not None:
             self.waiting[job.job_id] = known
             return job.startable
+        if job.followers:
+            return (yield from self._start_pack_now(entry))
         query = self.careful(entry)
         if isinstance(query, Why):
             self._failed[entry.shape] = self.waiting[job.job_id] = query
@@ -336,6 +368,27 @@ class Cycle:
             left -= 1
         return left
 
+    def _start_pack_now(self, entry: QueueEntry) -> Generator[None, None, int]:
+        """Begin a pack if all its members have places; returns 1 if it is left waiting."""
+        job_id = entry.job_id
+        if job_id in self.placed:
+            return 0
+        if not self.has_room(entry.job):
+            return 1
+        _, kept = self._withdrawn.get(job_id, (entry, ()))
+        why = yield from pack_starts.start_now(self, entry, kept)
+        self.spend(TRY_STEPS * len(entry.job.members))
+        if why is None:
+            return 0
+        self.has_failed = True
+        self._failed[entry.shape] = self.waiting[job_id] = why
+        return 1
+
+    def has_room(self, pack: Pending) -> bool:
+        """Check whether the members of a pack that begin together are within the cycle's number of placements."""
+        count = pack.delays_us.count(0)
+        return not self.placements or len(self.placements) + count <= self.limits.placements_max
+
     def late_us(self, planned: Booking) -> int:
         """Delay of a planned start, if short and its planned stay is not over; else 0."""
         late_us = self.now_us - planned.start_us
@@ -343,17 +396,17 @@ class Cycle:
 
     def _late_us(self, job: Pending) -> int:
         """Delay of the job's planned start, if short; else 0."""
-        _, kept = self._withdrawn.get(job.job_id, (None, None))
-        return self.late_us(kept) if kept is not None else 0
+        _, kept = self._withdrawn.get(job.job_id, (None, ()))
+        return self.late_us(kept[-1]) if kept else 0
 
     def _begin_as_promised(self, entry: QueueEntry) -> Generator[None, None, bool]:
         """Start a job at its promised place and time, whatever jobs were let into a pool since."""
         job = entry.job
-        _, kept = self._withdrawn.get(job.job_id, (entry, None))
+        kept = self._kept(entry)
         query = self.query(entry)
         if kept is None or kept.start_us > self.now_us or job.job_id in self.placed or isinstance(query, Why):
             return False
-        chosen = self._chosen(kept)
+        chosen = self.chosen(kept)
         if chosen is None or not allows(query, self.now_us, chosen):
             return False
         booking = self.booking(job, query.need, self.now_us, kept.spans)
@@ -364,7 +417,12 @@ class Cycle:
         yield from self.place(booking, self._late_us(job))
         return True
 
-    def _chosen(self, booking: Booking) -> Assignment | None:
+    def _kept(self, entry: QueueEntry) -> Booking | None:
+        """The promise of the job that `withdraw` removed, if any."""
+        _, kept = self._withdrawn.get(entry.job_id, (entry, ()))
+        return kept[-1] if kept else None
+
+    def chosen(self, booking: Booking) -> Assignment | None:
         """The booking's nodes as an assignment; None when one of them is out of service."""
         topology, usable = self.ledger.topology, self.ledger.usable
         for span in booking.spans:
@@ -377,10 +435,10 @@ class Cycle:
         """Check whether no equal request has failed in this cycle."""
         return self._entries[job.job_id].shape not in self._failed
 
-    def place(self, booking: Booking, late_us: int = 0) -> Generator[None, None, None]:
-        """Note a start that the schedule has booked already; `late_us` after its plan."""
+    def place(self, booking: Booking, late_us: int = 0, anchor_us: int = 0) -> Generator[None, None, None]:
+        """Note a start that the schedule has booked already; `late_us` after its plan. `anchor_us`: a pack begins."""
         self.placements.append(
-            Placement(booking.job_id, booking.spans, booking.until_us, booking.wide, late_us)
+            Placement(booking.job_id, booking.spans, booking.until_us, booking.wide, late_us, anchor_us)
         )
         self.placed[booking.job_id] = self.placed.get(booking.job_id, 0) + 1
         self.ledger.hold_wide(booking.wide)
@@ -411,8 +469,7 @@ class Cycle:
             entry = schedule.entries[job_id]
             if entry.job.start_at_us or job_id in schedule.claimants:
                 continue
-            for booking in schedule.remove(job_id):
-                self._withdrawn[job_id] = (entry, booking)
+            self._withdrawn[job_id] = entry, schedule.remove(job_id)
             self.spend(TRY_STEPS)
             if self.slice_over():
                 yield
@@ -426,10 +483,12 @@ class Cycle:
     def promise(self, job: Pending) -> bool:
         """Book the first possible start of the job; a recent promise that can be kept is kept."""
         entry = self._entries[job.job_id]
+        if job.followers:
+            return self._promise_pack(entry)
         query = self.query(entry)
         if isinstance(query, Why):
             return False
-        _, kept = self._withdrawn.get(job.job_id, (entry, None))
+        kept = self._kept(entry)
         if (
             kept is not None
             and kept.made_us > self.now_us - self.limits.promise_refresh_us
@@ -452,10 +511,39 @@ class Cycle:
         self._say_when(job.job_id, found.at_us)
         return True
 
+    def _promise_pack(self, entry: QueueEntry) -> bool:
+        """Book the first possible start of a pack; a promise that can be kept is kept, unless an earlier one is due."""
+        _, kept = self._withdrawn.get(entry.job_id, (entry, ()))
+        is_recent = bool(kept) and kept[0].made_us > self.now_us - self.limits.promise_refresh_us
+        if is_recent and self._renew_pack(entry, kept):
+            return True
+        if self._searches >= self.limits.searches_max:
+            return bool(kept) and self._renew_pack(entry, kept)
+        self._searches += 1
+        self.spend(TRY_STEPS * len(entry.job.members))
+        if not exhaust(pack_starts.promise(self, entry)):
+            return False
+        start_us = self.schedule.bookings[entry.job_id][0].start_us
+        if kept and self.now_us < kept[0].start_us <= start_us:
+            # No better than what it was promised.
+            found, moves = self.schedule.bookings[entry.job_id], self.schedule.moves[entry.job_id]
+            self.schedule.remove(entry.job_id)
+            kept = tuple([msgspec.structs.replace(one, made_us=self.now_us) for one in kept])
+            if not self._renew_pack(entry, kept):
+                exhaust(self.schedule.adding(entry, found, moves))
+        self._say_when(entry.job_id, self.schedule.bookings[entry.job_id][0].start_us)
+        return True
+
+    def _renew_pack(self, entry: QueueEntry, kept: tuple[Booking, ...]) -> bool:
+        if not exhaust(pack_starts.renew(self, entry, kept)):
+            return False
+        self._say_when(entry.job_id, kept[0].start_us)
+        return True
+
     def _renew(self, entry: QueueEntry, kept: Booking) -> bool:
         if kept.start_us <= self.now_us:
             return False
-        chosen = self._chosen(kept)
+        chosen = self.chosen(kept)
         if chosen is None:
             return False
         query = self.query(entry)
@@ -472,7 +560,9 @@ class Cycle:
     def _say_when(self, job_id: int, start_us: int) -> None:
         why = self.waiting.get(job_id)
         if why is not None:
-            self.waiting[job_id] = Why(why.kind, self.reasons.with_late(job_id, why.text), start_us)
+            self.waiting[job_id] = Why(
+                why.kind, self.reasons.with_late(job_id, why.text), start_us, why.member
+            )
 
     # The end
 
@@ -510,6 +600,8 @@ class Cycle:
         why = self.refused(job)
         if why is None and self.rest is not NOT_EXAMINED:
             why = self.rest
+        if why is None and job.followers:
+            why = self._why_pack(entry)
         if why is None:
             query = self.query(entry)
             why = query if isinstance(query, Why) else self.reasons.short_now(query)
@@ -519,15 +611,22 @@ class Cycle:
         elif self.is_saturated and self.rest is NOT_EXAMINED:
             self.rest = reasons.behind(job.job_id)
 
+    def _why_pack(self, entry: QueueEntry) -> Why:
+        pack = self.pack(entry)
+        return pack if isinstance(pack, Why) else packs.of_member(self.reasons.short_now(pack.queries[0]), 0)
+
     def _put_back(self) -> None:
         """Restore promises of the jobs that were not reached, and of the one at the front."""
         pending = self.snapshot.pending
         front = pending[self.examined].job_id if self.examined < len(pending) else 0
-        for job_id, (entry, booking) in self._withdrawn.items():
+        for job_id, (entry, bookings) in self._withdrawn.items():
             if job_id in self.schedule.bookings or job_id in self.placed:
                 continue
             if job_id == front or job_id not in self.waiting:
-                self._renew(entry, booking)
+                if entry.job.followers:
+                    self._renew_pack(entry, bookings)
+                else:
+                    self._renew(entry, bookings[-1])
 
     # Inside
 

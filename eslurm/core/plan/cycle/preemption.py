@@ -258,6 +258,7 @@ class PreemptionPlanner:
         return (
             (bool(claim.preempts) or (self._lowest is not None and self._lowest < claim.tier))
             and not job.start_at_us
+            and not job.followers
             and job.job_id not in self.schedule.claimants
             and self._may_push(job.job_id)
             and self.cycle.placed.get(job.job_id, 0) < job.startable

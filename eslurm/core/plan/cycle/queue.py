@@ -77,10 +77,22 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partitions that its nodes come from, each once."""
-        if not self.parts:
+        """The partitions that its nodes come from, each once; for a pack, those of all members."""
+        if not self.parts and not self.followers:
             return (self.partition,)
-        return tuple(dict.fromkeys([part.partition for part in self.parts]))
+        own = [part.partition for part in self.parts] or [self.partition]
+        others = [name for follower in self.followers for name in follower.job.partitions]
+        return tuple(dict.fromkeys([*own, *others]))
+
+    @property
+    def members(self) -> tuple[Pending, ...]:
+        """The members of the pack, this first one included; the job alone without followers."""
+        return (self, *[follower.job for follower in self.followers])
+
+    @property
+    def delays_us(self) -> tuple[int, ...]:
+        """The delay of each member."""
+        return (0, *[follower.delay_us for follower in self.followers])
 
     @property
     def since_us(self) -> int:
@@ -274,13 +286,18 @@ class PendingQueue:
         return entry
 
 
+def asks_alike(one: Pending, other: Pending) -> bool:
+    """Check whether two jobs ask for the same and are expected to take as long: they would share a shape."""
+    return _shape_of(one) == _shape_of(other)
+
+
 def differs_in_estimate(one: Pending, other: Pending) -> bool:
     """Check whether two jobs differ only in their estimates."""
     return one.estimate_us != other.estimate_us and _shape_of(one)[:-1] == _shape_of(other)[:-1]
 
 
 def _shape_of(job: Pending) -> _Shape:
-    shape = (
+    shape: _Shape = (
         job.partition,
         job.request,
         job.time_limit_us,
@@ -296,4 +313,10 @@ def _shape_of(job: Pending) -> _Shape:
         # What has no place for long may have one for shorter: what is known of a shape holds for this length only.
         job.estimate_us,
     )
-    return (job.parts, *shape) if job.parts else shape
+    if job.parts:
+        shape = (job.parts, *shape)
+    if job.followers:
+        # Their ids and ages are no part of it, as its own are not.
+        members = tuple([(follower.delay_us, _shape_of(follower.job)) for follower in job.followers])
+        shape = (members, *shape)
+    return shape

@@ -41,11 +41,15 @@ _RULES = {kind.value: kind for kind in WhyKind}
 
 
 class Why(msgspec.Struct, frozen=True, gc=False):
-    """One waiting reason; `planned_start_us` is set when the plan promises a start."""
+    """One waiting reason; `planned_start_us` is set when the plan promises a start.
+
+    `member` is the member of a pack that decides; -1: no pack.
+    """
 
     kind: WhyKind
     text: str
     planned_start_us: int | None = None
+    member: int = -1
 
 
 _OUT = "nodes that are not in service"

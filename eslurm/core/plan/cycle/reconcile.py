@@ -18,7 +18,7 @@ from eslurm.core.plan.cycle.changed_requests import follow_request
 from eslurm.core.plan.cycle.changed_rules import keep_allowed
 from eslurm.core.plan.cycle.expected import end_us
 from eslurm.core.plan.cycle.placement_query import allows, query_of
-from eslurm.core.plan.cycle.queue import Pending, QueueEntry, differs_in_estimate
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry, asks_alike, differs_in_estimate
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.restored_bookings import take_over
 from eslurm.core.plan.cycle.schedule import (
@@ -28,6 +28,7 @@ from eslurm.core.plan.cycle.schedule import (
     Held,
     Schedule,
     ends_of,
+    job_of,
 )
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey, Snapshot
 from eslurm.core.plan.placement.mapping import satisfies
@@ -143,9 +144,10 @@ class _Following:
         closed = snapshot.closed_partition(entry.job)
         if closed is not None:
             raise ProfileError(f"partition {closed} starts no jobs")
-        need = schedule.need(entry.job, snapshot.partitions)
-        if not all(satisfies(topology, need, one.spans, one.wide, one.tasks) for one in bookings):
-            raise ProfileError("it would get something else now")
+        for one in bookings:
+            need = schedule.need(job_of(entry.job, one), snapshot.partitions)
+            if not satisfies(topology, need, one.spans, one.wide, one.tasks):
+                raise ProfileError("it would get something else now")
         if schedule.is_new:
             for node in {span.node for one in bookings for span in one.spans}:
                 if not snapshot.ledger.usable >> topology.positions[node] & 1:
@@ -220,7 +222,7 @@ class _Following:
         schedule = self.schedule
         seen = 0
         for job_id, bookings in list(schedule.bookings.items()):
-            if has_parts and not bookings[0].has_parts:
+            if has_parts and not any(booking.has_parts for booking in bookings):
                 continue
             if any(span.node in numbers for booking in bookings for span in booking.spans):
                 yield from schedule.displacing(job_id)
@@ -237,6 +239,10 @@ class _Following:
         changes = snapshot.changes if snapshot.since == schedule.mark else None
         if changes is None:
             changes = frozenset(schedule.known_jobs())
+        elif schedule.followers:
+            # Where their pack was not placed after all, the queues know nothing of them.
+            changes |= schedule.followers
+        schedule.followers.clear()
         # In the order of the ids: what comes out must not depend on how the set was made.
         for number, job_id in enumerate(sorted(changes)):
             entry = known.get(job_id)
@@ -252,11 +258,14 @@ class _Following:
                 gone = yield from schedule.removing(job_id)
                 schedule.free_early(span for booking in gone for span in booking.spans)
             elif old is not None and entry is not None and entry.job is not old.job:
-                if entry.shape == old.shape and not self._begins_elsewhen(entry.job, old.job):
+                is_alike = entry.shape == old.shape or (old.shape < 0 and asks_alike(entry.job, old.job))
+                if is_alike and not self._begins_elsewhen(entry.job, old.job):
                     self._follow_entry(entry)
                     if entry.job.after != old.job.after:
                         # It may begin sooner, on nodes that were free all the time.
                         schedule.changed.add(job_id)
+                elif entry.job.followers or old.job.followers:
+                    yield from schedule.displacing(job_id)
                 elif differs_in_estimate(entry.job, old.job) and job_id not in schedule.claimants:
                     yield from self._refit(entry)
                 else:
@@ -313,6 +322,8 @@ class _Following:
         schedule, job_id = self.schedule, entry.job_id
         schedule.entries[job_id] = entry
         bookings = schedule.bookings[job_id]
+        if entry.job.followers:
+            return
         excess = sum(booking.tasks for booking in bookings) - entry.job.startable
         if excess <= 0:
             return

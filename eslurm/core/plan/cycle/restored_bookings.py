@@ -12,7 +12,7 @@ from typing import Final
 from eslurm.core.model.job import Span
 from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.core.plan.cycle.assignments import component_of
-from eslurm.core.plan.cycle.queue import QueueEntry
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.cycle.snapshot import Snapshot
@@ -24,8 +24,10 @@ PROMISES_PER_SLICE: Final = 128
 
 
 def kept_of(job_id: int, bookings: Iterable[Booking]) -> Promise:
-    """The promise that the log keeps of a job's bookings."""
-    first = sorted(bookings, key=_start_us)[:STARTS_MAX]
+    """The promise that the log keeps of a job's bookings; of a pack, all members' starts in their order."""
+    first = list(bookings)
+    if not any(booking.job_id != job_id for booking in first):
+        first = sorted(first, key=_start_us)[:STARTS_MAX]
     return Promise(job_id, tuple([_promised(one) for one in first]))
 
 
@@ -66,6 +68,8 @@ def _bookings_of(
     job = entry.job
     if not snapshot.has_partitions(job):
         return ()
+    if job.followers:
+        return _bookings_of_pack(schedule, snapshot, job, promise)
     wide = schedule.need(job, snapshot.partitions).wide
     found: list[Booking] = []
     left = job.startable
@@ -86,6 +90,23 @@ def _bookings_of(
                 until_us,
             )
         )
+    return tuple(found)
+
+
+def _bookings_of_pack(
+    schedule: Schedule, snapshot: Snapshot, job: Pending, promise: Promise
+) -> tuple[Booking, ...]:
+    """The places of all members; none when the promise was made for other members or delays."""
+    starts = promise.starts
+    delays_us = [one.start_us - promise.start_us for one in starts]
+    if delays_us != list(job.delays_us):
+        return ()
+    found: list[Booking] = []
+    for member, one in zip(job.members, starts, strict=True):
+        wide = schedule.need(member, snapshot.partitions).wide
+        stop_us, until_us = ends_of(member, one.start_us)
+        spans = _spans_of(one)
+        found.append(Booking(member.job_id, one.start_us, stop_us, spans, wide, snapshot.now_us, 1, until_us))
     return tuple(found)
 
 

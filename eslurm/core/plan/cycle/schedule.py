@@ -68,6 +68,13 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return bool(self.spans) and self.spans[-1].component > 0
 
 
+def job_of(job: Pending, booking: Booking) -> Pending:
+    """The member of the job's pack that the booking is for; the job itself without followers."""
+    if job.followers and booking.job_id != job.job_id:
+        return next(one.job for one in job.followers if one.job.job_id == booking.job_id)
+    return job
+
+
 def ends_of(job: Pending, start_us: int) -> tuple[int, int]:
     """(expected end, latest end) of a job that starts then."""
     return min(start_us + job.stay_us, INFINITY_US), end_of(start_us, job.time_limit_us)
@@ -111,6 +118,7 @@ class Schedule:
         "claimants",
         "displaced",
         "entries",
+        "followers",
         "freed",
         "generation",
         "held",
@@ -149,6 +157,8 @@ class Schedule:
         self.stuck: dict[int, int] = {}
         # Jobs that have lost their place: the start they had, and after which one they lose by it.
         self.displaced: dict[int, tuple[int, int]] = {}
+        # Members of packs that have begun in this cycle, booked under their own ids before the state knows of it.
+        self.followers: set[int] = set()
         # Jobs that ask for something else since the last cycle, and still fit where they were planned.
         self.changed: set[int] = set()
         # Jobs that others are making room for, and what is booked for that, if anything can be.
@@ -205,12 +215,14 @@ class Schedule:
                 *self.slack.jobs(),
                 *self.claimants,
                 *self.pushes,
+                *self.followers,
             ]
         known = (self.bookings, self.stuck, self.whys)
         return [
             *(id for id in changes if any(id in one for one in known) or self.slack.is_known(id)),
             *self.claimants,
             *self.pushes,
+            *self.followers,
         ]
 
     def next_push_us(self, now_us: int) -> int:
@@ -262,7 +274,10 @@ class Schedule:
         book = self.book.copy()
         rules = self.rules.copy(book)
         left = [(held.running.job, held.booking) for key in gone if (held := self.held.get(key)) is not None]
-        left += [(self.entries[waiting].job, booking) for booking in self.bookings.get(waiting, ())]
+        left += [
+            (job_of(self.entries[waiting].job, booking), booking)
+            for booking in self.bookings.get(waiting, ())
+        ]
         for job, booking in left:
             book.revoke(booking.pairs, booking.start_us, booking.stop_us, booking.wide)
             if job is not None:
@@ -330,13 +345,13 @@ class Schedule:
         self.book.mark(marked)
         try:
             for booking in bookings:
-                yield from self.taking(job, booking)
+                yield from self.taking(job_of(job, booking), booking)
                 taken += 1
                 if taken % CHANGES_PER_SLICE == 0:
                     yield
         except ProfileError:
             for booking in bookings[:taken]:
-                exhaust(self.giving(job, booking))
+                exhaust(self.giving(job_of(job, booking), booking))
             raise
         finally:
             self.book.unmark(marked)
@@ -378,6 +393,13 @@ class Schedule:
             self.changed_ends.add(job_id)
             self.moved.add(job_id)
         return bookings
+
+    def hand_out(self, job_id: int) -> tuple[Booking, ...]:
+        """Take all bookings of a pack that begins out of its name; they stay in the profile."""
+        del self.entries[job_id]
+        self.moves.pop(job_id, None)
+        self.whys.pop(job_id, None)
+        return self.bookings.pop(job_id)
 
     def drop(self, job_id: int, *gone: Booking) -> None:
         """Release some of the bookings of an array."""
@@ -542,7 +564,7 @@ class Schedule:
 
     def _giving_all(self, job: Pending, bookings: Sequence[Booking]) -> Generator[None, None, None]:
         for number, booking in enumerate(bookings, 1):
-            yield from self.giving(job, booking)
+            yield from self.giving(job_of(job, booking), booking)
             if number % CHANGES_PER_SLICE == 0:
                 yield
 

@@ -89,7 +89,7 @@ class _Mapping:
         self._failed: list[tuple[dict[int, CompiledRequest], list[int], _Found]] = []
 
     def of(self, needs: dict[int, CompiledRequest], *, is_brief: bool) -> _Found | None:
-        order = sorted(needs, key=lambda index: _most_demanding_first(needs[index], index))
+        order = sorted(needs, key=lambda index: most_demanding_first(needs[index], index))
         if is_brief:
             placed, failed = self._in_order(needs, order)
             return placed if failed < 0 else None
@@ -196,7 +196,7 @@ def _on_fewest_nodes(need: CompiledRequest) -> CompiledRequest:
     return msgspec.structs.replace(need, parts=(msgspec.structs.replace(part, nodes_max=fewest),))
 
 
-def _most_demanding_first(need: CompiledRequest, index: int) -> tuple[object, ...]:
+def most_demanding_first(need: CompiledRequest, index: int) -> tuple[object, ...]:
     """Parts that name nodes, that want whole nodes, that may use few nodes, that need much on one node."""
     most = need.packed if need.pack else max([part.amounts(1) for part in need.parts])
     return (

@@ -253,6 +253,14 @@ class ResourceProfile:
         stays = self._rounded.get(stop_us, {}).get((start_us, tuple(spans), wide), ())
         return min([start_us, *(stay[0] for stay in stays)]), max([stop_us, *(stay[1] for stay in stays)])
 
+    def next_stop_us(self, from_us: int) -> int:
+        """The first instant after this one at which something ends, and so more may be free; `INFINITY_US` without one."""
+        at, stops = self._slots.at, self._slots.stops
+        for index in range(bisect_right(at, from_us), len(at)):
+            if stops[index]:
+                return at[index]
+        return INFINITY_US
+
     def free_until_us(self, spans: Pairs, from_us: int, until_us: int) -> int:
         """End, at most `until_us`, of the interval from an instant on in which all amounts are free; that instant: not
         free.

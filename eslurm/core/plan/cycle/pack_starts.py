@@ -1,0 +1,246 @@
+"""Beginnings of packs: members that begin together are placed together, the others get entries of their own (D-04).
+
+The planned start of the first member is the anchor, from which the delays of all others count. Invariant: after a beginning
+each member is placed, or booked under its own id with the start that it is owed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle import packs
+from eslurm.core.plan.cycle.placement_query import allows, is_open
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.reasons import Why, WhyKind, kind_of
+from eslurm.core.plan.cycle.schedule import Booking, ends_of
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.profile import ProfileError
+from eslurm.core.plan.profile.search import RESOURCES, NoStart, PlacementQuery, first_start
+from eslurm.core.resources.vector import add, sum_per_node
+
+if TYPE_CHECKING:
+    from eslurm.core.plan.cycle.policy import Cycle
+
+
+def start_now(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Generator[None, None, Why | None]:
+    """Begin the pack now, without delaying a booking; the reason when it cannot. `kept` was promised to it."""
+    job = entry.job
+    pack = cycle.careful_pack(entry)
+    if isinstance(pack, Why):
+        return pack
+    if kept and cycle.late_us(kept[0]) and (yield from _take_kept(cycle, job, pack, kept)):
+        yield from begin(cycle, entry, kept)
+        return None
+    found = yield from packs.take_at(cycle.schedule, job, pack, cycle.now_us)
+    if isinstance(found, packs.NoPlaces):
+        return why_not(cycle, pack, found, cycle.now_us)
+    yield from begin(cycle, entry, found.bookings)
+    return None
+
+
+def promise(cycle: Cycle, entry: QueueEntry) -> Generator[None, None, bool]:
+    """Book the first possible start of the pack, all members or none."""
+    job = entry.job
+    pack = cycle.pack(entry)
+    if isinstance(pack, Why):
+        return False
+    found = yield from packs.find(cycle.schedule, job, pack, cycle.now_us)
+    if isinstance(found, packs.NoPlaces):
+        return False
+    cycle.schedule.note(entry, found.bookings, found.moves)
+    return True
+
+
+def renew(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Generator[None, None, bool]:
+    """Book a withdrawn promise of the pack again, as it was."""
+    pack = cycle.pack(entry)
+    if kept[0].start_us <= cycle.now_us or isinstance(pack, Why):
+        return False
+    if not (yield from _take_kept(cycle, entry.job, pack, kept)):
+        return False
+    cycle.schedule.note(entry, kept, cycle.schedule.moves.get(entry.job_id, ()))
+    return True
+
+
+def may_begin(
+    cycle: Cycle, entry: QueueEntry, pack: packs.PackQuery, places: Sequence[Booking]
+) -> Generator[None, None, bool]:
+    """Check whether the pack, whose places are booked, may begin: what begins now is free, and the rules let all begin.
+
+    An attempt may have outlived its expected end.
+    """
+    if not _fit_now(cycle, pack, places):
+        return False
+    if not any(query.constraints for query in pack.queries):
+        return _are_open(cycle, pack, places)
+    schedule, job = cycle.schedule, entry.job
+    for member, place in zip(job.members, places, strict=True):
+        yield from schedule.giving(member, place)
+    is_allowed = yield from _take_kept(cycle, job, pack, places)
+    if not is_allowed:
+        for member, place in zip(job.members, places, strict=True):
+            yield from schedule.taking(member, place)
+    return is_allowed
+
+
+def begin(cycle: Cycle, entry: QueueEntry, places: Sequence[Booking]) -> Generator[None, None, None]:
+    """Place the members that begin with the first, and book the others under their own ids.
+
+    The places are in the profile, and no longer in the pack's name.
+    """
+    schedule, job = cycle.schedule, entry.job
+    anchor_us, late_us = places[0].start_us, cycle.late_us(places[0])
+    now: list[tuple[Pending, Booking]] = []
+    others: list[QueueEntry] = []
+    for member, delay_us, place in zip(job.members, job.delays_us, places, strict=True):
+        schedule.moved.add(member.job_id)
+        schedule.changed_ends.add(member.job_id)
+        if delay_us:
+            others.append(_follow(cycle, job, member, place))
+        else:
+            now.append((member, place))
+    for member, place in now:
+        begun = place
+        if late_us:
+            # It moves as a whole: the plans in its way give way, perhaps those of its own pack.
+            stop_us, until_us = ends_of(member, cycle.now_us)
+            begun = replace(place, start_us=cycle.now_us, stop_us=stop_us, until_us=until_us)
+            yield from schedule.giving(member, place)
+            schedule.start(member, begun, must=True)
+        else:
+            schedule.starting.append((member, begun))
+        schedule.slack.forget(member.job_id)
+        schedule.whys.pop(member.job_id, None)
+        yield from cycle.place(begun, late_us, anchor_us if member is job else 0)
+    for other in others:
+        if other.job_id not in schedule.bookings:
+            schedule.displaced.pop(other.job_id, None)
+            yield from _as_early_as_possible(cycle, other)
+
+
+def why_not(cycle: Cycle, pack: packs.PackQuery, missing: packs.NoPlaces, from_us: int) -> Why:
+    """The reason of a pack that cannot begin then."""
+    member = missing.member
+    if missing.why is not None:
+        return packs.of_member(missing.why, member)
+    query, delay_us = pack.queries[member], pack.delays_us[member]
+    last = missing.moves[-1] if missing.moves else None
+    if last is not None and last.kind != RESOURCES:
+        return packs.of_member(Why(kind_of(last.kind), last.text), member)
+    if not delay_us and from_us == cycle.now_us:
+        return packs.of_member(cycle.reasons.why_not_now(query, missing.moves), member)
+    text = f"too little is free for it {_clock(delay_us)} after the start of the pack"
+    return packs.of_member(Why(WhyKind.RESOURCES, text), member)
+
+
+def why_waiting(cycle: Cycle, pack: packs.PackQuery, places: packs.Places) -> Why:
+    """The reason of a pack with a planned start: that of the member that decided it."""
+    query, start_us = pack.queries[places.member], places.bookings[0].start_us
+    return packs.of_member(cycle.reasons.why_waiting(query, places.moves, start_us), places.member)
+
+
+def _follow(cycle: Cycle, job: Pending, member: Pending, place: Booking) -> QueueEntry:
+    """Book the place of a member that begins later under its own id, as the state will have it once the pack has begun."""
+    schedule = cycle.schedule
+    owed = replace(
+        member,
+        start_at_us=place.start_us,
+        is_owed=True,
+        after=(),
+        after_any=False,
+        not_before_us=0,
+        followers=(),
+    )
+    # Shapes of the queue count upwards from 0: it has none before the state has placed the first member.
+    entry = QueueEntry(-owed.priority, owed.submitted_us, owed.job_id, -owed.job_id, owed)
+    schedule.note(entry, (place,), ())
+    schedule.followers.add(owed.job_id)
+    text = (
+        f"starts {_clock(place.start_us - cycle.now_us)} from now: its pack has begun with job {job.job_id}"
+    )
+    schedule.whys[owed.job_id] = Why(WhyKind.BEGIN_TIME, text, place.start_us)
+    return entry
+
+
+def _as_early_as_possible(cycle: Cycle, entry: QueueEntry) -> Generator[None, None, None]:
+    """Book a follower that the late beginning of its pack has displaced, from its own start on."""
+    schedule, job = cycle.schedule, entry.job
+    query = cycle.query(entry)
+    if isinstance(query, Why):
+        return
+    found = first_start(schedule.book, query, job.start_at_us)
+    if isinstance(found, NoStart):
+        return
+    spans = spans_of(schedule.book.topology, query.need, found.chosen)
+    booking = cycle.booking(job, query.need, found.at_us, spans)
+    yield from schedule.adding(entry, (booking,), found.moves)
+
+
+def _take_kept(
+    cycle: Cycle, job: Pending, pack: packs.PackQuery, kept: Sequence[Booking]
+) -> Generator[None, None, bool]:
+    """Take these places if all are free and the rules let all members begin then; none is taken otherwise."""
+    schedule = cycle.schedule
+    members = job.members
+    if len(kept) != len(members) or not _are_open(cycle, pack, kept):
+        return False
+    taken = 0
+    for member, query, place in zip(members, pack.queries, kept, strict=True):
+        chosen = cycle.chosen(place)
+        at_us = max(place.start_us, cycle.now_us)
+        if chosen is None or (query.constraints and not allows(query, at_us, chosen)):
+            break
+        try:
+            yield from schedule.taking(member, place)
+        except ProfileError:
+            break
+        taken += 1
+    if taken == len(members):
+        return True
+    for member, place in zip(members[:taken], kept, strict=False):
+        yield from schedule.giving(member, place)
+    return False
+
+
+def _are_open(cycle: Cycle, pack: packs.PackQuery, places: Sequence[Booking]) -> bool:
+    """Check whether the interval of each member and the nodes that are kept for others let it begin then."""
+    for query, place in zip(pack.queries, places, strict=True):
+        chosen = cycle.chosen(place)
+        if chosen is None:
+            return False
+        at_us = place.start_us
+        if at_us < cycle.now_us:
+            # The moment that passes until a planned start is noticed costs no job a window that it just fits.
+            query = replace(query, from_us=at_us)
+            if not is_open(_at_once(cycle, query), cycle.now_us, chosen):
+                return False
+        if not is_open(query, at_us, chosen):
+            return False
+    return True
+
+
+def _at_once(cycle: Cycle, query: PlacementQuery) -> PlacementQuery:
+    return replace(query, from_us=cycle.now_us, duration_us=1)
+
+
+def _fit_now(cycle: Cycle, pack: packs.PackQuery, places: Sequence[Booking]) -> bool:
+    """Check whether all that begins with the first member is free now, together."""
+    ledger = cycle.ledger
+    now = [place for place, delay_us in zip(places, pack.delays_us, strict=True) if not delay_us]
+    wide = now[0].wide
+    for place in now[1:]:
+        wide = add(wide, place.wide)
+    if any(asked > free for asked, free in zip(wide, ledger.wide_free, strict=False)):
+        return False
+    pairs = sum_per_node([pair for place in now for pair in place.pairs])
+    return all(ledger.fits_on(node, amounts) for node, amounts in pairs)
+
+
+def _clock(us: int) -> str:
+    """A duration as H:MM:SS."""
+    minutes, seconds = divmod(max(us, 0) // SECOND_US, 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

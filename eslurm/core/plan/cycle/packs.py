@@ -1,0 +1,220 @@
+"""Packs in the plan: all members have places, exactly at their delays from each other, or none has (D-04).
+
+Until the pack begins, the bookings of all members are those of its first member's entry, in the order of the members. When
+the first member begins, each other member's booking becomes that of an entry of its own, with a start that it is owed.
+Invariants: the profile holds all places of a pack or none; no step here delays another job's planned start.
+
+The start of a pack is found by asking the members in turn: each moves the common start until none moves it any more (ADR 12,
+with delays). Then the members are booked one after another, because they may need the same nodes at the same time; where
+that fails, the next instants at which something ends are tried. A miss only delays the pack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
+from eslurm.core.plan.placement.joint import most_demanding_first
+from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.profile.profile import ProfileError
+from eslurm.core.plan.profile.search import Move, NoStart, PlacementQuery, Start, first_start, start_exactly
+from eslurm.core.resources.timeline import INFINITY_US
+
+TRIES_MAX: Final = 64
+"""Instants at which the members of one pack are booked one after another; the last of them lies behind all plans."""
+NEAR_TRIES: Final = 48
+"""Those of them that follow each other; behind them more and more instants are passed over."""
+ORDERS_MAX: Final = 8
+"""Orders in which the members are booked at one instant."""
+
+
+class PackQuery(msgspec.Struct, frozen=True, gc=False):
+    """The queries of a pack's members, in their order, and their delays.
+
+    `order` is that of booking: the most demanding member first. `span_us` is the time from the start of the first member to
+    the last end.
+    """
+
+    queries: tuple[PlacementQuery, ...]
+    delays_us: tuple[int, ...]
+    order: tuple[int, ...]
+    span_us: int
+
+
+class Places(msgspec.Struct, frozen=True, gc=False):
+    """Places of all members, in their order; `member` is the one that decided the start, by `moves`."""
+
+    bookings: tuple[Booking, ...]
+    member: int
+    moves: tuple[Move, ...]
+
+
+class NoPlaces(msgspec.Struct, frozen=True, gc=False):
+    """The pack has no place, because of this member: for `why`, or the last of `moves`.
+
+    `again_us` is a later start at which its rules would let it begin beside the others; `INFINITY_US`: none is known.
+    """
+
+    member: int
+    moves: tuple[Move, ...] = ()
+    why: Why | None = None
+    again_us: int = INFINITY_US
+
+
+First: TypeAlias = Callable[[PlacementQuery, int], Start | NoStart | Why]
+"""The first start of one member from an instant on."""
+
+
+def query_of_pack(job: Pending, queries: Sequence[PlacementQuery | Why]) -> PackQuery | Why:
+    """The query of a pack from those of its members; or the reason why one of them is impossible."""
+    found: list[PlacementQuery] = []
+    for member, query in enumerate(queries):
+        if isinstance(query, Why):
+            return of_member(query, member)
+        found.append(query)
+    delays_us = job.delays_us
+    order = sorted(range(len(found)), key=lambda index: most_demanding_first(found[index].need, index))
+    ends = [delay + query.duration_us for delay, query in zip(delays_us, found, strict=True)]
+    return PackQuery(tuple(found), delays_us, tuple(order), min(max(ends), INFINITY_US))
+
+
+def of_member(why: Why, member: int) -> Why:
+    """The waiting reason of a pack, which one of its members decides."""
+    return Why(why.kind, f"member {member}: {why.text}", why.planned_start_us, member)
+
+
+def find(
+    schedule: Schedule,
+    job: Pending,
+    pack: PackQuery,
+    from_us: int,
+    until_us: int = INFINITY_US,
+    first: First | None = None,
+) -> Generator[None, None, Places | NoPlaces]:
+    """Take the first places of all members from `from_us` on, the pack's start before `until_us`; not noted as its plan."""
+    for query in pack.queries:
+        yield from schedule.book.preparing(query.need)
+    ask = first or (lambda query, at_us: first_start(schedule.book, query, at_us))
+    at_us = from_us
+    places: Places | NoPlaces = NoPlaces(0)
+    for tries in range(TRIES_MAX):
+        agreed = _agreed(pack, at_us, until_us, ask)
+        if isinstance(agreed, NoPlaces):
+            return agreed
+        at_us, member, moves = agreed
+        places = yield from take_at(schedule, job, pack, at_us)
+        if isinstance(places, Places):
+            return msgspec.structs.replace(places, member=member, moves=moves)
+        yield
+        next_us = _next_us(schedule, pack, at_us, 1 << max(0, tries - NEAR_TRIES))
+        at_us = min(next_us, max(places.again_us, at_us + 1))
+        if at_us >= until_us:
+            break
+    return places
+
+
+def take_at(
+    schedule: Schedule, job: Pending, pack: PackQuery, at_us: int
+) -> Generator[None, None, Places | NoPlaces]:
+    """Take places such that the pack starts at exactly this instant; none is taken when one is missing."""
+    members = job.members
+    order = list(pack.order)
+    tried: set[tuple[int, ...]] = set()
+    missing = NoPlaces(0)
+    # An end that is rounded up never reaches into what comes behind it.
+    marked = [at_us + delay_us for delay_us in pack.delays_us]
+    schedule.book.mark(marked)
+    try:
+        while tuple(order) not in tried and len(tried) < ORDERS_MAX:
+            tried.add(tuple(order))
+            taken: dict[int, Booking] = {}
+            for index in order:
+                found = yield from _take(schedule, members[index], pack, index, at_us)
+                if isinstance(found, NoPlaces):
+                    missing = found
+                    break
+                taken[index] = found
+            else:
+                return Places(tuple([taken[index] for index in range(len(members))]), 0, ())
+            for index, booking in reversed(taken.items()):
+                yield from schedule.giving(members[index], booking)
+            if not taken:
+                break
+            # The others took what this one needs: it goes first.
+            order.remove(missing.member)
+            order.insert(0, missing.member)
+    finally:
+        schedule.book.unmark(marked)
+    return missing
+
+
+def _take(
+    schedule: Schedule, member: Pending, pack: PackQuery, index: int, at_us: int
+) -> Generator[None, None, Booking | NoPlaces]:
+    """Take one member's place at its delay from the pack's start, beside those that are taken already."""
+    query, start_us = pack.queries[index], at_us + pack.delays_us[index]
+    found = start_exactly(schedule.book, query, start_us)
+    if isinstance(found, NoStart):
+        again_us = INFINITY_US
+        if query.constraints:
+            later = first_start(schedule.book, query, start_us)
+            again_us = later.at_us - pack.delays_us[index] if isinstance(later, Start) else INFINITY_US
+        return NoPlaces(index, found.moves, again_us=again_us)
+    spans = spans_of(schedule.book.topology, query.need, found.chosen)
+    stop_us, until_us = ends_of(member, start_us)
+    now_us = schedule.book.now_us
+    booking = Booking(member.job_id, start_us, stop_us, spans, query.need.wide, now_us, 1, until_us)
+    try:
+        yield from schedule.taking(member, booking)
+    except ProfileError:
+        return NoPlaces(index)
+    return booking
+
+
+def _agreed(
+    pack: PackQuery, from_us: int, until_us: int, first: First
+) -> tuple[int, int, tuple[Move, ...]] | NoPlaces:
+    """The first start of the pack at which each member alone has a place; the member that moved it last, and by what."""
+    queries, delays_us = pack.queries, pack.delays_us
+    at_us, member = from_us, 0
+    moves: tuple[Move, ...] = ()
+    content = index = 0
+    while content < len(queries):
+        found = first(queries[index], at_us + delays_us[index])
+        if isinstance(found, Why):
+            return NoPlaces(index, why=found)
+        if isinstance(found, NoStart):
+            return NoPlaces(index, found.moves)
+        start_us = found.at_us - delays_us[index]
+        if start_us > at_us:
+            at_us, member, moves, content = start_us, index, found.moves, 0
+            if at_us >= until_us:
+                return NoPlaces(index, moves)
+        content += 1
+        index = (index + 1) % len(queries)
+    return at_us, member, moves
+
+
+def _next_us(schedule: Schedule, pack: PackQuery, at_us: int, steps: int) -> int:
+    """The start of the pack so many instants later at which something ends for one of its members, or the last such start;
+    `INFINITY_US` when nothing ends any more.
+    """
+    found_us = INFINITY_US
+    for _ in range(steps):
+        next_us = INFINITY_US
+        for query, delay_us in zip(pack.queries, pack.delays_us, strict=True):
+            stop_us = schedule.book.next_stop_us(at_us + delay_us)
+            for closure in query.closed:
+                if at_us + delay_us < closure.stop_us < stop_us:
+                    stop_us = closure.stop_us
+            if stop_us < INFINITY_US:
+                next_us = min(next_us, stop_us - delay_us)
+        if next_us >= INFINITY_US:
+            break
+        at_us = found_us = next_us
+    return found_us

@@ -1,0 +1,300 @@
+"""Packs in the plan (D-04): all members have places at their delays, or none has, under every policy."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.reasons import WhyKind
+from eslurm.core.plan.cycle.restored_bookings import kept_of
+from eslurm.core.plan.cycle.schedule import Schedule
+from tests.kits.plan_building import NOW, started
+from tests.kits.planned_packs import PackSite, node_jobs, pack, single
+
+ALL = ("conservative", "easy", "fcfs", "planned")
+PROMISING = ("conservative", "easy", "planned")
+AHEAD = ("conservative", "planned")
+ONE, TWO, THREE = node_jobs(1), node_jobs(2), node_jobs(3)
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_the_first_member_begins_and_the_others_keep_their_places_at_their_delays(policy: str) -> None:
+    site = PackSite(policy)
+    site.submit(pack(1, (0, TWO, 100), (0, ONE, 50), (50, TWO, 100), (200, THREE, 100)))
+    plan = site.cycle()
+    assert started(plan.placements) == [1, 2]
+    assert [one.anchor_us for one in plan.placements] == [NOW, 0]
+    assert site.starts() == {3: 50, 4: 200}
+    before = {job_id: site.nodes(job_id) for job_id in (3, 4)}
+    site.cycle(NOW + 10)
+    assert site.starts() == {3: 50, 4: 200}
+    assert {job_id: site.nodes(job_id) for job_id in (3, 4)} == before
+    site.end(2)
+    assert started(site.cycle(NOW + 50).placements) == [3]
+    site.end(1, 3)
+    assert started(site.cycle(NOW + 200).placements) == [4]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_no_member_begins_before_all_have_places(policy: str) -> None:
+    site = PackSite(policy)
+    for node in (0, 1):
+        site.hold(900 + node, node, 4, NOW + 80)
+    # The second needs three nodes 40 after the start: two of four are held until 80.
+    site.submit(pack(1, (0, ONE, 100), (40, THREE, 100)))
+    plan = site.cycle()
+    assert not plan.placements
+    if policy in PROMISING:
+        assert site.starts() == {1: 40, 2: 80}
+    why = plan.why(1)
+    assert (why.kind, why.member) == (WhyKind.RESOURCES, 1)
+    assert why.text.startswith("member 1: ")
+    assert started(site.cycle(NOW + 40).placements) == [1]
+    assert site.starts() == {2: 80}
+
+
+@pytest.mark.parametrize("policy", PROMISING)
+def test_a_later_job_delays_no_member_of_a_promised_pack(policy: str) -> None:
+    site = PackSite(policy)
+    site.hold(900, 0, 4, NOW + 50)
+    # The pack begins at 50 with four nodes, its second member at 150 with two.
+    site.submit(pack(1, (0, node_jobs(4), 100), (100, TWO, 100)))
+    site.submit(single(10, THREE, 50), single(11, THREE, 51))
+    assert started(site.cycle().placements) == [10]
+    assert site.starts()[1] == 50
+    assert site.starts()[2] == 150
+    site.submit(single(12, THREE, 1000))
+    site.cycle(NOW + 1)
+    assert site.starts()[1] == 50
+    if policy in AHEAD:
+        assert site.starts()[12] >= 150
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_the_room_of_the_others_is_kept_from_the_start_of_the_pack_on(policy: str) -> None:
+    site = PackSite(policy, 2)
+    site.submit(pack(1, (0, ONE, 200), (100, ONE, 100)))
+    assert started(site.cycle().placements) == [1]
+    site.submit(single(10, ONE, 101), single(11, ONE, 99))
+    # The longer one would be in the way of the second member; the shorter one is not.
+    placed = started(site.cycle(NOW + 1).placements)
+    assert placed == ([] if policy == "fcfs" else [11])
+    assert site.starts()[2] == 100
+    if placed:
+        site.end(11)
+    assert started(site.cycle(NOW + 100).placements) == [2]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_members_that_need_the_same_nodes_at_the_same_time_are_counted_together(policy: str) -> None:
+    site = PackSite(policy, 2)
+    site.hold(900, 0, 2, NOW + 60)
+    # Each alone would fit at once, both together only when the node is free.
+    site.submit(pack(1, (0, node_jobs(2, 2), 100), (10, node_jobs(2, 2), 100)))
+    assert not site.cycle().placements
+    if policy in PROMISING:
+        assert site.starts() == {1: 50, 2: 60}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_member_with_few_nodes_to_choose_from_is_booked_first(policy: str) -> None:
+    site = PackSite(policy, 2)
+    named = replace(ONE, include=("n0",))
+    site.submit(pack(1, (0, ONE, 100), (10, named, 100)))
+    assert started(site.cycle().placements) == [1]
+    assert site.nodes(2) == [0]
+
+
+@pytest.mark.parametrize("policy", AHEAD)
+def test_a_pack_moves_up_as_a_whole(policy: str) -> None:
+    site = PackSite(policy)
+    for node in range(4):
+        site.hold(900 + node, node, 4, NOW + 100)
+    site.submit(pack(1, (0, TWO, 100), (30, TWO, 100)))
+    site.cycle()
+    assert site.starts() == {1: 100, 2: 130}
+    site.end(900, 901)
+    site.cycle(NOW + 10)
+    assert site.starts() == {1: 70, 2: 100}
+    site.end(902, 903)
+    assert started(site.cycle(NOW + 20).placements) == [1]
+    assert site.starts() == {2: 50}
+
+
+@pytest.mark.parametrize("policy", PROMISING)
+def test_a_lost_node_of_one_member_moves_the_whole_pack_before_it_begins(policy: str) -> None:
+    site = PackSite(policy, 3)
+    for node in range(3):
+        site.hold(900 + node, node, 3, NOW + 100)
+    site.submit(pack(1, (0, ONE, 50), (50, THREE, 100)))
+    site.cycle()
+    assert site.starts() == {1: 100, 2: 150}
+    site.out = {2}
+    plan = site.cycle(NOW + 1)
+    assert site.starts() == {}
+    assert plan.why(1).member == (0 if policy == "easy" else 1)
+    site.out = set()
+    site.cycle(NOW + 2)
+    assert site.starts() == {1: 100, 2: 150}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_member_that_loses_a_node_starts_at_the_same_time_elsewhere(policy: str) -> None:
+    site = PackSite(policy, 3)
+    site.submit(pack(1, (0, ONE, 300), (100, ONE, 100)))
+    site.cycle()
+    (node,) = site.nodes(2)
+    site.out = {node}
+    site.cycle(NOW + 50)
+    assert site.starts() == {2: 100}
+    assert site.nodes(2) != [node]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_member_that_loses_its_place_starts_as_early_as_possible_and_never_before_its_time(
+    policy: str,
+) -> None:
+    site = PackSite(policy, 2)
+    site.submit(pack(1, (0, ONE, 300), (100, ONE, 100)))
+    site.cycle()
+    (node,) = site.nodes(2)
+    site.out = {node}
+    plan = site.cycle(NOW + 50)
+    # The only node left is the first member's.
+    assert site.starts() == {2: 300}
+    assert plan.why(2).planned_start_us == NOW + 300
+    site.out = set()
+    site.cycle(NOW + 60)
+    assert site.starts() == {2: 100}
+    site.end(1)
+    assert not site.cycle(NOW + 70).placements
+    assert site.starts() == {2: 100}
+    assert started(site.cycle(NOW + 100).placements) == [2]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_member_without_any_place_is_not_stuck_for_good(policy: str) -> None:
+    site = PackSite(policy, 3)
+    site.submit(pack(1, (0, ONE, 300), (100, TWO, 100)))
+    site.cycle()
+    site.out = {1, 2}
+    site.cycle(NOW + 90)
+    assert site.starts() == {}
+    # A minute and more after its time it still waits for nodes, and begins when they are back.
+    site.end(1)
+    site.cycle(NOW + 100_000_000)
+    site.out = {2}
+    assert started(site.cycle(NOW + 100_000_001).placements) == [2]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_places_of_a_pack_that_was_not_placed_after_all_are_given_back(policy: str) -> None:
+    site = PackSite(policy, 2)
+    site.submit(pack(1, (0, ONE, 50), (50, TWO, 100)))
+    assert started(site.plan().placements) == [1]
+    assert site.starts() == {2: 50}
+    # The placement came to nothing: the pack waits as a whole, and begins again.
+    plan = site.cycle(NOW + 5)
+    assert started(plan.placements) == [1]
+    assert site.starts() == {2: 55}
+    site = PackSite(policy, 2)
+    site.submit(pack(1, (0, ONE, 50), (50, TWO, 100)))
+    site.plan()
+    site.queue.remove(1)
+    site.plan(NOW + 5)
+    assert site.starts() == {}
+    assert site.schedule.book.slots == 1
+
+
+@pytest.mark.parametrize("policy", PROMISING)
+def test_a_pack_that_begins_a_little_late_keeps_the_starts_of_the_others(policy: str) -> None:
+    site = PackSite(policy, 2)
+    for node in range(2):
+        site.hold(900 + node, node, 3, NOW + 100)
+    site.submit(pack(1, (0, ONE, 100), (50, ONE, 100)))
+    site.cycle()
+    site.end(900, 901)
+    plan = site.cycle(NOW + 103)
+    assert [(one.anchor_us, one.late_us) for one in plan.placements] == [(NOW + 100, 3)]
+    assert site.starts() == {2: 150}
+    assert started(site.cycle(NOW + 150).placements) == [2]
+
+
+def test_a_late_beginning_may_move_a_member_of_the_same_pack_that_follows_on_its_nodes() -> None:
+    site = PackSite("planned", 1)
+    site.hold(900, 0, 4, NOW + 100)
+    site.submit(pack(1, (0, ONE, 50), (50, ONE, 50)))
+    site.cycle()
+    assert site.starts() == {1: 100, 2: 150}
+    del site.running[900, 1]
+    # Nothing was freed early: what ran has ended as planned, and the cycle comes 7 late.
+    plan = site.cycle(NOW + 107)
+    assert [(one.anchor_us, one.late_us) for one in plan.placements] == [(NOW + 100, 7)]
+    assert site.starts() == {2: 157}
+    site.end(1)
+    assert started(site.cycle(NOW + 157).placements) == [2]
+
+
+@pytest.mark.parametrize("policy", PROMISING)
+def test_promises_of_a_pack_are_taken_over_as_they_are(policy: str) -> None:
+    site = PackSite(policy)
+    for node in range(4):
+        site.hold(900 + node, node, 3, NOW + 100)
+    site.submit(pack(1, (0, TWO, 100), (0, ONE, 10), (30, TWO, 100)))
+    site.cycle()
+    bookings = site.schedule.bookings[1]
+    promise = kept_of(1, bookings)
+    assert [one.start_us for one in promise.starts] == [one.start_us for one in bookings]
+    site.schedule = Schedule()
+    view = replace(site.snapshot(), known={1: site.queue.entry(1)}, promises={1: promise})
+    plan_at_once(view, policy=policy, limits=site.limits, schedule=site.schedule)
+    site.check()
+    found = site.schedule.bookings[1]
+    assert [(one.job_id, one.start_us, one.spans) for one in found] == [
+        (one.job_id, one.start_us, one.spans) for one in bookings
+    ]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_the_least_of_a_priority_keeps_its_place_in_a_changed_entry(policy: str) -> None:
+    site = PackSite(policy)
+    for node in range(4):
+        site.hold(900 + node, node, 4, NOW + 100)
+    job = pack(1, (0, TWO, 100), (30, TWO, 100))
+    site.submit(job)
+    site.cycle()
+    before = site.starts()
+    site.queue.replace(replace(job, priority=5))
+    site.cycle(NOW + 1)
+    assert site.starts() == before
+    longer = replace(job, time_limit_us=200)
+    site.queue.replace(longer)
+    site.cycle(NOW + 2)
+    assert site.starts() == before
+    assert all(one.stop_us >= NOW + 230 for one in site.schedule.bookings.get(1, ())[1:])
+
+
+@pytest.mark.parametrize("policy", AHEAD)
+def test_a_pack_that_waits_for_another_job_is_planned_behind_it(policy: str) -> None:
+    site = PackSite(policy)
+    site.hold(900, 0, 4, NOW + 70)
+    site.submit(replace(pack(1, (0, TWO, 100), (30, TWO, 100)), after=(900,)))
+    plan = site.cycle()
+    assert not plan.placements
+    assert site.starts() == {1: 70, 2: 100}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_everything_runs_in_the_end(policy: str) -> None:
+    site = PackSite(policy)
+    for at in range(6):
+        first = 10 * at + 1
+        site.submit(pack(first, (0, TWO, 60), (at * 7, ONE, 40), (at * 11, ONE, 30)))
+        site.submit(single(first + 5, node_jobs(1 + at % 4), 20 + at))
+    site.run_until_idle()
+    assert len(site.begun) == 24
+    for first_id, anchor_us in site.anchors.items():
+        at = first_id // 10
+        assert site.begun[first_id + 1] - anchor_us == at * 7
+        assert site.begun[first_id + 2] - anchor_us == at * 11
