@@ -68,6 +68,7 @@ COMMANDS: dict[str, About] = {
             ("esinfo", "partitions, their nodes by state"),
             ("esinfo -N -l", "one line for each node"),
             ("esinfo -R", "which nodes are out of service, and why"),
+            ("esinfo --modules", "the modules of the cluster"),
             ("esinfo --satellites", "the satellites"),
             ("esinfo --controllers", "which controller leads, and which stand by"),
         ),

@@ -44,6 +44,7 @@ RESOURCE_REQUEST: Table = {
     "chunks": (15, "message*", CHUNK),
     "place": (16, "text", None),
     "partition": (17, "text", None),
+    "module": (18, "text", None),
 }
 
 DEPENDENCY: Table = {

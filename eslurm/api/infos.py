@@ -10,7 +10,7 @@ from typing import Protocol
 
 from eslurm.compat.dependencies import format_condition
 from eslurm.core.model import ranges
-from eslurm.core.model.config import ClusterConfig, Partition
+from eslurm.core.model.config import ClusterConfig, Module, Partition
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import PASSED, Attempt, Job, Span
@@ -315,6 +315,7 @@ def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) ->
         boot_id=node.boot_id,
         features=features,
         weight=weight,
+        module=module_of(view.config.modules, features),
     )
     for index in range(WIDTH, min(len(topology.resources), len(node.total))):
         if node.total[index]:
@@ -335,7 +336,18 @@ def partition_info(partition: Partition) -> pb.PartitionInfo:
         time_limit_max_s=partition.time_limit_max_s,
         time_limit_default_s=partition.time_limit_default_s,
         nodes=len(partition.nodes),
+        role=partition.role,
     )
+
+
+def module_of(modules: Sequence[Module], features: Sequence[str]) -> str:
+    """The module of a node with these features: its name is one of them, and no other module's is."""
+    return next((module.name for module in modules if module.name in features), "") if modules else ""
+
+
+def module_info(module: Module) -> pb.ModuleInfo:
+    """One module of the configuration."""
+    return pb.ModuleInfo(name=module.name, kind=module.kind, reaches=module.reaches)
 
 
 def partitions_of_nodes(config: ClusterConfig) -> dict[str, list[str]]:

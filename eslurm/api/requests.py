@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from google.protobuf.message import Message as Protobuf
 
+from eslurm.api.module_requests import in_module, partition_in
 from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.request_checks import checked_arguments, checked_line, checked_nodes, checked_path
@@ -159,6 +160,7 @@ class SpecReader:
         self._config = config
         self._trace = trace
         self._components: dict[bytes, tuple[Request, ...]] = {}
+        self._partitions = {"": ""}
         self._texts: dict[str, str] = {}
         self._held_bytes = 0
         self._parts = 0
@@ -230,7 +232,7 @@ class SpecReader:
             if not count:
                 return _ONE_CORE, (), partition
             only = job.components[0]
-            return self._component(only), (), self._partition(only) if only.partition else partition
+            return self._component(only), (), self._partition(only) or partition or self._of_module(only)
         problem = parts_problem(count)
         if problem:
             raise _refuse(problem)
@@ -245,7 +247,8 @@ class SpecReader:
         for number, part in enumerate(job.components):
             try:
                 requests += self._component(part)
-                named.append(self._partition(part))
+                own = self._partition(part)
+                named.append(own if own or partition else self._of_module(part))
             except Refused as refused:
                 raise Refused(refused.code, f"part {number}: {refused.text}") from None
         return tuple(requests), tuple(map(PartSpec, named)), partition
@@ -260,6 +263,13 @@ class SpecReader:
 
     def _partition(self, part: pb.ResourceRequest) -> str:
         return self._shared(_line("--partition", part.partition, limits.PARTITION_CHARS_MAX))
+
+    def _of_module(self, part: pb.ResourceRequest) -> str:
+        """The partition of a part that names none, but a module."""
+        module = part.module
+        if module not in self._partitions:
+            self._partitions[module] = partition_in(module, self._config)
+        return self._partitions[module]
 
     def _script(self, job: pb.JobRequest) -> bytes:
         if job.script_hash:
@@ -307,7 +317,7 @@ _ONE_CORE = (Request(),)
 def _component(part: pb.ResourceRequest, config: ClusterConfig) -> Request:
     request = _of_tasks(part)
     wide = _named("--licenses", part.wide)
-    constraint = _constraint("--constraint", part.constraint)
+    constraint = in_module(_constraint("--constraint", part.constraint), part.module, config)
     place = part.place or "free"
     if place not in PLACES:
         raise _refuse(f"--rset: {quoted(place)} is no placement: use one of {', '.join(PLACES)}")

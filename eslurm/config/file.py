@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from eslurm.compat.errors import OptionError, escaped, quoted
 from eslurm.compat.hostlist import expand
+from eslurm.config.modules import ModuleSection, gateways_of, modules_of, with_gateways, with_modules
 from eslurm.config.nodes import (
     LoginSection,
     NodeRuleSection,
@@ -278,6 +279,8 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     delay_max_s: Whole = 0
     """Longest delay in seconds of a job of a pack after the pack's first; 0: no limit. Its room is kept from the first one's
     start on."""
+    gateway_signal: Annotated[int, Meta(ge=0, le=64)] = 12
+    """Signal to a job's script when a gateway daemon of it ends (12: SIGUSR2); 0: none."""
 
 
 class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):
@@ -370,6 +373,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     resource: list[ResourceSection] = msgspec.field(default_factory=list)
     switch: list[SwitchSection] = msgspec.field(default_factory=list)
     node_rule: list[NodeRuleSection] = msgspec.field(default_factory=list)
+    module: list[ModuleSection] = msgspec.field(default_factory=list)
     partition: list[PartitionSection] = msgspec.field(default_factory=list)
     policy: PolicySection = msgspec.field(default_factory=PolicySection)
     failure: FailureSection = msgspec.field(default_factory=FailureSection)
@@ -414,13 +418,17 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
     """
     try:
         resources = resources_of(config.resource, config.nodes)
-        nodes = nodes_of(config.nodes, resources)
+        modules = modules_of(config.module)
+        nodes = with_modules(nodes_of(config.nodes, resources), config.module)
+        gateways = gateways_of(nodes, modules)
         names = [node.name for node in nodes]
         login_nodes = login_of(config.login, names)
         switches = switches_of(config.switch, names)
         rules = rules_of(config.node_rule, names, resources)
         check_tokens(config.tokens)
-        partitions = _partitions(config, {node.name: node.name for node in nodes}, login_nodes, origin)
+        own = {node.name: node.name for node in nodes}
+        partitions = _partitions(config, own, gateways, login_nodes, origin)
+        partitions = with_gateways(partitions, gateways, modules)
     except OptionError as error:
         raise ConfigError(f"{origin}: {error}") from None
     policy = config.policy
@@ -453,6 +461,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         min_uid=config.agent.min_uid,
         allow_root_jobs=config.agent.allow_root_jobs,
         tokens=token_rules(config.tokens),
+        modules=modules,
         **numbers,
     )
     _check_billing(made, origin)
@@ -548,12 +557,17 @@ def _check_relay(config: Config, nodes: set[str], origin: str) -> None:
 
 
 def _partitions(
-    config: Config, known: dict[str, str], login: tuple[str, ...], origin: str
+    config: Config, known: dict[str, str], gateways: dict[str, str], login: tuple[str, ...], origin: str
 ) -> tuple[Partition, ...]:
     """The partitions. They share the nodes' own name strings: copies for twenty thousand nodes take a megabyte."""
     found: list[Partition] = []
     for section in config.partition:
-        names = expand(section.nodes, "partition.nodes") if section.nodes else tuple(known)
+        users = known.keys() - gateways.keys() if gateways else known.keys()
+        names = (
+            expand(section.nodes, "partition.nodes")
+            if section.nodes
+            else tuple(filter(users.__contains__, known))
+        )
         unknown = [name for name in names if name not in known]
         if unknown and unknown[0] in login:
             raise ConfigError(
@@ -562,6 +576,12 @@ def _partitions(
         if unknown:
             raise ConfigError(
                 f"{origin}: partition.nodes: '{unknown[0]}' of {section.name} is not among the nodes"
+            )
+        hidden = next((name for name in names if name in gateways), "")
+        if hidden:
+            raise ConfigError(
+                f"{origin}: partition.nodes: '{hidden}' of {section.name} is in the gateway module {gateways[hidden]}: "
+                "gateways are in no partition, leave it out"
             )
         if any(section.name == other.name for other in found):
             raise ConfigError(f"{origin}: partition.name: '{section.name}' is used twice")

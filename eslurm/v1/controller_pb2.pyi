@@ -38,7 +38,7 @@ class PingReply(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., build: _Optional[str] = ..., now_us: _Optional[int] = ..., nodes: _Optional[int] = ..., nodes_up: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., started_us: _Optional[int] = ...) -> None: ...
 
 class ResourceRequest(_message.Message):
-    __slots__ = ("tasks", "cpus_per_task", "nodes_min", "nodes_max", "tasks_per_node", "memory_per_node_mib", "memory_per_cpu_mib", "exclusive", "include", "exclude", "per_node", "per_task", "wide", "constraint", "chunks", "place", "partition")
+    __slots__ = ("tasks", "cpus_per_task", "nodes_min", "nodes_max", "tasks_per_node", "memory_per_node_mib", "memory_per_cpu_mib", "exclusive", "include", "exclude", "per_node", "per_task", "wide", "constraint", "chunks", "place", "partition", "module")
     TASKS_FIELD_NUMBER: _ClassVar[int]
     CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     NODES_MIN_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class ResourceRequest(_message.Message):
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
     tasks: int
     cpus_per_task: int
     nodes_min: int
@@ -73,7 +74,8 @@ class ResourceRequest(_message.Message):
     chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
     place: str
     partition: str
-    def __init__(self, tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mib: _Optional[int] = ..., memory_per_cpu_mib: _Optional[int] = ..., exclusive: _Optional[bool] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., per_node: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., per_task: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., wide: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., constraint: _Optional[str] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., place: _Optional[str] = ..., partition: _Optional[str] = ...) -> None: ...
+    module: str
+    def __init__(self, tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mib: _Optional[int] = ..., memory_per_cpu_mib: _Optional[int] = ..., exclusive: _Optional[bool] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., per_node: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., per_task: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., wide: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., constraint: _Optional[str] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., place: _Optional[str] = ..., partition: _Optional[str] = ..., module: _Optional[str] = ...) -> None: ...
 
 class ResourceAmount(_message.Message):
     __slots__ = ("name", "items")
@@ -574,7 +576,7 @@ class NodesRequest(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., partition: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("number", "name", "state", "flags", "reason", "cores", "cores_used", "memory_mib", "memory_used_mib", "partitions", "endpoint", "incarnation", "since_us", "jobs", "boot_id", "features", "resources", "weight", "reservations", "faults")
+    __slots__ = ("number", "name", "state", "flags", "reason", "cores", "cores_used", "memory_mib", "memory_used_mib", "partitions", "endpoint", "incarnation", "since_us", "jobs", "boot_id", "features", "resources", "weight", "reservations", "faults", "module")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -595,6 +597,7 @@ class NodeInfo(_message.Message):
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
     FAULTS_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     state: str
@@ -615,7 +618,8 @@ class NodeInfo(_message.Message):
     weight: int
     reservations: _containers.RepeatedScalarFieldContainer[str]
     faults: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., cores: _Optional[int] = ..., cores_used: _Optional[int] = ..., memory_mib: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ..., since_us: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., resources: _Optional[_Iterable[_Union[ResourceUse, _Mapping]]] = ..., weight: _Optional[int] = ..., reservations: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ...) -> None: ...
+    module: str
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., cores: _Optional[int] = ..., cores_used: _Optional[int] = ..., memory_mib: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ..., since_us: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., resources: _Optional[_Iterable[_Union[ResourceUse, _Mapping]]] = ..., weight: _Optional[int] = ..., reservations: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ..., module: _Optional[str] = ...) -> None: ...
 
 class ResourceUse(_message.Message):
     __slots__ = ("name", "total", "used", "device_type")
@@ -630,32 +634,46 @@ class ResourceUse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., used: _Optional[int] = ..., device_type: _Optional[str] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("name", "is_default", "up", "time_limit_max_s", "time_limit_default_s", "nodes")
+    __slots__ = ("name", "is_default", "up", "time_limit_max_s", "time_limit_default_s", "nodes", "role")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
     UP_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_MAX_S_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_DEFAULT_S_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     name: str
     is_default: bool
     up: bool
     time_limit_max_s: int
     time_limit_default_s: int
     nodes: int
-    def __init__(self, name: _Optional[str] = ..., is_default: _Optional[bool] = ..., up: _Optional[bool] = ..., time_limit_max_s: _Optional[int] = ..., time_limit_default_s: _Optional[int] = ..., nodes: _Optional[int] = ...) -> None: ...
+    role: str
+    def __init__(self, name: _Optional[str] = ..., is_default: _Optional[bool] = ..., up: _Optional[bool] = ..., time_limit_max_s: _Optional[int] = ..., time_limit_default_s: _Optional[int] = ..., nodes: _Optional[int] = ..., role: _Optional[str] = ...) -> None: ...
+
+class ModuleInfo(_message.Message):
+    __slots__ = ("name", "kind", "reaches")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REACHES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: str
+    reaches: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., reaches: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodesReply(_message.Message):
-    __slots__ = ("nodes", "partitions", "revision", "now_us")
+    __slots__ = ("nodes", "partitions", "revision", "now_us", "modules")
     NODES_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     NOW_US_FIELD_NUMBER: _ClassVar[int]
+    MODULES_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionInfo]
     revision: int
     now_us: int
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ...) -> None: ...
+    modules: _containers.RepeatedCompositeFieldContainer[ModuleInfo]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ..., revision: _Optional[int] = ..., now_us: _Optional[int] = ..., modules: _Optional[_Iterable[_Union[ModuleInfo, _Mapping]]] = ...) -> None: ...
 
 class SatellitesRequest(_message.Message):
     __slots__ = ()

@@ -166,6 +166,7 @@ def _node(node: Any) -> str:
         {"Flags": ",".join(node.flags), "Reason": node.reason, "Since": _at(node.since_us)},
         {"CPUAlloc": node.cores_used, "CPUTot": node.cores},
         {"AllocMem": format_memory(node.memory_used_mib), "RealMemory": format_memory(node.memory_mib)},
+        *([{"Module": node.module}] if node.module else []),
         {"Partitions": ",".join(node.partitions), "Jobs": ",".join(map(str, node.jobs)) or "(none)"},
         {"Endpoint": node.endpoint, "Incarnation": node.incarnation, "BootId": node.boot_id},
     )

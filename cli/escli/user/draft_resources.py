@@ -12,7 +12,7 @@ from eslurm.compat.gres import GPU, parse_gpus, parse_gres, typed
 from eslurm.compat.hostlist import expand
 from eslurm.compat.licenses import parse_licenses
 from eslurm.compat.nodecounts import parse_node_count
-from eslurm.compat.request_checks import checked_nodes
+from eslurm.compat.request_checks import checked_line, checked_nodes
 from eslurm.compat.rset import parse_rset
 from eslurm.compat.sizes import parse_memory
 from eslurm.core.model import request_limits as limits
@@ -103,6 +103,8 @@ def _add_for_job(request: dict[str, Any], given: Words, constraint: str) -> None
         asked = parse_constraint(given.text("constraint"), given.spelling("constraint"))
         constraint = both(constraint, asked)
     request["constraint"] = constraint
+    if given.has("module"):
+        request["module"] = checked_line(given.spelling("module"), given.text("module"))
     if given.has("licenses"):
         request["wide"] = _amounts(parse_licenses(given.text("licenses"), given.spelling("licenses")))
 

@@ -1,4 +1,4 @@
-"""`esinfo`: partitions and nodes by state, nodes out of service, satellites, controllers."""
+"""`esinfo`: partitions, modules and nodes by state, nodes out of service, satellites, controllers."""
 
 from __future__ import annotations
 
@@ -50,6 +50,9 @@ def _info(given: Words) -> int:
         program.say(to_json(reply))
         return exits.OK
     nodes = [node for node in reply.nodes if not states or state_of(node) in states]
+    if given.has("modules"):
+        sys.stdout.write(by_module(nodes, reply.modules, not given.has("noheader")))
+        return exits.OK
     sys.stdout.write(_table(given, nodes, reply.partitions))
     return exits.OK
 
@@ -88,7 +91,9 @@ def _table(given: Words, nodes: Sequence[Any], partitions: Sequence[Any]) -> str
 
 
 def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, *, is_long: bool) -> str:
-    """One line for each partition and state of its nodes; then the login hosts, which are in none."""
+    """One line for each partition and state of its nodes; then the login hosts, which are in none. Gateways are left out:
+    no job names their partition.
+    """
     columns = [
         Column("PARTITION"),
         Column("AVAIL"),
@@ -101,6 +106,8 @@ def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, 
     columns.append(Column("NODELIST"))
     rows = []
     for partition in partitions:
+        if partition.role:
+            continue
         head = [
             partition.name + ("*" if partition.is_default else ""),
             "up" if partition.up else "down",
@@ -114,6 +121,26 @@ def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, 
     for state, group in _grouped(filter(is_login_host, nodes)):
         row = ["-", "-", "-", str(len(group)), state, *(["-"] * 3 if is_long else ())]
         rows.append([*row, fold(node.name for node in group)])
+    return render(columns, rows, header=header)
+
+
+def by_module(nodes: Sequence[Any], modules: Sequence[Any], header: bool) -> str:
+    """One line for each module and state of its nodes, and for the nodes of no module."""
+    columns = [
+        Column("MODULE"),
+        Column("KIND"),
+        Column("REACHES"),
+        Column("NODES", right=True),
+        Column("STATE"),
+        Column("NODELIST"),
+    ]
+    heads = [(one.name, one.kind, ",".join(one.reaches) or "-") for one in modules]
+    rows = []
+    for head in (*heads, ("", "-", "-")):
+        members = [node for node in nodes if node.module == head[0] and not is_login_host(node)]
+        for state, group in _grouped(members):
+            row = [head[0] or "-", *head[1:], str(len(group)), state]
+            rows.append([*row, fold(node.name for node in group)])
     return render(columns, rows, header=header)
 
 
@@ -152,6 +179,9 @@ def _uses(node: Any) -> str:
 def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
     """One line for each node."""
     columns = [Column("NODE"), Column("PARTITION"), Column("STATE"), Column("CORES(A/T)", right=True)]
+    has_modules = any(node.module for node in nodes)
+    if has_modules:
+        columns.insert(2, Column("MODULE"))
     if is_long:
         columns += [
             Column("MEMORY(A/T)", right=True),
@@ -164,6 +194,8 @@ def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
     for node in nodes:
         partitions = "-" if is_login_host(node) else ",".join(node.partitions)
         row = [node.name, partitions, state_of(node), f"{node.cores_used}/{node.cores}"]
+        if has_modules:
+            row.insert(2, node.module or "-")
         if is_long:
             row += [
                 f"{format_memory(node.memory_used_mib)}/{format_memory(node.memory_mib)}",

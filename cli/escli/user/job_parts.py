@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from eslurm.compat.script import Directive
 
 _OF_PART = frozenset(
-    (*WITHOUT_RSET, "partition", "exclusive", "nodelist", "exclude", "constraint", "licenses", "rset")
+    (
+        *WITHOUT_RSET,
+        "partition",
+        "exclusive",
+        "nodelist",
+        "exclude",
+        "constraint",
+        "module",
+        "licenses",
+        "rset",
+    )
 )
 _OF_SCRIPT = ("output", "error", "input", "open-mode")
 """The script runs in the first part: sbatch leaves these out silently in others."""

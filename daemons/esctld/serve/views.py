@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from esctld.lead.planner import Planner
-from eslurm.api.infos import job_info, node_info, partition_info, partitions_of_nodes
+from eslurm.api.infos import job_info, module_info, node_info, partition_info, partitions_of_nodes
 from eslurm.core.control.privacy import JOBS, Visibility
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
@@ -136,6 +136,7 @@ class Queries:
             jobs = sorted(filter(partial(self._sees, sight), view.jobs_on.get(number, ())))
             reply.nodes.append(node_info(view, node, partitions, jobs))
         reply.partitions.extend(map(partition_info, view.config.partitions))
+        reply.modules.extend(map(module_info, view.config.modules))
         return reply
 
     def _sees(self, sight: Visibility, job_id: int) -> bool:

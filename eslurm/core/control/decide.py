@@ -10,7 +10,16 @@ from typing import TypeAlias
 
 from eslurm.core.control import members, nodes, satellites, steps, tokens
 from eslurm.core.control.accounts.decide import on_change
-from eslurm.core.control.jobs import admission, forecasts, outcomes, parts, phases, requests, updating
+from eslurm.core.control.jobs import (
+    admission,
+    forecasts,
+    gateways,
+    outcomes,
+    parts,
+    phases,
+    requests,
+    updating,
+)
 from eslurm.core.control.planning import on_plan_made
 from eslurm.core.model import facts
 from eslurm.core.model.messages import (
@@ -50,6 +59,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.protocol import (
     CheckPassed,
+    GatewayReported,
     NodeGone,
     PhaseReported,
     Registration,
@@ -78,6 +88,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return outcomes.on_node_gone(state, message, now_us), None
         case PhaseReported():
             return phases.on_phase_reported(state, message, now_us), None
+        case GatewayReported():
+            return gateways.on_addresses(state, message, now_us), None
         case CheckPassed():
             return phases.on_check_passed(state, message), None
         case PlanMade():

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from eslurm.core.control.gateway_steps import gateway_step, step_spans
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.hostlist import fold
@@ -69,6 +70,7 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.AttemptEnded()
             | facts.StepCreated()
             | facts.PartFinished()
+            | facts.GatewaysStaged()
         ):
             return find_owed(state, state.revision)
         case _:
@@ -93,6 +95,8 @@ class Owing(enum.Enum):
     SET_TIME = "set_time"
     FINISH = "finish"
     """End what is left on the nodes of finished parts."""
+    GATEWAYS = "gateways"
+    """The command of the present stage of its gateways."""
 
 
 def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
@@ -104,6 +108,8 @@ def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None
     for attempt in attempts_of(job):
         if attempt.phase is AttemptPhase.PREPARING and attempt.placed_revision == revision:
             return job, attempt, Owing.LAUNCH
+        if attempt.gateway is not None and attempt.gateway.revision == revision:
+            return job, attempt, Owing.GATEWAYS
         if attempt.phase is AttemptPhase.STARTING and attempt.owed_revision == revision:
             return job, attempt, Owing.START
         if attempt.phase is AttemptPhase.RELEASING and attempt.owed_revision == revision:
@@ -137,6 +143,8 @@ def owed_nodes(state: State, revision: int) -> frozenset[int]:
             return attempt.informing
         case Owing.FINISH:
             return attempt.leaving
+        case Owing.GATEWAYS:
+            return attempt.gateway.waiting if attempt.gateway is not None else frozenset()
         case _:
             return attempt.held
 
@@ -164,6 +172,8 @@ def find_owed(state: State, revision: int) -> Effect | None:
             body = Suspend(job.job_id, attempt.number, resume=not attempt.suspended_us)
         case Owing.SET_TIME:
             body = SetTime(job.job_id, attempt.number, limit_s(job, attempt))
+        case Owing.GATEWAYS:
+            body = _gateway_step(state, job, attempt)
     return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)
 
 
@@ -193,6 +203,13 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
         device_parts=device_parts,
         phases=attempt.phases,
     )
+
+
+def _gateway_step(state: State, job: Job, attempt: Attempt) -> LaunchStep:
+    assert attempt.gateway is not None
+    launch = _without_arguments(job_launch(state, job, attempt))
+    groups = node_groups(step_spans(job.spec, attempt, attempt.gateway))
+    return gateway_step(state, job.spec, attempt, launch, groups)
 
 
 def _without_arguments(launch: JobLaunch) -> JobLaunch:

@@ -252,7 +252,7 @@ class _Case:
             # Too many come first: what is found would not hold.
             return []
         varied = only_part(spec, part) if part >= 0 else spec
-        others = [one.name for one in partitions if one.up and one.name != varied.partition]
+        others = [one.name for one in partitions if one.up and not one.role and one.name != varied.partition]
         choices = Choices(others, self._types, self._outside, *self._asked(varied.components[0]))
         found = yield from alternatives(
             varied,

@@ -24,6 +24,8 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     tier: int = 0
     delay_max_s: int = 0
     """Longest delay of a job of a pack after the first one's start; 0: as the cluster allows."""
+    role: str = ""
+    """`gateway`: the hidden partition of gateway nodes, which no user names."""
 
 
 class Resource(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -85,6 +87,19 @@ class NodeConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     cores_for_devices: int = 0
     """Cores that only jobs with a device of this node may use (C-44)."""
     device_type: str = ""
+    module: str = ""
+
+
+class Module(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A module of the cluster: nodes of one kind with a network of their own (D-01).
+
+    `reaches` are modules that exchange data with it directly, without gateways. A module of the kind `gateway` has the
+    gateways between the others.
+    """
+
+    name: str
+    kind: str = "cluster"
+    reaches: tuple[str, ...] = ()
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -151,3 +166,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     tokens: TokenRules = TokenRules()
     delay_max_s: int = 0
     """Longest delay of a job of a pack after the first one's start; 0: no limit."""
+    modules: tuple[Module, ...] = ()
+    gateway_signal: int = 12
+    """The signal that a job's script gets when a gateway daemon of it ends; 0: none."""

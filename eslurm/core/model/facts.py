@@ -15,6 +15,7 @@ import msgspec
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.member import JoinToken, Member, Revocation
@@ -362,6 +363,45 @@ class PartFinished(FactBase, frozen=True, tag=True):
     by: str
 
 
+class GatewaysStaged(FactBase, frozen=True, tag=True):
+    """The gateways of an attempt enter this stage (`model.gateways`), which has to be over by `until_us` (0: no limit).
+
+    The first stage begins without this fact, when the last node is prepared.
+    """
+
+    job_id: int
+    attempt: int
+    stage: GatewayStage
+    until_us: int = 0
+    text: str = ""
+
+
+class GatewaysAnswered(FactBase, frozen=True, tag=True):
+    """These nodes have started the step of the present stage."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+
+
+class GatewayUp(FactBase, frozen=True, tag=True):
+    """The daemons of this gateway have told their addresses."""
+
+    job_id: int
+    attempt: int
+    node: int
+    addresses: tuple[str, ...]
+
+
+class GatewayDown(FactBase, frozen=True, tag=True):
+    """A daemon of this gateway ended while the job runs, which goes on."""
+
+    job_id: int
+    attempt: int
+    node: int
+    text: str
+
+
 class JobFinished(FactBase, frozen=True, tag=True):
     """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met).
 
@@ -532,6 +572,10 @@ Fact: TypeAlias = (
     | NodeCleared
     | NodesLost
     | PartFinished
+    | GatewaysStaged
+    | GatewaysAnswered
+    | GatewayUp
+    | GatewayDown
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

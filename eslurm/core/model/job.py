@@ -17,6 +17,7 @@ import msgspec
 
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.gateways import GatewayRequest, GatewayState
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
@@ -129,6 +130,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """One met dependency is enough."""
     no_kill: Passed[bool] = False
     """The loss of a node other than the first does not end the job."""
+    gateway: GatewayRequest | None = None
+    """Gateways between the modules of its nodes; its last component is then theirs."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -205,6 +208,8 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """Identifies the end that `leaving` are owed."""
     given: frozenset[tuple[int, int]] = frozenset()
     """(part, node) of what finished parts have given back and been charged for."""
+    gateway: GatewayState | None = None
+    """Its gateways, from when all nodes are prepared."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -296,6 +301,11 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     def preparing(self) -> frozenset[int]:
         """Its nodes whose prolog runs."""
         return self.more.preparing if self.more is not None else frozenset()
+
+    @property
+    def gateway(self) -> GatewayState | None:
+        """Its gateways, once all its nodes are prepared."""
+        return self.more.gateway if self.more is not None else None
 
     @property
     def prepares_first(self) -> bool:

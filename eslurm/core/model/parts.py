@@ -11,14 +11,25 @@ from eslurm.core.model.job import Attempt, Job, JobSpec, Span
 
 def ids_taken(spec: JobSpec) -> int:
     """Number of consecutive ids that a submission takes."""
-    return len(spec.components)
+    return user_parts(spec)
+
+
+def user_parts(spec: JobSpec) -> int:
+    """Number of the parts that users name: all but the gateways, which are the last part."""
+    return len(spec.components) - (spec.gateway is not None)
+
+
+def gateway_nodes(spec: JobSpec, attempt: Attempt) -> list[int]:
+    """The gateways of an attempt of a job that has some, in their order."""
+    last = len(spec.components) - 1
+    return [span.node for span in attempt.spans if span.component == last]
 
 
 def part_ids(job: Job) -> range:
     """The ids of the parts after the first one; empty for most jobs."""
     if len(job.spec.components) == 1 or job.array_task >= 0:
         return range(0)
-    return range(job.job_id + 1, job.job_id + len(job.spec.components))
+    return range(job.job_id + 1, job.job_id + user_parts(job.spec))
 
 
 def partition_of(spec: JobSpec, part: int) -> str:
@@ -35,7 +46,10 @@ def partitions_of(spec: JobSpec) -> tuple[str, ...]:
 
 def part_text(spec: JobSpec, part: int, text: str) -> str:
     """A refusal of one part; a job of one part needs no number."""
-    return text if len(spec.components) == 1 else f"part {part}: {text}"
+    count = user_parts(spec)
+    if part == count:
+        return f"gateways: {text}"
+    return text if count == 1 else f"part {part}: {text}"
 
 
 def spans_by_part(spec: JobSpec, attempt: Attempt) -> list[list[Span]]:

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from eslurm.core.model.amounts import Vector
+from eslurm.core.model.gateways import GatewayStep
 from eslurm.core.model.job import JobSpec, StepEnd
 from eslurm.core.model.step_key import BATCH_STEP
 
@@ -144,6 +145,10 @@ class LaunchStep(
     """Number of the first of them; -1: this step is alone."""
     whole: tuple[NodeGroup, ...] = ()
     """Nodes and tasks of all of them, in the order of ranks; empty: this step is alone."""
+    gateway: GatewayStep | None = None
+    """Of the steps of a job's gateways (`step_key.GATEWAY_STEPS`). Their `argv`, `endpoint` and `cookie` are empty: the
+    node's own configuration and the request in `launch.spec.gateway` say what runs.
+    """
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
@@ -232,7 +237,11 @@ class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
 class PhaseReported(
     msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="phase_reported", gc=False
 ):
-    """The attempt's prolog ended on this node. If it failed, nothing of the attempt is left there, nor ever will be."""
+    """A phase of the attempt ended on this node, or a step of its gateways (`step_key.GATEWAY_STEPS`).
+
+    Where the prolog failed nothing of the attempt is left, nor ever will be. `gateway` is reported as soon as one daemon of
+    the node has ended without an `End`.
+    """
 
     node: int
     incarnation: int
@@ -240,6 +249,18 @@ class PhaseReported(
     attempt: int
     phase: str
     end: StepEnd
+
+
+class GatewayReported(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="gateway_reported", gc=False
+):
+    """The daemons of a job's gateway have told their addresses, `ip:port` of each in the order of its tasks."""
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+    addresses: tuple[str, ...]
 
 
 class CheckPassed(
@@ -294,7 +315,7 @@ class Registration(
     """Programs that this node's own configuration names: prolog, epilog, check."""
 
 
-ReportBody: TypeAlias = Registration | StepEnded | NodeGone | PhaseReported | CheckPassed
+ReportBody: TypeAlias = Registration | StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

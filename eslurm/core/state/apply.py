@@ -10,6 +10,7 @@ from typing import Any
 
 from eslurm.core.model import facts
 from eslurm.core.state import apply_accounts as account
+from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_members as member
 from eslurm.core.state import apply_nodes as node
@@ -68,6 +69,10 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.NodesReleased: job.apply_released,
     facts.NodesLost: job.apply_lost,
     facts.PartFinished: part.apply_finished,
+    facts.GatewaysStaged: gateways.apply_staged,
+    facts.GatewaysAnswered: gateways.apply_answered,
+    facts.GatewayUp: gateways.apply_up,
+    facts.GatewayDown: gateways.apply_down,
     facts.JobFinished: job.apply_finished,
     facts.JobsForgotten: job.apply_forgotten,
     facts.StepCreated: step.apply_created,

@@ -6,42 +6,19 @@ from msgspec.structs import replace
 
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.job import Attempt, AttemptMore, Dependency, Job
-from eslurm.core.model.job_states import (
-    ACTIVE,
-    ATTEMPT_TRANSITIONS,
-    FINAL,
-    TRANSITIONS,
-    AttemptPhase,
-    IllegalTransition,
-    JobState,
-)
+from eslurm.core.model.job_states import ACTIVE, FINAL, AttemptPhase, JobState
 from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.state import apply_packs, apply_parts, apply_phases, launch_failures
+from eslurm.core.state import apply_gateways, apply_packs, apply_parts, apply_phases, launch_failures
 from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us, spans_in_use
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
+from eslurm.core.state.transitions import moved, phased
 from eslurm.core.state.usage import charge, charge_left
 
 GIVEN_UP_MAX = 4
 GIVEN_UP = "its node was given up before it told of the end"
-
-
-def moved(job: Job, state: JobState) -> JobState:
-    """`state`, if the table allows the transition."""
-    if state is not job.state and state not in TRANSITIONS[job.state]:
-        raise IllegalTransition(f"job {job.job_id}: {job.state.value} -> {state.value}")
-    return state
-
-
-def phased(job: Job, attempt: Attempt, phase: AttemptPhase) -> AttemptPhase:
-    """`phase`, if the table allows the transition."""
-    if phase is not attempt.phase and phase not in ATTEMPT_TRANSITIONS[attempt.phase]:
-        raise IllegalTransition(
-            f"job {job.job_id} attempt {attempt.number}: {attempt.phase.value} -> {phase.value}"
-        )
-    return phase
 
 
 def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
@@ -213,6 +190,9 @@ def apply_prepared(state: State, fact: facts.NodesPrepared) -> None:
     if waiting:
         state.put_job(replace(job, attempt=replace(attempt, waiting=waiting)))
         return
+    if job.spec.gateway is not None:
+        state.put_job(replace(job, attempt=apply_gateways.begun(state, job, attempt)))
+        return
     attempt = replace(
         attempt,
         phase=phased(job, attempt, AttemptPhase.STARTING),
@@ -335,7 +315,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         end=end,
         ended_us=ended_us,
     )
-    attempt = apply_phases.prepared(attempt, attempt.preparing)
+    attempt = apply_gateways.over(apply_phases.prepared(attempt, attempt.preparing))
     if attempt.informing:
         attempt = _informed(attempt, fact.released)
     job = replace(

@@ -264,18 +264,22 @@ class State:
         if new.avoid and (old is None or not old.avoid or old.avoid_until_us != new.avoid_until_us):
             heapq.heappush(self.timers, (new.avoid_until_us, "avoid", new.job_id))
         if new.attempt is not None and new.attempt.more is not None:
-            self._arm_preparing(old, new.job_id, new.attempt.more)
+            self._arm_more(old, new.job_id, new.attempt.more)
         if new.state in FINAL and (
             old is None or old.state not in FINAL or (old.residues and not new.residues)
         ):
             self.push_forget(new)
 
-    def _arm_preparing(self, old: Job | None, job_id: int, more: AttemptMore) -> None:
+    def _arm_more(self, old: Job | None, job_id: int, more: AttemptMore) -> None:
+        """Set the timers of what only few attempts have."""
         attempt = old.attempt if old is not None else None
         before = attempt.more if attempt is not None else None
         until_us = more.preparing_until_us
         if until_us and (before is None or before.preparing_until_us != until_us):
             heapq.heappush(self.timers, (until_us, "preparing", job_id))
+        gateway = more.gateway
+        if gateway is not None and gateway.until_us and (before is None or before.gateway is not gateway):
+            heapq.heappush(self.timers, (gateway.until_us, "gateway", job_id))
 
     def put_promise(self, new: Promise) -> None:
         """Insert, replace or drop the promise of a waiting job."""

@@ -10,12 +10,13 @@ from typing import Protocol
 
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import kind_of
+from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import Attempt, Job, Span
 from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.member import JOIN_TOKEN
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.parts import part_ids
+from eslurm.core.model.parts import gateway_nodes, part_ids
 from eslurm.core.model.step import StepState
 from eslurm.core.model.token import TOKEN
 from eslurm.core.resources.devices import Devices
@@ -81,6 +82,8 @@ def check_job(state: State, job: Job) -> None:
         preparing = attempt.preparing
         may_prepare = attempt.phase is AttemptPhase.PREPARING and preparing <= attempt.waiting
         _require(not preparing or may_prepare, f"{name} prepares nodes that it does not wait for")
+        if job.spec.gateway is not None or attempt.gateway is not None:
+            _check_gateways(job, attempt, name)
     for residue in job.residues:
         _require(residue.end is None and not residue.started_us, f"{name} left a residue that ran its script")
     if job.state is JobState.PENDING:
@@ -124,6 +127,29 @@ def _check_finished(attempt: Attempt, places: set[tuple[int, int]], parts: int, 
     _require(attempt.held <= used, f"{name} holds nodes of which it has given everything back")
     kept = {span.node for span in attempt.spans if span.component not in finished}
     _require(not leaving & kept, f"{name} ends nodes that other parts use: {sorted(leaving & kept)}")
+
+
+def _check_gateways(job: Job, attempt: Attempt, name: str) -> None:
+    """Check that the script starts only when every gateway has told its address and the routes are written."""
+    gateway, request = attempt.gateway, job.spec.gateway
+    assert request is not None, f"{name} has gateways that it has not asked for"
+    nodes = set(gateway_nodes(job.spec, attempt))
+    _require(len(nodes) == request.count, f"{name} holds {len(nodes)} gateways of {request.count}")
+    if attempt.phase is AttemptPhase.PREPARING:
+        _require((gateway is None) == bool(attempt.waiting), f"{name} waits for {attempt.waiting}, {gateway}")
+    elif attempt.phase in (AttemptPhase.STARTING, AttemptPhase.RUNNING):
+        _require(gateway is not None and gateway.stage == GatewayStage.READY, f"{name} starts with {gateway}")
+    else:
+        _require(gateway is None, f"{name} ends with {gateway}")
+    if gateway is None:
+        return
+    is_ready = gateway.stage == GatewayStage.READY
+    _require(is_ready == (attempt.phase is not AttemptPhase.PREPARING), f"{name} waits with {gateway}")
+    _require(is_ready == (not gateway.until_us), f"{name} has the stage {gateway.stage} for ever")
+    told = {number for number, _ in gateway.addresses}
+    _require(told <= nodes and gateway.waiting <= attempt.held, f"{name} has the gateways {gateway}")
+    is_complete = gateway.stage not in (GatewayStage.ROUTES, GatewayStage.READY) or told == nodes
+    _require(is_complete, f"{name} has addresses of {told}, its gateways are {nodes}")
 
 
 def _check_array(state: State, job: Job, name: str) -> None:
@@ -371,6 +397,11 @@ def _check_timers(state: State) -> None:
         reports_us = more.preparing_until_us if more is not None else 0
         late = not reports_us or (reports_us, "preparing", job.job_id) in timers
         _require(late, f"job {job.job_id} prepares for ever")
+        gateway = more.gateway if more is not None else None
+        goes_on = (
+            gateway is None or not gateway.until_us or (gateway.until_us, "gateway", job.job_id) in timers
+        )
+        _require(goes_on, f"job {job.job_id} waits for its gateways for ever")
         ends = not job.avoid or job.state in FINAL or (job.avoid_until_us, "avoid", job.job_id) in timers
         _require(ends, f"job {job.job_id} avoids nodes for ever")
     for node in state.nodes.values():

@@ -68,6 +68,8 @@ def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
     """Revisions of the effects that this attempt still owes to some node."""
     if attempt.phase is AttemptPhase.PREPARING:
         revisions = [attempt.placed_revision]
+        if attempt.gateway is not None and attempt.gateway.waiting:
+            revisions.append(attempt.gateway.revision)
     elif attempt.phase in (AttemptPhase.STARTING, AttemptPhase.RELEASING):
         revisions = [attempt.owed_revision]
     else:

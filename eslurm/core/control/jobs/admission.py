@@ -205,8 +205,8 @@ def _partition(state: State, spec: JobSpec, part: int) -> Partition:
         text = "--partition: there is no default partition: name one"
         raise Refused(RefusalCode.INVALID, part_text(spec, part, text))
     named = state.partitions.get(name)
-    if named is None:
-        known = ", ".join(sorted(state.partitions)) or "none"
+    if named is None or named.role:
+        known = ", ".join(sorted(one.name for one in state.partitions.values() if not one.role)) or "none"
         text = f"--partition: '{name}' does not exist: use one of {known}"
         raise Refused(RefusalCode.INVALID, part_text(spec, part, text))
     return named

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.core.control.effects import Owing, find_owing
+from eslurm.core.control.jobs import gateways
 from eslurm.core.control.jobs.stopping import ended, outcome_of, stop_text, stopped_outcome
 from eslurm.core.control.jobs.times import end_in_time, start_in_time
 from eslurm.core.model import facts
@@ -45,6 +46,8 @@ def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts
             return _on_started(state, job, attempt, message, now_us)
         case Owing.SUSPEND | Owing.SET_TIME:
             return _on_informed(job, attempt, message)
+        case Owing.GATEWAYS:
+            return gateways.on_launched(state, job, attempt, message, now_us)
         case _:
             return _on_end_answered(state, job, attempt, message, now_us)
 
@@ -59,7 +62,10 @@ def _on_started(
         if outcome.status == "ok":
             said_us = _started.decode(outcome.payload).at_us if outcome.payload else now_us
             started_us = start_in_time(attempt, said_us, now_us)
-            return [facts.AttemptStarted(job.job_id, attempt.number, started_us)]
+            begun: list[facts.Fact] = [facts.AttemptStarted(job.job_id, attempt.number, started_us)]
+            if attempt.gateway is not None and attempt.gateway.ended:
+                begun += gateways.signals(state, job, attempt)
+            return begun
         if outcome.status == "failed" and outcome.code == USER_REFUSED:
             return _user_refused(state, job, attempt, now_us, outcome.text)
         if outcome.status == "failed":

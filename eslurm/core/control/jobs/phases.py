@@ -7,18 +7,21 @@ is a fault of the node.
 
 from __future__ import annotations
 
+from eslurm.core.control.jobs import gateways
 from eslurm.core.control.jobs.outcomes import given_back, launch_failed
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.protocol import CheckPassed, PhaseReported
-from eslurm.core.model.step_key import PROLOG
+from eslurm.core.model.step_key import GATEWAY_STEPS, PROLOG
 from eslurm.core.state import faults
 from eslurm.core.state.cluster import State
 
 
 def on_phase_reported(state: State, report: PhaseReported, now_us: int) -> list[facts.Fact]:
-    """A prolog ended on its node. One that failed has left nothing there."""
+    """A prolog ended on its node, and one that failed has left nothing there; or a step of the job's gateways ended."""
+    if report.phase in GATEWAY_STEPS:
+        return gateways.on_step_ended(state, report, now_us)
     if report.phase != PROLOG:
         return []
     job_id, number, node = report.job_id, report.attempt, report.node

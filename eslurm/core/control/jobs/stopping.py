@@ -74,9 +74,15 @@ def ended(
     avoid: tuple[int, ...] = (),
     residue: bool = False,
     blamed: tuple[int, ...] = (),
+    not_before_us: int = 0,
 ) -> facts.AttemptEnded:
-    """End the attempt; a job that returns to the queue waits for its retry delay, and avoids nodes for a longer one."""
-    not_before_us = retry_at_us(state, job, now_us) if outcome is JobState.PENDING else 0
+    """End the attempt; a job that returns to the queue waits for its retry delay, and avoids nodes for a longer one.
+
+    `not_before_us` is when it may start again instead; gateway daemons of it may run, so every node must confirm its end.
+    """
+    if outcome is JobState.PENDING:
+        not_before_us = not_before_us or retry_at_us(state, job, now_us)
+    residue = residue and attempt.gateway is None
     return facts.AttemptEnded(
         job.job_id,
         attempt.number,
