@@ -32,6 +32,7 @@ from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import (
     Body,
     End,
+    GatewayReported,
     JobLaunch,
     NodeGone,
     PhaseReported,
@@ -309,7 +310,7 @@ class Lifecycle:
         return self._deferred[0][0] if self._deferred else None
 
     def on_committed(
-        self, node: LocalNode, body: StepEnded | NodeGone | PhaseReported, revision: int
+        self, node: LocalNode, body: StepEnded | NodeGone | PhaseReported | GatewayReported, revision: int
     ) -> None:
         """The controller knows what was reported, by `revision`: in the end a tombstone is all that is kept."""
         attempt = node.attempts.get((body.job_id, body.attempt))

@@ -14,9 +14,16 @@ import msgspec
 from eslurm.core.agent.actions import AttemptKey
 from eslurm.core.agent.attempt import Attempt, Waiter
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.protocol import CheckPassed, Command, NodeGone, PhaseReported, StepEnded
+from eslurm.core.model.protocol import (
+    CheckPassed,
+    Command,
+    GatewayReported,
+    NodeGone,
+    PhaseReported,
+    StepEnded,
+)
 
-OwedBody: TypeAlias = StepEnded | NodeGone | PhaseReported | CheckPassed
+OwedBody: TypeAlias = StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported
 OwedKey: TypeAlias = tuple[type[OwedBody], int, int]
 """(kind of report, job, attempt)."""
 

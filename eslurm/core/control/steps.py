@@ -20,6 +20,7 @@ from eslurm.core.model.messages import (
     StepCreated,
     StepProgram,
 )
+from eslurm.core.model.parts import user_parts
 from eslurm.core.model.step import Step, StepState
 from eslurm.core.state.cluster import State
 
@@ -50,7 +51,7 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
             f"--het-group: part {back} of job {job.job_id} was given back: use {', '.join(map(str, left))}",
         )
     programs = programs_of(message)
-    has_parts = len(job.spec.components) > 1
+    has_parts = user_parts(job.spec) > 1
     spans: dict[int, list[Span]] = {component: [] for component in parts}
     for span in attempt.spans:
         if span.component in spans and span.node in attempt.held:
@@ -101,7 +102,7 @@ def programs_of(message: CreateStep) -> tuple[StepProgram, ...]:
 
 def _check_parts(job: Job, message: CreateStep) -> None:
     """Check that the job has the named parts, once each, in their order, and a program for each."""
-    parts, size = message.components, len(job.spec.components)
+    parts, size = message.components, user_parts(job.spec)
     wrong = next((one for one in parts if not 0 <= one < size), None)
     if wrong is not None:
         has = "1 part (0)" if size == 1 else f"{size} parts (0-{size - 1})"

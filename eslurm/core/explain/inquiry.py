@@ -246,7 +246,7 @@ class _Case:
     def _others(self, start_us: int, part: int) -> Generator[None, None, list[Alternative]]:
         """Alternatives; to a job of several parts those to the request of `part`, which waits longest."""
         spec, partitions = self._job.spec, self._state.config.partitions
-        if self._from_us is None or (part < 0 and len(spec.components) > 1):
+        if self._from_us is None or (part < 0 and len(spec.components) > 1) or spec.gateway is not None:
             return []
         if not self._is_foreseen:
             # Too many come first: what is found would not hold.

@@ -6,6 +6,7 @@ is `17+1`, or 18. A task of an array takes one id.
 
 from __future__ import annotations
 
+from eslurm.core.model.gateways import GATEWAY
 from eslurm.core.model.job import Attempt, Job, JobSpec, Span
 
 
@@ -16,7 +17,8 @@ def ids_taken(spec: JobSpec) -> int:
 
 def user_parts(spec: JobSpec) -> int:
     """Number of the parts that users name: all but the gateways, which are the last part."""
-    return len(spec.components) - (spec.gateway is not None)
+    is_last_hidden = bool(spec.parts) and spec.parts[-1].role == GATEWAY
+    return len(spec.components) - is_last_hidden
 
 
 def gateway_nodes(spec: JobSpec, attempt: Attempt) -> list[int]:

@@ -11,6 +11,7 @@ from eslurm.core.control.privacy import Visibility
 from eslurm.core.control.rights import Rules, may_manage
 from eslurm.core.model.job import Job, Principal
 from eslurm.core.model.messages import JobRef, RefusalCode, Refused
+from eslurm.core.model.parts import user_parts
 from eslurm.core.model.plurals import counted
 
 
@@ -65,7 +66,7 @@ def part_of(job: Job, ref: JobRef) -> int:
             RefusalCode.NOT_FOUND,
             f"job {ref.job_id} is part {by_id} of job {job.job_id} and has no parts: name it {job.job_id}+{by_id}",
         )
-    count = len(job.spec.components)
+    count = user_parts(job.spec)
     if ref.part >= count:
         raise Refused(
             RefusalCode.NOT_FOUND,

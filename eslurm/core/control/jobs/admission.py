@@ -16,6 +16,7 @@ from eslurm.core.control.accounts.submission import submission_problem
 from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
+from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model import facts, ranges
@@ -135,13 +136,17 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
 
     `by` is the author of the request: its user, or an operator who changes it.
     """
+    spec = without_gateways(spec)
     problem = parts_problem(len(spec.components))
     if problem:
         raise Refused(RefusalCode.INVALID, problem)
     if state.policies["defaults"]:
         spec = with_defaults(spec, cast("Iterable[Defaults]", state.policies["defaults"].values()))
     spec = associated(state, spec, now_us, operator=is_operator(state, by))
+    spec = with_gateways(state, spec)
     partitions = _partitions(state, spec)
+    if spec.gateway is not None:
+        check_modules(state, spec, partitions)
     limit_s = _time_limit_s(spec, partitions)
     if spec.array is not None and ranges.count(spec.array.tasks) > state.config.array_tasks_max:
         raise Refused(
@@ -205,7 +210,7 @@ def _partition(state: State, spec: JobSpec, part: int) -> Partition:
         text = "--partition: there is no default partition: name one"
         raise Refused(RefusalCode.INVALID, part_text(spec, part, text))
     named = state.partitions.get(name)
-    if named is None or named.role:
+    if named is None or (named.role and not (spec.parts and spec.parts[part].role)):
         known = ", ".join(sorted(one.name for one in state.partitions.values() if not one.role)) or "none"
         text = f"--partition: '{name}' does not exist: use one of {known}"
         raise Refused(RefusalCode.INVALID, part_text(spec, part, text))

@@ -23,8 +23,7 @@ from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import EffectDone
 from eslurm.core.model.parts import gateway_nodes
 from eslurm.core.model.protocol import GatewayReported, PhaseReported
-from eslurm.core.model.step_key import GATEWAY
-from eslurm.core.model.step_key import ROUTES
+from eslurm.core.model.step_key import GATEWAY, ROUTES
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 

@@ -28,7 +28,7 @@ from eslurm.core.model.messages import (
     RequeueJobs,
     SuspendJobs,
 )
-from eslurm.core.model.parts import partitions_of
+from eslurm.core.model.parts import partitions_of, user_parts
 from eslurm.core.state.allocation_amounts import lends
 from eslurm.core.state.cluster import State
 
@@ -63,11 +63,11 @@ def for_each(
         try:
             job, task, part = _resolve(state, by, ref)
             check_managed(state, by, job, what)
-            if len(job.spec.components) > 1 and not by_part:
+            if user_parts(job.spec) > 1 and not by_part:
                 if part >= 0 and len(notes) < NOTES_MAX:
                     notes.append(
                         f"{what} is part {part} of job {job.job_id}: "
-                        f"this concerns the whole job, all {len(job.spec.components)} parts"
+                        f"this concerns the whole job, all {user_parts(job.spec)} parts"
                     )
                 # Several of its parts may be named.
                 if (job.job_id, task) in parted:

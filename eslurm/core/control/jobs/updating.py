@@ -33,7 +33,7 @@ from eslurm.core.model.job_states import STARTED, JobState
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import Changed, RefusalCode, Refused, UpdateJob
 from eslurm.core.model.option_text import asked_words
-from eslurm.core.model.parts import partition_of
+from eslurm.core.model.parts import partition_of, user_parts
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.request import Request
 from eslurm.core.model.request_limits import PRIORITY_MAX
@@ -112,7 +112,7 @@ def _part(state: State, job: Job, message: UpdateJob) -> int:
     named = state.find_named(message.job.job_id)
     assert named is not None
     part = part_of(named, message.job)
-    if len(job.spec.components) == 1:
+    if user_parts(job.spec) == 1:
         return 0
     given = [
         name
@@ -124,7 +124,7 @@ def _part(state: State, job: Job, message: UpdateJob) -> int:
     if part < 0 and of_part:
         raise Refused(
             RefusalCode.CONFLICT,
-            f"{_named(of_part[0])}: job {job.job_id} has {len(job.spec.components)} parts: say which one is to be changed, "
+            f"{_named(of_part[0])}: job {job.job_id} has {user_parts(job.spec)} parts: say which one is to be changed, "
             f"like {name_of(message.job)}+1",
         )
     if part >= 0 and whole:

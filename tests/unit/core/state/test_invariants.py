@@ -20,8 +20,8 @@ from eslurm.core.state import apply_nodes as node_apply
 from eslurm.core.state import apply_steps as step_apply
 from eslurm.core.state import invariants
 from eslurm.core.state.apply import apply
-from eslurm.core.state.transitions import moved, phased
 from eslurm.core.state.cluster import State
+from eslurm.core.state.transitions import moved, phased
 from tests.kits.core import ALICE, World, depends
 
 RUNNING, WAITING, DEPENDENT, ARRAY = 1, 2, 3, 4

@@ -13,13 +13,16 @@ import pytest
 
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Account, Qos
+from eslurm.core.model.config import Partition
 from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.gateways import GATEWAY, PARTITION, GatewayRequest
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.messages import (
     ApproveHost,
     CancelJobs,
     ChangePolicies,
+    ConfigLoaded,
     CreateJoinToken,
     CreateStep,
     CreateToken,
@@ -46,6 +49,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
 from tests.kits.core import ALICE, BOB, ROOT, World, depends
+from tests.kits.gateways import ALL, MODULES, ends, started
 from tests.kits.mirror import picture
 from tests.kits.parts import parted, submit
 from tests.support.golden import Golden
@@ -132,6 +136,7 @@ def history() -> World:
     incarnation = world.state.nodes[number].incarnation
     world.report(PhaseReported(number, incarnation, prepares, 1, "prolog", StepEnd(1)))
     world.pass_time(60)
+    lose_a_gateway(world)
     return world
 
 
@@ -142,6 +147,34 @@ def give_a_part_back(world: World) -> None:
     world.send(FinishPart(ALICE, JobRef(job, part=1)))
     world.deliver()
     world.end(job)
+
+
+def lose_a_gateway(world: World) -> None:
+    """The nodes become modules, and a job loses a daemon of its gateways."""
+    config = world.state.config
+    modules = dict(zip(("cn0", "cn1", "cn2", "cn3"), ("cluster", "cluster", "booster", "gw"), strict=True))
+    nodes = tuple(
+        msgspec.structs.replace(node, features=(modules[node.name],), module=modules[node.name])
+        for node in config.nodes
+    )
+    config = msgspec.structs.replace(
+        config,
+        nodes=nodes,
+        partitions=(
+            Partition("main", ("cn0", "cn1", "cn2"), default=True),
+            Partition(PARTITION, ("cn3",), role=GATEWAY),
+        ),
+        modules=MODULES,
+    )
+    world.send(ConfigLoaded(config))
+    for number in range(4):
+        world.register(number, session="s6")
+    world.send(UpdateNodes(ROOT, tuple(modules), "resume"))
+    job_id = world.submit(user=ROOT, priority=10**6, request=ALL, gateway=GatewayRequest(1))
+    assert job_id in world.plan()
+    world.deliver()
+    started(world, job_id)
+    ends(world, job_id, 3, "gateway", StepEnd(139))
 
 
 def lose_a_node(world: World) -> None:
