@@ -10,6 +10,7 @@ from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, Job, Span
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import Amounts, FinishPart, PartGivenBack, RefusalCode, Refused
+from eslurm.core.model.parts import user_parts
 from eslurm.core.model.step import Step, StepState
 from eslurm.core.resources.vector import CORES, MEMORY_MIB
 from eslurm.core.state.allocation_amounts import spans_in_use
@@ -59,7 +60,7 @@ def _named(state: State, message: FinishPart) -> tuple[Job, int]:
             text = f"task {task} of job {job.job_id} " + ("waits" if waits else "does not run")
             raise Refused(RefusalCode.CONFLICT, f"{text}: a part is given back while its job runs")
         job = record
-    if len(job.spec.components) == 1:
+    if user_parts(job.spec) == 1:
         raise Refused(
             RefusalCode.INVALID, f"job {job.job_id} has one part: escancel {job.job_id} ends the job"
         )
