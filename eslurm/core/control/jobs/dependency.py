@@ -11,6 +11,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from eslurm.core.control.jobs import pack_starts
 from eslurm.core.control.jobs.access import part_of
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts, ranges
@@ -193,7 +194,9 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
     match fact:
         case facts.JobSubmitted():
             return [fact.job_id] if any(dep.kind == "aftercorr" for dep in fact.open) else []
-        case facts.AttemptStarted() | facts.AttemptEnded() | facts.NodesReleased():
+        case facts.AttemptEnded():
+            return [*_waiting_for(state, fact.job_id), *pack_starts.without_first(state, fact)]
+        case facts.AttemptStarted() | facts.NodesReleased():
             return _waiting_for(state, fact.job_id)
         case facts.JobFinished():
             return sorted({*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id)})
@@ -250,6 +253,8 @@ def _waiting_for_tasks(state: State, array_id: int, tasks: Ranges | None = None)
 def reconsider(state: State, job_id: int) -> list[facts.Fact]:
     """The facts that the present state implies for one waiting job; none if nothing has changed for it."""
     job = state.find_job(job_id)
+    if job is not None and job.state is JobState.LAUNCHING and job.pack is not None:
+        return pack_starts.taken_back(state, job)
     if job is None or job.state is not JobState.PENDING or not job.open:
         return []
     if job.spec.dependency_any:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from eslurm.core.control.jobs.stopping import stop
+from eslurm.core.model import facts
 from eslurm.core.model.job import Job
-from eslurm.core.model.job_states import JobState
+from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.placement import Placement
 from eslurm.core.state.cluster import State, waits
 from eslurm.core.state.job_indexes import is_free
@@ -36,6 +38,30 @@ def together(
     if any(job.state is not JobState.PENDING or not is_free(job) for job, _ in found):
         return []
     return found
+
+
+def without_first(state: State, fact: facts.AttemptEnded) -> list[int]:
+    """The members that are being launched beside a first one that could not be, if none has started: they wait with it."""
+    first = state.find_job(fact.job_id)
+    if first is None or first.pack is None or first.pack.index or fact.outcome is not JobState.PENDING:
+        return []
+    others = [state.jobs[job_id] for job_id in state.packs.get(first.job_id, ()) if job_id != first.job_id]
+    is_early = len(others) + 1 == first.pack.count and not any(one.started_us for one in (first, *others))
+    return [one.job_id for one in others if is_early and one.state is JobState.LAUNCHING]
+
+
+def taken_back(state: State, job: Job) -> list[facts.Fact]:
+    """Let a member that is being launched wait again, as its pack's first one does; not one that may only run once."""
+    first = state.find_job(job.pack.pack_id) if job.pack is not None else None
+    attempt = job.attempt
+    if first is None or attempt is None or first.started_us:
+        return []
+    if first.state is not JobState.PENDING and first.outcome is not JobState.PENDING:
+        return []
+    cannot_run = attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first
+    if attempt.stop is not None or not (job.spec.requeue or cannot_run):
+        return []
+    return stop(state, job, StopCause.REQUEUE, state.now_us, f"its pack: job {first.job_id} could not start")
 
 
 def _start_us(job: Job) -> int:

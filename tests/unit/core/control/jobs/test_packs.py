@@ -6,8 +6,10 @@ After each fact the world restores the state from the rows and checks every inva
 from __future__ import annotations
 
 from eslurm.core.model.facts import JobPlaced
+from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import JobRef, PlanMade, UpdateJob
+from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.rows import decode_job, encode
@@ -208,3 +210,45 @@ def test_a_record_keeps_its_place() -> None:
     assert decode_job(encode(world.job(second))).pack == place_of
     assert place_of is not None and (place_of.index, place_of.count) == (1, 2)
     assert world.job(second).state is JobState.PENDING
+
+
+def test_what_is_launched_beside_a_first_job_that_could_not_be_waits_with_it_again() -> None:
+    """Goal: a job does not run ahead of its pack's first one because that one's node refused it."""
+    world = World()
+    first, second, _ = pack(world, 0, 0, 30)
+    begin(world, first, second)
+    for send in world.sends():
+        if send.nodes == (0,):
+            world.done(send, "failed")
+    assert world.state_of(first) == "PENDING"
+    stop = world.attempt(second).stop
+    assert stop is not None and stop.cause.value == "requeue"
+    world.deliver()
+    world.report(StepEnded(1, 1, second, 1, StepEnd(0, cause="signal"), True))
+    world.pass_time(61)
+    assert queued(world) == [first]
+    entry = world.state.queue.find(first)
+    assert entry is not None and len(entry.followers) == 2
+
+
+def test_what_has_started_beside_it_goes_on() -> None:
+    world = World()
+    first, second, third = pack(world, 0, 0, 30)
+    begin(world, first, second)
+    sends = sorted(world.sends(), key=lambda send: send.nodes == (0,))
+    for send in sends:
+        world.done(send, "failed" if send.nodes == (0,) else "ok", payload=world.answer_of(send))
+    assert (world.state_of(first), world.state_of(second)) == ("PENDING", "RUNNING")
+    assert world.attempt(second).stop is None
+    world.pass_time(61)
+    assert queued(world) == [first, third]
+
+
+def test_what_may_run_only_once_is_not_taken_back() -> None:
+    world = World()
+    first, second = pack(world, 0, 0, requeue=False)
+    begin(world, first, second)
+    for send in world.sends():
+        if send.nodes == (0,):
+            world.done(send, "failed")
+    assert world.attempt(second).stop is None
