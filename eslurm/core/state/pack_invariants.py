@@ -25,7 +25,7 @@ def problems(state: State) -> Iterator[str]:
     for pack_id, jobs in living.items():
         yield from _of_members(pack_id, jobs)
         anchored = any(job.pack is not None and job.pack.anchor_us for job in jobs)
-        yield from _of_begun(state, jobs) if anchored else _of_waiting(state, pack_id, jobs)
+        yield from _of_begun(state, pack_id, jobs) if anchored else _of_waiting(state, pack_id, jobs)
 
 
 def _of_members(pack_id: int, jobs: list[Job]) -> Iterator[str]:
@@ -62,8 +62,11 @@ def _of_waiting(state: State, pack_id: int, jobs: list[Job]) -> Iterator[str]:
         yield f"the entry of pack {pack_id} carries {carried}, and there are {others}"
 
 
-def _of_begun(state: State, jobs: list[Job]) -> Iterator[str]:
+def _of_begun(state: State, pack_id: int, jobs: list[Job]) -> Iterator[str]:
     """Of a pack that has begun: each member that waits has an entry of its own, at the start that it is owed."""
+    count = jobs[0].pack.count if jobs[0].pack is not None else 0
+    if len(jobs) == count and all(job.state is JobState.PENDING for job in jobs):
+        yield f"pack {pack_id} has begun, and all of it waits"
     for job in jobs:
         entry = state.queue.find(job.job_id) or state.later.find(job.job_id)
         if entry is None or job.pack is None:
