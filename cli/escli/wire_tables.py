@@ -61,6 +61,16 @@ TASK_RANGE: Table = {
     "step": (3, "int", None),
 }
 
+GATEWAY_REQUEST: Table = {
+    "count": (1, "int", None),
+    "plugin": (2, "text", None),
+    "file": (3, "text", None),
+    "binary": (4, "text", None),
+    "env": (5, "text*", None),
+    "per_node": (6, "int", None),
+    "cleanup": (7, "bool", None),
+}
+
 JOB_REQUEST: Table = {
     "name": (1, "text", None),
     "partition": (2, "text", None),
@@ -98,6 +108,7 @@ JOB_REQUEST: Table = {
     "traceparent": (34, "text", None),
     "dependency_any": (35, "bool", None),
     "no_kill": (36, "bool", None),
+    "gateway": (37, "message", GATEWAY_REQUEST),
 }
 
 PACK_REQUEST: Table = {

@@ -12,12 +12,13 @@ from eslurm.compat.dependencies import format_condition
 from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Module, Partition
 from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.hostlist import fold
-from eslurm.core.model.job import PASSED, Attempt, Job, Span
+from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import PartGivenBack
 from eslurm.core.model.node import Node
-from eslurm.core.model.parts import partition_of, spans_by_part
+from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import EPILOG
@@ -130,6 +131,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         if not attempt.ended_us:
             info.paused_us, info.suspended_us = attempt.paused_us, attempt.suspended_us
         spans = spans_to_come(attempt)
+        if spec.gateway is not None:
+            spans = [span for span in spans if span.component < user_parts(spec)]
         numbers = dict.fromkeys([span.node for span in spans])
         info.nodes = len(numbers)
         info.cpus, info.memory_mib = _held(spans)
@@ -141,9 +144,15 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
             info.reason_text = f"without {_parts(attempt.finished)}, given back"
         elif attempt.phases:
             info.reason_text = _phase_text(shown, attempt)
+        if spec.gateway is not None:
+            info.gateway_names = fold(shown.node_names(gateway_nodes(spec, attempt)))
+            texts = (info.reason_text, _gateway_text(shown, spec, attempt))
+            info.reason_text = "; ".join(filter(None, texts))
     else:
         info.nodes, info.cpus, info.memory_mib = _asked(request)
-    if len(spec.components) > 1:
+    if spec.gateway is not None:
+        info.gateways = spec.gateway.count
+    if user_parts(spec) > 1:
         _add_parts(shown, job, info)
     if job.pack is not None:
         info.pack_id, info.pack_index, info.pack_size = job.pack.pack_id, job.pack.index, job.pack.count
@@ -182,7 +191,8 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
     ended = (
         dict(job.attempt.more.finished) if job.attempt is not None and job.attempt.more is not None else {}
     )
-    for number, request in enumerate(spec.components):
+    requests = spec.components[: user_parts(spec)]
+    for number, request in enumerate(requests):
         part = info.parts.add(
             part=number,
             partition=partition_of(spec, number),
@@ -201,8 +211,8 @@ def _add_parts(shown: Shown, job: Job, info: pb.JobInfo) -> None:
         else:
             part.nodes, part.cpus, part.memory_mib = _asked(request)
     info.tasks = sum([part.tasks for part in info.parts])
-    info.resources = resource_text(*spec.components)
-    if len({request.constraint for request in spec.components}) > 1:
+    info.resources = resource_text(*requests)
+    if len({request.constraint for request in requests}) > 1:
         info.constraint = ""
     if not spans:
         info.nodes = sum([part.nodes for part in info.parts])
@@ -231,6 +241,31 @@ def given_back(answer: PartGivenBack) -> pb.FinishPartReply:
         busy=answer.busy,
         steps=answer.steps,
     )
+
+
+def _gateway_text(shown: Shown, spec: JobSpec, attempt: Attempt) -> str:
+    """What the gateways do before the script starts, and the daemons that ended since."""
+    gateway = attempt.gateway
+    if gateway is None:
+        return ""
+    if gateway.ended:
+        return "; ".join([f"gateway {name}: {text}" for name, text in _named(shown, gateway.ended)])
+    match gateway.stage:
+        case GatewayStage.DAEMONS:
+            count = len(gateway_nodes(spec, attempt))
+            return f"the daemons of {len(gateway.addresses)} of {count} gateways have told their addresses"
+        case GatewayStage.ROUTES:
+            return "the routes over its gateways are being written"
+        case GatewayStage.FAILED:
+            return f"its gateways failed: {gateway.text}"
+        case _:
+            return ""
+
+
+def _named(shown: Shown, texts: Iterable[tuple[int, str]]) -> list[tuple[str, str]]:
+    """Texts about nodes, by the nodes' names."""
+    numbers, said = zip(*texts, strict=True)
+    return list(zip(shown.node_names(numbers), said, strict=True))
 
 
 def _phase_text(shown: Shown, attempt: Attempt) -> str:

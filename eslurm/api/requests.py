@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from google.protobuf.message import Message as Protobuf
 
+from eslurm.api.gateway_requests import read_gateway
 from eslurm.api.module_requests import in_module, partition_in
 from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError, quoted
@@ -213,6 +214,7 @@ class SpecReader:
             warn_batch_only=job.warn_batch_only,
             warn_script=_path("--warn-script", job.warn_script),
             trace=trace_of(job.traceparent) or self._trace,
+            gateway=read_gateway(job.gateway) if job.HasField("gateway") else None,
             **passed,
         )
 

@@ -132,7 +132,7 @@ class TaskRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill")
+    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill", "gateway")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +169,7 @@ class JobRequest(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     DEPENDENCY_ANY_FIELD_NUMBER: _ClassVar[int]
     NO_KILL_FIELD_NUMBER: _ClassVar[int]
+    GATEWAY_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition: str
     components: _containers.RepeatedCompositeFieldContainer[ResourceRequest]
@@ -205,7 +206,26 @@ class JobRequest(_message.Message):
     traceparent: str
     dependency_any: bool
     no_kill: bool
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ...) -> None: ...
+    gateway: GatewayRequest
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ...) -> None: ...
+
+class GatewayRequest(_message.Message):
+    __slots__ = ("count", "plugin", "file", "binary", "env", "per_node", "cleanup")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CLEANUP_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    plugin: str
+    file: str
+    binary: str
+    env: _containers.RepeatedScalarFieldContainer[str]
+    per_node: int
+    cleanup: bool
+    def __init__(self, count: _Optional[int] = ..., plugin: _Optional[str] = ..., file: _Optional[str] = ..., binary: _Optional[str] = ..., env: _Optional[_Iterable[str]] = ..., per_node: _Optional[int] = ..., cleanup: _Optional[bool] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("jobs", "test_only", "packs")
@@ -426,7 +446,7 @@ class PartInfo(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., part: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -486,6 +506,8 @@ class JobInfo(_message.Message):
     PACK_SIZE_FIELD_NUMBER: _ClassVar[int]
     DELAY_S_FIELD_NUMBER: _ClassVar[int]
     PACK_START_US_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_FIELD_NUMBER: _ClassVar[int]
+    GATEWAY_NAMES_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -545,7 +567,9 @@ class JobInfo(_message.Message):
     pack_size: int
     delay_s: int
     pack_start_us: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ...) -> None: ...
+    gateways: int
+    gateway_names: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs", "revision", "now_us")

@@ -122,6 +122,11 @@ def job_block(info: Any, now_us: int) -> str:
             "NumCPUs": info.cpus,
             "Memory": format_memory(info.memory_mib),
         },
+        *(
+            [{"Gateways": info.gateways, "GatewayList": info.gateway_names or "(null)"}]
+            if info.gateways
+            else []
+        ),
         {"WorkDir": info.work_dir},
         {"StdOut": info.output},
         {"StdErr": info.error or info.output},

@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from escli.options import Words
 
 _NICE_DEFAULT = 100
+_GATEWAY_OPTIONS = (
+    "gateways",
+    "gateways-per-node",
+    "gateway-file",
+    "gateway-plugin",
+    "gateway-env",
+    "gateway-binary",
+    "gateway-cleanup",
+)
 _PASSED = tuple((long, long.replace("-", "_")) for long in PASSED)
 
 
@@ -78,6 +87,7 @@ def draft_job(
     }
     if given.has("requeue") or given.has("no-requeue"):
         job["requeue"] = given.has("requeue")
+    _add_gateways(job, given)
     _add_times(job, given, around)
     _add_warning(job, given, around)
     _add_order(job, given)
@@ -88,6 +98,33 @@ def draft_job(
 def _draft_part(own: Words) -> dict[str, Any]:
     partition = {"partition": _passed(own, "partition", "partition")} if own.has("partition") else {}
     return {**draft_resources(own), **partition}
+
+
+def _add_gateways(job: dict[str, Any], given: Words) -> None:
+    """Add the gateways between modules (X-50)."""
+    asked = [long for long in _GATEWAY_OPTIONS if given.has(long)]
+    if not asked:
+        return
+    if not given.has("gateways"):
+        raise OptionError(
+            given.spelling(asked[0]), given.text(asked[0]) or None, "needs gateways", "add e.g. --gateways 2"
+        )
+    from eslurm.compat import gateways
+
+    gateway: dict[str, Any] = {"count": positive(given, "gateways"), "cleanup": given.has("gateway-cleanup")}
+    if given.has("gateways-per-node"):
+        gateway["per_node"] = positive(given, "gateways-per-node")
+    if given.has("gateway-plugin"):
+        name, option = given.text("gateway-plugin"), given.spelling("gateway-plugin")
+        gateway["plugin"] = gateways.checked_plugin(name, option)
+    if given.has("gateway-env"):
+        gateway["env"] = list(
+            gateways.parse_gateway_env(given.text("gateway-env"), given.spelling("gateway-env"))
+        )
+    for long, field in (("gateway-file", "file"), ("gateway-binary", "binary")):
+        if given.has(long):
+            gateway[field] = gateways.checked_absolute(given.spelling(long), given.text(long))
+    job["gateway"] = gateway
 
 
 def _add_times(job: dict[str, Any], given: Words, around: SubmitContext) -> None:

@@ -53,9 +53,6 @@ LIMITS_S: Final = {
 RETRY_S: Final = 600
 """A job whose gateways failed is eligible again so many seconds later (X-53)."""
 
-COUNT_MAX: Final = 1024
-PER_NODE_MAX: Final = 64
-ENVIRONMENT_MAX: Final = 64
 ADDRESS_CHARS_MAX: Final = 64
 """An address is `ip:port` or `[ip]:port`, all printable ASCII."""
 TEXT_CHARS_MAX: Final = 300

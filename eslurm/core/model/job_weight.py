@@ -16,7 +16,7 @@ _PART_BYTES = 512
 
 
 def held_bytes(spec: JobSpec) -> int:
-    """Size of what grows with the request: arguments, node names, array ranges, dependencies, parts after the first."""
+    """Size of what grows with the request: arguments, node names, array ranges, dependencies, more parts, gateways."""
     size_bytes = _NAME_BYTES * len(spec.dependencies)
     if spec.arguments:
         size_bytes += sum(map(len, spec.arguments)) + _NAME_BYTES * len(spec.arguments)
@@ -26,6 +26,10 @@ def held_bytes(spec: JobSpec) -> int:
         for names in (request.include, request.exclude):
             if names:
                 size_bytes += sum(map(len, names)) + _NAME_BYTES * len(names)
+    if spec.gateway is not None:
+        asked = spec.gateway
+        size_bytes += len(asked.file) + len(asked.binary)
+        size_bytes += sum([_NAME_BYTES + len(name) + len(value) for name, value in asked.env])
     if spec.array is not None:
         size_bytes += _RANGE_BYTES * len(spec.array.tasks)
     return size_bytes

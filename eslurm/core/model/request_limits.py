@@ -39,6 +39,14 @@ CHUNKS_MAX = 8
 """Kinds of chunks."""
 PARTS_MAX = 128
 """Parts of a job."""
+GATEWAYS_MAX = 1024
+"""Gateways of a job."""
+GATEWAYS_PER_NODE_MAX = 64
+"""Daemons of a job on one gateway."""
+GATEWAY_PLUGIN_CHARS_MAX = 64
+GATEWAY_ENV_MAX = 64
+"""Variables of the daemons, besides the job's own."""
+GATEWAY_ENV_CHARS_MAX = 256
 COUNT_MAX = 2**31 - 1
 """Tasks, cores, nodes and items of a resource."""
 MEMORY_MAX_MIB = 2**40

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from eslurm.core.model.config import Partition
-from eslurm.core.model.gateways import COUNT_MAX, GATEWAY, PARTITION, PER_NODE_MAX
+from eslurm.core.model.gateways import GATEWAY, PARTITION
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.parts import user_parts
 from eslurm.core.model.plurals import counted
 from eslurm.core.model.request import PartSpec, Request
+from eslurm.core.model.request_limits import GATEWAYS_MAX, GATEWAYS_PER_NODE_MAX
 from eslurm.core.state.cluster import State
 
 
@@ -40,16 +41,16 @@ def with_gateways(state: State, spec: JobSpec) -> JobSpec:
             f"--gateways: {asked.count}: this cluster has no gateways, no [[module]] is of the kind gateway: leave it out",
         )
     has = len(hidden.nodes)
-    if not 1 <= asked.count <= min(has, COUNT_MAX):
+    if not 1 <= asked.count <= min(has, GATEWAYS_MAX):
         why = "is none" if asked.count < 1 else f"are more than the {has} of this cluster"
         raise Refused(
             RefusalCode.INFEASIBLE,
             f"--gateways: {asked.count} {why}: ask for {f'1 to {has}' if has > 1 else 'one'}",
         )
-    if not 1 <= asked.per_node <= PER_NODE_MAX:
+    if not 1 <= asked.per_node <= GATEWAYS_PER_NODE_MAX:
         raise Refused(
             RefusalCode.INVALID,
-            f"--gateways-per-node: {asked.per_node} is not within 1..{PER_NODE_MAX}: ask for fewer",
+            f"--gateways-per-node: {asked.per_node} is not within 1..{GATEWAYS_PER_NODE_MAX}: ask for fewer",
         )
     request = Request(
         tasks=asked.count * asked.per_node,
