@@ -110,3 +110,13 @@ def _values(fields: FileNameFields) -> Mapping[str, str]:
         "u": fields.user.replace("/", "_"),
         "x": fields.job_name.replace("/", "_"),
     }
+
+
+def routes_file(job_id: int, file: str, work_dir: str) -> str:
+    """The path of a job's routes: the file that it asked for, or one in its directory."""
+    return file or f"{work_dir.rstrip('/')}/eslurm-route-{job_id}"
+
+
+def error_file(job_id: int, work_dir: str) -> str:
+    """The path of the file that says why a job's gateways failed (X-53)."""
+    return f"{work_dir.rstrip('/')}/JOB-{job_id}-gateway.err"
