@@ -7,6 +7,7 @@ other's.
 
 from __future__ import annotations
 
+from eslurm.compat.filenames import routes_file
 from eslurm.compat.hostlist import fold
 from eslurm.core.model.node_groups import (
     count_nodes,
@@ -77,6 +78,7 @@ def batch_environment(
     environment = _without_outer_job(submitted or {})
     _put(environment, values)
     _put_submit_dir(environment, launch)
+    _put_gateways(environment, launch)
     environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": names[0], "ESLURM_NODENAME": names[0]}
     _put_devices(environment, launch, launch.groups[0].runs[0][0], 0, "JOB")
     return environment
@@ -146,6 +148,7 @@ class StepEnvironment:
         self.shared = _without_outer_job(submitted or {})
         _put(self.shared, values)
         _put_submit_dir(self.shared, launch)
+        _put_gateways(self.shared, launch)
 
     def _node_list(self) -> str:
         if _merged(self._groups) == _merged(self._launch.groups):
@@ -276,12 +279,18 @@ def _part_values(launch: JobLaunch, component: int, groups: Sequence[NodeGroup])
 
 
 def _het_values(launch: JobLaunch, by_number: Mapping[int, str]) -> dict[str, str]:
-    """Values of all parts by their suffixes (Slurm: `_foreach_set_het_job_env`, and what salloc sets)."""
-    size = len(launch.spec.parts)
+    """Values of all parts by their suffixes (Slurm: `_foreach_set_het_job_env`, and what salloc sets).
+
+    A part of gateways is none of the parts that users know.
+    """
+    size = len(launch.spec.parts) - (launch.spec.gateway is not None)
+    if size < 2:
+        return {}
     values = {"HET_SIZE": str(size), "PACK_SIZE": str(size)}
     by_part: list[list[NodeGroup]] = [[] for _ in range(size)]
     for group in launch.groups:
-        by_part[group.component].append(group)
+        if group.component < size:
+            by_part[group.component].append(group)
     for component, groups in enumerate(by_part):
         nodes = str(count_nodes(groups))
         # Parts have consecutive ids, tasks of an array one for all of their parts.
@@ -356,6 +365,14 @@ def _put(environment: dict[str, str], values: Mapping[str, str]) -> None:
 def _put_submit_dir(environment: dict[str, str], launch: JobLaunch) -> None:
     submit_dir = environment.get("SLURM_SUBMIT_DIR", launch.spec.work_dir)
     _put(environment, {"SUBMIT_DIR": submit_dir})
+
+
+def _put_gateways(environment: dict[str, str], launch: JobLaunch) -> None:
+    """Set the number of gateways between the modules of the job, and the file of routes over them."""
+    spec = launch.spec
+    if spec.gateway is not None:
+        path = routes_file(launch.job_id, spec.gateway.file, spec.work_dir)
+        environment |= {"ESLURM_GATEWAYS": str(spec.gateway.count), "ESLURM_GATEWAY_ROUTES": path}
 
 
 def _put_devices(

@@ -18,6 +18,7 @@ from eslurm.compat.environment import (
     repeated,
 )
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
+from eslurm.core.model.gateways import GatewayRequest
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup
 from eslurm.core.model.request import PartSpec, Request
@@ -260,6 +261,35 @@ def described(variables: Mapping[str, str]) -> str:
         for name in sorted(variables)
         if name.startswith(("SLURM", "CUDA")) and "SUBMIT" not in name
     )
+
+
+def with_gateways(parts: int) -> JobLaunch:
+    """The job with its last part as gateways."""
+    found = several()
+    kept = (*found.spec.parts[: parts - 1], PartSpec("gateways", "gateway"))
+    spec = replace(
+        found.spec,
+        parts=kept,
+        components=found.spec.components[:parts],
+        gateway=GatewayRequest(1, file="" if parts == 2 else "/scratch/routes"),
+    )
+    return replace(found, spec=spec, groups=tuple(one for one in SHARED if one.component < parts))
+
+
+def test_gateways_are_no_part_that_a_script_finds() -> None:
+    found = batch_environment(with_gateways(3), NAMES)
+    assert found["SLURM_HET_SIZE"] == "2"
+    assert "SLURM_JOB_NODELIST_HET_GROUP_1" in found and "SLURM_JOB_NODELIST_HET_GROUP_2" not in found
+    assert (found["ESLURM_GATEWAYS"], found["ESLURM_GATEWAY_ROUTES"]) == ("1", "/scratch/routes")
+
+
+def test_a_job_of_one_part_has_no_parts_with_gateways() -> None:
+    launched = with_gateways(2)
+    found = batch_environment(launched, NAMES)
+    assert not [name for name in found if "HET" in name or "PACK" in name]
+    assert (found["SLURM_JOB_NUM_NODES"], found["SLURM_JOB_NODELIST"]) == ("2", "cn[05-06]")
+    assert found["ESLURM_GATEWAY_ROUTES"] == f"{launched.spec.work_dir}/eslurm-route-17"
+    assert not [name for name in batch_environment(several(), NAMES) if "GATEWAY" in name]
 
 
 def test_the_script_of_several_parts_finds_part_0_and_all_parts_by_their_suffixes(golden: Golden) -> None:
