@@ -17,6 +17,7 @@ from eslurm.core.agent.actions import (
     AcknowledgeSteps,
     Action,
     Answer,
+    AwaitStep,
     Contact,
     FetchBlobs,
     LimitStep,
@@ -130,6 +131,7 @@ class Shell:
             SendReport: lambda action: links.send_report(action.report),
             RunBatch: self._run_batch,
             RunTasks: self._run_tasks,
+            AwaitStep: self._await_step,
             RunPhase: self._run_phase,
             RunCheck: lambda action: self._spawn(self._run_check(action.node)),
             TerminateStep: self._terminate,
@@ -223,6 +225,10 @@ class Shell:
         )
         self._spawn(self._launch(order))
 
+    def _await_step(self, action: AwaitStep) -> None:
+        # The runner knows the step: nothing has to permit it again.
+        self._spawn(self._launch(StepOrder(action.step, b"")))
+
     def _run_phase(self, action: RunPhase) -> None:
         end = action.end
         status = None if end is None else (end.exit_code & EXIT_CODE_MAX, min(end.signal, SIGNAL_MAX))
@@ -255,7 +261,7 @@ class Shell:
             self.on_runner_ended(state)
         else:
             self._tell("job %d, attempt %d, step %d: began on node %d", order.key)
-            self.perform(self.agent.on_step_started(step, state.at_us, self._now_us()))
+            self.perform(self.agent.on_step_started(step, state.at_us, self._now_us(), state.ready))
 
     def _refuse(self, action: RunBatch | RunTasks | RunPhase, why: str) -> None:
         self._log_refused(action, why)

@@ -141,11 +141,15 @@ class StepOrder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A live step. `at_us` is wall time in microseconds UTC; `pid` is its first task, 0 before it exists."""
+    """A live step. `at_us` is wall time in microseconds UTC; `pid` is its first task, 0 before it exists.
+
+    `ready` are the first lines of its tasks, of a step of gateways: it has started when all of them are there.
+    """
 
     key: StepKey
     at_us: int
     pid: int
+    ready: tuple[str, ...] = ()
 
 
 class StepOutcome(msgspec.Struct, frozen=True, array_like=True, tag=2):

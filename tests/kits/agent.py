@@ -53,6 +53,7 @@ class FakeRunner:
     def __init__(self) -> None:
         self.live: dict[StepKey, int] = {}
         self.ended: dict[StepKey, StepEnd] = {}
+        self.ready: dict[StepKey, tuple[str, ...]] = {}
         self.started: Counter[StepKey] = Counter()
         self.terminated: list[act.TerminateStep] = []
         self.signalled: list[act.SignalStep] = []
@@ -148,6 +149,8 @@ class World:
                 self.history.append(report)
             case act.RunBatch(step) | act.RunTasks(step) | act.RunPhase(step):
                 self._launch(step)
+            case act.AwaitStep(step):
+                self._events.append(lambda: self._tell(step))
             case act.TerminateStep():
                 self.runner.terminated.append(action)
             case act.SignalStep():
@@ -167,8 +170,11 @@ class World:
         self._events.append(lambda: self._tell(step))
 
     def _tell(self, step: StepKey) -> list[act.Action]:
+        if step in self.runner.live and step.is_gateway and step not in self.runner.ready:
+            return []
         if step in self.runner.live:
-            return self.agent.on_step_started(step, self.runner.live[step], self.now_us)
+            lines = self.runner.ready.get(step, ())
+            return self.agent.on_step_started(step, self.runner.live[step], self.now_us, lines)
         end = self.runner.ended.get(step)
         return self.agent.on_step_ended(step, end, self.now_us) if end is not None else []
 
@@ -258,6 +264,13 @@ class World:
         key = StepKey(job_id, 1, step, node)
         values: dict[str, object] = {"exit_code": 0, "started_us": self.now_us, "ended_us": self.now_us}
         self.runner.finish(key, StepEnd(**(values | fields)))
+        self.perform(self._tell(key))
+        self.settle()
+
+    def be_ready(self, step: int, lines: tuple[str, ...], node: int = 0) -> None:
+        """The processes of a step of gateways have said their first lines."""
+        key = StepKey(7, 1, step, node)
+        self.runner.ready[key] = lines
         self.perform(self._tell(key))
         self.settle()
 

@@ -68,6 +68,12 @@ class RunTasks(msgspec.Struct, frozen=True):
     contact_us: int = 0
 
 
+class AwaitStep(msgspec.Struct, frozen=True):
+    """Ask the runner about a step of gateways that it knows. Answered like `RunTasks`, as soon as the step is ready."""
+
+    step: StepKey
+
+
 class RunPhase(msgspec.Struct, frozen=True):
     """Start the node's prolog or epilog for an attempt (`step` says which). Answered like `RunBatch`.
 
@@ -171,6 +177,7 @@ Action: TypeAlias = (
     | FetchBlobs
     | RunBatch
     | RunTasks
+    | AwaitStep
     | RunPhase
     | RunCheck
     | SignalStep

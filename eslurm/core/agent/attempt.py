@@ -38,6 +38,7 @@ TRANSITIONS: dict[Stage, dict[Stage, str]] = {
     Stage.FETCHING: {
         Stage.PREPARING: "script and environment are here, the prolog runs",
         Stage.PREPARED: "script and environment are here, or were and could not be had again",
+        Stage.ENDING: "the controller ends it, whose script was to be fetched again, while steps of gateways run",
         Stage.EPILOG: "the controller ends it, whose script was to be fetched again",
         Stage.BURIED: "they cannot be had, the node registers anew, or the controller ends the attempt",
     },
@@ -114,6 +115,8 @@ class PendingStep:
 
     request: LaunchStep
     waiters: list[Waiter] = field(default_factory=list)
+    credential: bytes = b""
+    """The sealed command."""
 
 
 @dataclass(slots=True, eq=False)
@@ -145,6 +148,8 @@ class Attempt:
     phase_credential: bytes = b""
     was_prepared: bool = False
     lost_launch: bool = False
+    has_routes: bool = False
+    """How the helper that writes its routes has fared was reported."""
     in_inventory: bool = False
     owes_gone: bool = False
     live: set[int] = field(default_factory=set)

@@ -16,7 +16,7 @@ from eslurm.core.agent.node import LocalNode, OwedBody
 from eslurm.core.agent.reports import Reports
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import CheckPassed, NodeGone, PhaseReported
-from eslurm.core.model.step_key import CHECK, EPILOG
+from eslurm.core.model.step_key import CHECK, EPILOG, PROLOG
 
 CHECK_EVERY_US: Final = 60_000_000
 
@@ -44,8 +44,8 @@ class Faults:
                     if node.faults.get(kind) == job_id:
                         del node.faults[kind]
                 self._watch(node)
-            case PhaseReported():
-                self._on_phase(node, body.phase, body.job_id, body.end)
+            case PhaseReported(phase=phase) if phase == PROLOG:
+                self._on_phase(node, phase, body.job_id, body.end)
             case NodeGone(epilog=end) if end is not None:
                 self._on_phase(node, EPILOG, body.job_id, end)
 

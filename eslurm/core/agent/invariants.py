@@ -7,7 +7,7 @@ from eslurm.core.agent.lifecycle import ATTEMPTS_PER_NODE_MAX
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.model.protocol import NodeGone, PhaseReported
-from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, PROLOG_STEP
+from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, GATEWAY_STEPS, PROLOG, PROLOG_STEP
 
 _WITH_BATCH = frozenset({Stage.STARTING, Stage.RUNNING})
 _PHASE = {Stage.PREPARING: PROLOG_STEP, Stage.EPILOG: EPILOG_STEP}
@@ -49,13 +49,16 @@ def _check_node(agent: Agent, node: LocalNode) -> list[str]:
 def _check_attempt(agent: Agent, node: LocalNode, attempt: Attempt) -> list[str]:
     breaches = []
     stage = attempt.stage
-    if stage in _EMPTY and attempt.live:
+    # A helper of gateways may run on the first node while its script is fetched again.
+    live = attempt.live.difference(GATEWAY_STEPS.values()) if stage is Stage.FETCHING else attempt.live
+    if stage in _EMPTY and live:
         breaches.append(f"{stage.value} with live steps {sorted(attempt.live)}")
     if stage in _WITH_BATCH and BATCH_STEP not in attempt.live:
         breaches.append(f"{stage.value} without a batch step")
     if stage is Stage.BURIED:
         breaches.append("buried and still listed")
-    phase_reported = any((kind, *attempt.key) in node.owed for kind in (NodeGone, PhaseReported))
+    reports = ((NodeGone, *attempt.key, ""), (PhaseReported, *attempt.key, PROLOG))
+    phase_reported = any(report in node.owed for report in reports)
     if stage is Stage.ENDED and attempt.end is None and not phase_reported:
         breaches.append("ended without an end")
     if stage in _PHASE and attempt.live != {_PHASE[stage]}:

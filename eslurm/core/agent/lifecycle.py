@@ -21,6 +21,7 @@ from eslurm.core.agent.actions import (
 from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.blob_waiters import BlobWaiters
+from eslurm.core.agent.gateways import GatewaySteps
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.orphan_steps import OrphanSteps
 from eslurm.core.agent.outcomes import gone_outcome, started_outcome
@@ -41,7 +42,7 @@ from eslurm.core.model.protocol import (
     Start,
     StepEnded,
 )
-from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, PROLOG_STEP, StepKey
+from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, GATEWAY_STEPS, PROLOG_STEP, StepKey
 from eslurm.core.relay.results import FAILED, OK, failed
 
 ATTEMPTS_PER_NODE_MAX = 4_096
@@ -63,7 +64,8 @@ class Lifecycle:
         self._nodes = nodes
         self.adjustments = Adjustments(buffer)
         self.phases = Phases(buffer, reports, nodes)
-        self._tasks = Tasks(buffer, blob_waiters, self.adjustments, nodes)
+        self._gateways = GatewaySteps(buffer, reports, nodes)
+        self._tasks = Tasks(buffer, blob_waiters, self.adjustments, nodes, self._gateways)
         self._deferred: list[tuple[int, int, Attempt, Waiter]] = []
         self._deferrals = 0
 
@@ -184,17 +186,21 @@ class Lifecycle:
             return
         if attempt is None:
             self._put_tombstone(node.number, key, waiter.owner, waiter.revision, started=False)
-        elif attempt.batch_was_started or attempt.live or attempt.stage is Stage.ENDED:
+        elif attempt.batch_was_started or attempt.stage is Stage.ENDED or self._has_steps_for(attempt, body):
             self._answer_started(attempt, waiter)
             return
         else:
             self._refuse_starts(attempt, why)
             self._tasks.refuse_waiting(attempt, why)
-            if self.phases.owes_epilog(attempt):
+            if attempt.live or self.phases.owes_epilog(attempt):
                 self._end_live(attempt, 0.0, "refused")
             else:
                 self._bury(attempt)
         self._buffer.settle(waiter, node.number, failed(why))
+
+    def _has_steps_for(self, attempt: Attempt, body: Body) -> bool:
+        """Check whether live steps prove that the launch has been carried out: steps of gateways precede the script."""
+        return bool(attempt.live) and not (type(body) is Start and attempt.stage is Stage.PREPARED)
 
     # ---- blobs ----
 
@@ -217,7 +223,7 @@ class Lifecycle:
     def abandon(self, attempt: Attempt, why: str) -> None:
         """Give up an attempt that is not prepared yet; nothing of it exists. One whose node was prepared stays so."""
         self._refuse_starts(attempt, why)
-        if attempt.was_prepared:
+        if attempt.was_prepared or attempt.live:
             attempt.start, attempt.credential = False, b""
             attempt.move(Stage.PREPARED)
             return
@@ -226,8 +232,8 @@ class Lifecycle:
 
     # ---- the runner ----
 
-    def on_step_started(self, step: StepKey, at_us: int) -> None:
-        """The step's processes exist."""
+    def on_step_started(self, step: StepKey, at_us: int, lines: tuple[str, ...] = ()) -> None:
+        """The step's processes exist; `lines` as of `StepStarted.ready`."""
         attempt = self._find(step)
         if step.is_phase:
             return
@@ -235,7 +241,7 @@ class Lifecycle:
             self._buffer.emit(TerminateStep(step, 0.0, "unknown"))
             return
         if not step.is_batch:
-            self._tasks.on_started(attempt, step.step)
+            self._tasks.on_started(attempt, step.step, lines)
         elif attempt.stage is Stage.STARTING:
             attempt.move(Stage.RUNNING)
             attempt.credential = b""
@@ -263,7 +269,8 @@ class Lifecycle:
                 self._buffer.emit(AcknowledgeSteps((step,)))
             return
         if not step.is_batch:
-            self._buffer.emit(AcknowledgeSteps((step,)))
+            if not step.is_gateway:
+                self._buffer.emit(AcknowledgeSteps((step,)))
             self._tasks.on_ended(attempt, step.step, end)
         elif attempt.end is None:
             self._on_batch_ended(attempt, end)
@@ -323,7 +330,7 @@ class Lifecycle:
                 attempt.revision = max(attempt.revision, revision)
             self._bury(attempt)
         elif isinstance(body, PhaseReported):
-            steps.append(PROLOG_STEP)
+            steps.append(GATEWAY_STEPS.get(body.phase, PROLOG_STEP))
         elif attempt.stage not in (Stage.EPILOG, Stage.ENDED):
             return
         if steps:
@@ -352,6 +359,7 @@ class Lifecycle:
             self._end_live(attempt, RESUMED_GRACE_S, "ended")
         elif attempt.stage is Stage.PREPARED and attempt.start:
             self._run_batch(attempt)
+        self._gateways.resume(attempt)
         self.adjustments.repeat(attempt)
 
     # ---- inside ----
@@ -576,6 +584,7 @@ class Lifecycle:
         del self._nodes[attempt.node].attempts[attempt.key]
         self._put_tombstone(attempt.node, attempt.key, attempt.owner, attempt.revision, started)
         self.phases.acknowledge(attempt)
+        self._gateways.acknowledge(attempt)
 
     def _put_tombstone(
         self,

@@ -137,9 +137,11 @@ class Agent:
         self.lifecycle.on_blobs_missing(hashes)
         return self._done(now_us)
 
-    def on_step_started(self, step: StepKey, at_us: int, now_us: int) -> list[Action]:
-        """The runner has started a step; `at_us` is wall time."""
-        self.lifecycle.on_step_started(step, at_us)
+    def on_step_started(
+        self, step: StepKey, at_us: int, now_us: int, lines: tuple[str, ...] = ()
+    ) -> list[Action]:
+        """The runner has started a step; `at_us` is wall time, `lines` are what makes a step of gateways ready."""
+        self.lifecycle.on_step_started(step, at_us, lines)
         return self._done(now_us)
 
     def on_step_ended(self, step: StepKey, end: StepEnd, now_us: int) -> list[Action]:

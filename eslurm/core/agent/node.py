@@ -24,8 +24,8 @@ from eslurm.core.model.protocol import (
 )
 
 OwedBody: TypeAlias = StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported
-OwedKey: TypeAlias = tuple[type[OwedBody], int, int]
-"""(kind of report, job, attempt)."""
+OwedKey: TypeAlias = tuple[type[OwedBody], int, int, str]
+"""(kind of report, job, attempt, phase)."""
 
 
 class Parked(msgspec.Struct, frozen=True):

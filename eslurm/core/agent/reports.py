@@ -1,4 +1,4 @@
-"""Reports that the nodes of this process owe the controller: ends of batch steps and phases, attempts that are gone.
+"""Reports that the nodes of this process owe the controller: ends of scripts, phases and gateways, attempts that are gone.
 
 Owns each node's `owed`. Invariant: an owed report is in the outbox exactly while its node is registered, and names that
 registration's incarnation; it is owed until the controller has committed it.
@@ -12,7 +12,8 @@ from eslurm.core.agent.attempt import Attempt
 from eslurm.core.agent.node import LocalNode, OwedBody, OwedKey
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.model.job import StepEnd
-from eslurm.core.model.protocol import CheckPassed, NodeGone, PhaseReported, StepEnded
+from eslurm.core.model.protocol import CheckPassed, GatewayReported, NodeGone, PhaseReported, StepEnded
+from eslurm.core.model.step_key import PROLOG
 
 
 class Reports:
@@ -33,6 +34,11 @@ class Reports:
     def owe_phase(self, node: LocalNode, attempt: Attempt, phase: str, end: StepEnd) -> None:
         """Owe the report of a phase's end."""
         body = PhaseReported(node.number, node.incarnation, attempt.job_id, attempt.number, phase, end)
+        self._owe(node, body)
+
+    def owe_addresses(self, node: LocalNode, attempt: Attempt, addresses: tuple[str, ...]) -> None:
+        """Owe the report of the addresses at which an attempt's gateway daemons serve."""
+        body = GatewayReported(node.number, node.incarnation, attempt.job_id, attempt.number, addresses)
         self._owe(node, body)
 
     def owe_check(self, node: LocalNode) -> None:
@@ -67,12 +73,15 @@ class Reports:
 
     def is_settled(self, node: LocalNode, attempt: Attempt) -> bool:
         """Check whether the controller has committed how the attempt ended here: a prolog that went well is no end."""
-        kinds = (StepEnded, NodeGone) if attempt.was_prepared else (StepEnded, NodeGone, PhaseReported)
-        return not any((kind, *attempt.key) in node.owed for kind in kinds)
+        if not attempt.was_prepared and (PhaseReported, *attempt.key, PROLOG) in node.owed:
+            return False
+        return not any((kind, *attempt.key, "") in node.owed for kind in (StepEnded, NodeGone))
 
     def owes_phase(self, node: LocalNode, attempt: Attempt) -> bool:
         """Check whether the controller is still to hear how a phase of the attempt ended."""
-        return any((kind, *attempt.key) in node.owed for kind in (NodeGone, PhaseReported))
+        return any(
+            key in node.owed for key in ((NodeGone, *attempt.key, ""), (PhaseReported, *attempt.key, PROLOG))
+        )
 
     def _owe(self, node: LocalNode, body: OwedBody) -> None:
         key = _key(body)
@@ -83,8 +92,10 @@ class Reports:
             node.sent[key] = self._report_queue.add(body)
 
 
-_CHECK: OwedKey = (CheckPassed, 0, 0)
+_CHECK: OwedKey = (CheckPassed, 0, 0, "")
 
 
 def _key(body: OwedBody) -> OwedKey:
-    return _CHECK if isinstance(body, CheckPassed) else (type(body), body.job_id, body.attempt)
+    if isinstance(body, CheckPassed):
+        return _CHECK
+    return type(body), body.job_id, body.attempt, body.phase if isinstance(body, PhaseReported) else ""

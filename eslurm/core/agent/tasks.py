@@ -1,25 +1,28 @@
-"""The steps of esrun on one node each: tasks started inside a prepared or running attempt.
+"""The steps of esrun on one node each, and those of gateways: tasks started inside a prepared or running attempt.
 
-Invariant: a step in `attempt.steps` still owes an answer; a step in `attempt.live` has or may have
-processes; a step that is in neither is over or unknown here.
+Invariant: a step in `attempt.steps` still owes an answer, or is one of gateways that was not handed to the runner yet; a
+step in `attempt.live` has or may have processes; a step that is in neither is over or unknown here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eslurm.core.agent.action_buffer import ActionBuffer
 from eslurm.core.agent.actions import RunTasks
 from eslurm.core.agent.adjustments import Adjustments
 from eslurm.core.agent.attempt import MAY_START_STEPS, Attempt, PendingStep, Waiter
 from eslurm.core.agent.blob_waiters import BlobWaiters
+from eslurm.core.agent.gateways import GatewaySteps
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.node_groups import find_share
 from eslurm.core.model.protocol import LaunchStep
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import GATEWAY_STEPS, StepKey
 from eslurm.core.relay.results import OK, Outcome, failed
+
+_GATEWAYS: Final = frozenset(GATEWAY_STEPS.values())
 
 
 class Share(NamedTuple):
@@ -39,7 +42,9 @@ class Tasks:
         blob_waiters: BlobWaiters,
         adjustments: Adjustments,
         nodes: Mapping[int, LocalNode],
+        gateways: GatewaySteps,
     ) -> None:
+        self.gateways = gateways
         self._buffer = buffer
         self._nodes = nodes
         self._adjustments = adjustments
@@ -48,8 +53,10 @@ class Tasks:
     def launch(self, node: LocalNode, command: LaunchStep, waiter: Waiter) -> None:
         """Start this node's tasks of the step, once."""
         attempt = node.attempts.get((command.job_id, command.attempt))
-        may_start = attempt is not None and attempt.stage in MAY_START_STEPS and command.step >= 0
-        if attempt is None or attempt.launch is None or not may_start:
+        may_start = attempt is not None and attempt.stage in MAY_START_STEPS
+        is_gateway = command.step in _GATEWAYS
+        is_step = command.step >= 0 or is_gateway
+        if attempt is None or attempt.launch is None or not may_start or not is_step:
             self._buffer.settle(waiter, node.number, failed("the attempt does not run on this node"))
             return
         pending = attempt.steps.get(command.step)
@@ -58,7 +65,10 @@ class Tasks:
         elif command.step in attempt.live:
             self._buffer.settle(waiter, node.number, OK)
         else:
-            attempt.steps[command.step] = PendingStep(command, [waiter])
+            attempt.steps[command.step] = PendingStep(command, [waiter], waiter.sealed)
+            if is_gateway:
+                self._answer(attempt, command.step, OK)
+                attempt.steps[command.step] = PendingStep(command, credential=waiter.sealed)
             self.on_ready(attempt, command.step)
 
     def on_ready(self, attempt: Attempt, step: int) -> None:
@@ -74,27 +84,37 @@ class Tasks:
             attempt.live.add(step)
             key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
             contact_us = self._nodes[attempt.node].contact_us
-            credential = pending.waiters[0].sealed
-            self._buffer.emit(RunTasks(key, attempt.launch, request, *share, credential, contact_us))
+            self._buffer.emit(RunTasks(key, attempt.launch, request, *share, pending.credential, contact_us))
             self._adjustments.on_run(attempt, key)
 
-    def on_started(self, attempt: Attempt, step: int) -> None:
-        """The tasks exist."""
+    def on_started(self, attempt: Attempt, step: int, lines: tuple[str, ...] = ()) -> None:
+        """The tasks exist; those of gateways have said so in these lines."""
         self._answer(attempt, step, OK)
+        if step in _GATEWAYS:
+            self.gateways.on_ready(attempt, step, lines)
 
     def on_ended(self, attempt: Attempt, step: int, end: StepEnd) -> None:
         """The tasks are over; if their start was not answered yet, this answers it."""
+        if step in _GATEWAYS:
+            attempt.steps.pop(step, None)
+            self.gateways.on_ended(attempt, step, end)
+            return
         could_not_start = end.cause in ("spawn_failed", "lost")
         self._answer(attempt, step, failed(end.text, end.exit_code) if could_not_start else OK)
 
     def refuse(self, attempt: Attempt, step: int, why: str) -> None:
         """The step does not start here."""
+        if step in _GATEWAYS:
+            attempt.steps.pop(step, None)
+            self.gateways.refuse(attempt, step, why)
+            return
         self._answer(attempt, step, failed(why))
 
     def refuse_waiting(self, attempt: Attempt, why: str) -> None:
         """Give up the steps that have not been handed to the runner."""
         for step in [step for step in attempt.steps if step not in attempt.live]:
-            self.refuse(attempt, step, why)
+            # Gateways have been answered: what is not reported of them the end of the attempt says.
+            self._answer(attempt, step, failed(why))
 
     def _answer(self, attempt: Attempt, step: int, outcome: Outcome) -> None:
         pending = attempt.steps.pop(step, None)
