@@ -43,6 +43,7 @@ _PROGRAMS = {
     "epilog": "program that runs on this host when nothing of a job is left here",
     "check": "program that runs, as the agent's user, while a fault of this host stands; if it passes, the fault is over",
     "task-prolog": "program that runs in each task of a step, as its user, before the task",
+    "gateway-daemon": "program that serves as a gateway between modules, as the job's user, for jobs that name none",
 }
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def main(argv: list[str] | None = None) -> None:
             phase_user=arguments.phase_user,
             phase_limit_s=arguments.phase_limit,
             task_prolog=arguments.task_prolog,
+            gateway_daemon=arguments.gateway_daemon,
             min_uid=arguments.min_uid,
             allow_root_jobs=arguments.allow_root_jobs,
             uid=account.uid if account is not None else -1,
@@ -196,13 +198,13 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes
 
 def _check_programs(arguments: argparse.Namespace) -> None:
     """Programs that this host runs for the site. Raises ValueError for one that another user could change."""
-    for name in ("prolog", "epilog", "check", "task_prolog"):
-        path = getattr(arguments, name)
+    for name in _PROGRAMS:
+        path = getattr(arguments, name.replace("-", "_"))
         try:
             if path:
                 check_program(path)
         except (UnsafeFile, OSError) as error:
-            raise ValueError(f"--{name.replace('_', '-')}: {error}") from None
+            raise ValueError(f"--{name}: {error}") from None
     if not 0 < arguments.phase_limit <= PHASE_LIMIT_S_MAX:
         raise ValueError(f"--phase-limit: {arguments.phase_limit} is not within 1..{PHASE_LIMIT_S_MAX}")
 

@@ -186,6 +186,8 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Program that runs, as the agents' user, while a fault of a node stands; if it passes, the fault is over."""
     task_prolog: str = ""
     """Program that runs in each task of a step, as the job's user, before the task."""
+    gateway_daemon: str = ""
+    """Program that serves as a gateway between modules, as the job's user, for jobs that name no other."""
     phase_user: Literal["root", "job"] = "root"
     """Prolog and epilog run as root or as the job's user; without root they run as the agents' user."""
     phase_limit_s: Count = 300

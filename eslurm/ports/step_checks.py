@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eslurm.core.model.step_key import EPILOG_STEP
+from eslurm.core.model.step_key import ROUTE_ERROR_STEP
 from eslurm.core.model.values import COOKIE_BYTES, id_problem, signal_problem, text_problem, umask_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepSpec, StepWarning
 
@@ -99,7 +99,7 @@ def _spec_problems(spec: StepSpec) -> Iterator[str]:
 def _key_problem(spec: StepSpec) -> str:
     key = spec.key
     for name in ("job_id", "attempt", "step", "node"):
-        number, least = getattr(key, name), EPILOG_STEP if name == "step" else -1
+        number, least = getattr(key, name), ROUTE_ERROR_STEP if name == "step" else -1
         if not least <= number <= _NUMBER_MAX:
             return f"key: {name} {number} is not within {least}..{_NUMBER_MAX}"
     return ""

@@ -16,10 +16,11 @@ import msgspec
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand
 from eslurm.core.model.earlier_launch import decode_command
+from eslurm.core.model.gateways import GATEWAY
 from eslurm.core.model.job import Principal
 from eslurm.core.model.node_groups import find_place, find_share
 from eslurm.core.model.protocol import Command, JobLaunch, LaunchStep, NodeGroup, Prepare, Start
-from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, StepKey
+from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, GATEWAY_STEP, StepKey
 from eslurm.core.model.values import id_problem
 from eslurm.ports.step_checks import TASKS_MAX
 from eslurm.security.sealing import BadSeal, Purpose
@@ -43,7 +44,7 @@ class UserNotAllowed(NotAllowed):
 
 
 class Launchable(msgspec.Struct, frozen=True):
-    """The permitted launch: the batch script, a phase, or with `request` a step's tasks.
+    """The permitted launch: the batch script, a phase, or with `request` a step's tasks or one of the job's gateways.
 
     `names` are the job's nodes in order. `until_us` is the end of the credential.
     """
@@ -145,12 +146,15 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
     named = {(launch.job_id, launch.attempt, step)}
     if not isinstance(body, Prepare):
         named.add((body.job_id, body.attempt, step))
-    if named != {(key.job_id, key.attempt, key.step)} or (key.step < BATCH_STEP and not phase):
+    is_known = key.step >= BATCH_STEP or bool(phase) or key.is_gateway
+    if named != {(key.job_id, key.attempt, key.step)} or not is_known:
         raise NotAllowed(f"the credential is for another step than {key}")
     if phase and (request is not None or phase not in launch.phases):
         raise NotAllowed(f"the credential has no {phase}")
     if request is None and not phase and launch.groups[0].runs[0][0] != key.node:
         raise NotAllowed(f"node number {key.node} is not the first of the job")
+    if key.is_gateway:
+        _check_gateway(launch, request, key)
     tasks = 1
     if request is not None:
         tasks = _tasks_on(request.groups, key.node)
@@ -188,6 +192,20 @@ def _check_parts(launch: JobLaunch) -> None:
         raise NotAllowed(f"the credential has groups of other parts than its {parts}")
     if len(launch.device_parts) not in (0, len(launch.devices)):
         raise NotAllowed("the credential does not say of which parts its devices are")
+
+
+def _check_gateway(launch: JobLaunch, request: LaunchStep | None, key: StepKey) -> None:
+    """Check that a step of gateways is of a job that has some, and on its node. Raises `NotAllowed`."""
+    spec = launch.spec
+    if spec.gateway is None or request is None or request.gateway is None:
+        raise NotAllowed("the credential has no gateways")
+    if key.step != GATEWAY_STEP:
+        if launch.groups[0].runs[0][0] != key.node:
+            raise NotAllowed(f"node number {key.node} is not the first of the job")
+        return
+    parts = {index for index, part in enumerate(spec.parts) if part.role == GATEWAY}
+    if find_share([group for group in launch.groups if group.component in parts], key.node) is None:
+        raise NotAllowed(f"node number {key.node} is no gateway of the job")
 
 
 def _check_share(launch: JobLaunch, request: LaunchStep, number: int, tasks: int) -> None:

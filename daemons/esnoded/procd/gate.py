@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from eslurm.core.model.job import Principal
-from eslurm.core.model.step_key import PROLOG_STEP, StepKey
+from eslurm.core.model.protocol import JobLaunch
+from eslurm.core.model.step_key import GATEWAY_STEP, PROLOG_STEP, StepKey
 from eslurm.ports.step_runner import StepOrder, StepSpec
 from eslurm.security.ownership import UnsafeFile, check_program
 from eslurm.security.sealing import BadSeal
@@ -84,14 +85,25 @@ class Gate:
         if request is None:
             _check_hash("script", order.script, launch.spec.script_hash)
             path = self._scripts.hold(key, launch.spec.user, launch.spec.script_hash, order.script)
-        sealed = (key, launch, request, found.node_name, found.names, path)
+        daemon = self._gateway_daemon(launch) if key.step == GATEWAY_STEP else ""
+        sealed = (key, launch, request, found.node_name, found.names, daemon or path)
         make = partial(self._builder.build, *sealed, order.environment, order.door)
         user, until_us = launch.spec.user, found.until_us
         if request is None:
             return Allowed(key, user, until_us, make, warns=bool(launch.spec.warn_script))
         options = self._options
-        prolog = _program("task prolog", options.task_prolog) if options.task_prolog else ""
+        has_prolog = options.task_prolog and not key.is_gateway
+        prolog = _program("task prolog", options.task_prolog) if has_prolog else ""
         return Allowed(key, user, until_us, make, found.tasks, True, False, prolog, options.phase_limit_s)
+
+    def _gateway_daemon(self, launch: JobLaunch) -> str:
+        """The job's own program, or root's. Raises `NotAllowed`, OSError."""
+        asked = launch.spec.gateway
+        if asked is not None and asked.binary:
+            return asked.binary
+        if not self._options.gateway_daemon:
+            raise NotAllowed("this host has no gateway daemon: name one with --gateway-binary")
+        return _program("gateway daemon", self._options.gateway_daemon)
 
     def _phase(self, order: StepOrder, found: Launchable) -> Allowed:
         """Root's own program, as long as no other user can change it. Raises `NotAllowed`, OSError."""

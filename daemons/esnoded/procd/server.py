@@ -234,7 +234,7 @@ class Procd:
 
     def _connect(self, step: Step, fd: int) -> None:
         allowed = step.allowed
-        if not allowed.streams or allowed.key.is_phase or step.is_connected:
+        if not allowed.streams or allowed.key.is_phase or allowed.key.is_gateway or step.is_connected:
             raise NotAllowed(f"step {allowed.key} has no listener to connect to")
         self._begin(step)
         step.is_connected = True

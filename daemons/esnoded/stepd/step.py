@@ -77,6 +77,8 @@ class Step(msgspec.Struct, eq=False):
     link: OutputPipes | None = None
     draining: set[int] = msgspec.field(default_factory=set)
     """Process groups whose leader has ended and whose other members, already killed, are not gone yet."""
+    ready: tuple[str, ...] = ()
+    """Of a step of gateways: the first line of each task, once all are there."""
     spawning: bool = True
     announced: bool = False
     cause: StepEndCause | None = None
@@ -125,7 +127,7 @@ class Step(msgspec.Struct, eq=False):
 
     def state(self) -> StepStarted:
         """The state to report while it lives."""
-        return StepStarted(self.key, self.started_us, self.tasks[0].pid if self.tasks else 0)
+        return StepStarted(self.key, self.started_us, self.tasks[0].pid if self.tasks else 0, self.ready)
 
     def is_mate_of(self, batch: Step) -> bool:
         """Check whether it is another step of the same attempt on the same node."""

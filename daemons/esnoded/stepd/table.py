@@ -22,6 +22,7 @@ from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.procd.log import survive
 from esnoded.procd.wire import STEPS_MAX, Delivery, Drained, Exited
+from esnoded.stepd.gateway_output import GatewayOutput
 from esnoded.stepd.guard import Guard
 from esnoded.stepd.journal import Intent, Journal
 from esnoded.stepd.ledger import Ledger
@@ -29,7 +30,7 @@ from esnoded.stepd.limits import StepClock
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.phase_output import PhaseOutput
 from esnoded.stepd.processes import Processes, read_report
-from esnoded.stepd.step import Step, Task, Waiter
+from esnoded.stepd.step import Step, Task, Waiter, signal_name
 from esnoded.stepd.terms import Terms
 from esnoded.stepd.timers import Timer, Timers
 from esnoded.task.program import SpawnError
@@ -326,6 +327,15 @@ class StepTable:
             )
         elif spec.key.is_phase:
             step.link = PhaseOutput(self._selector, spec.key, self._outputs, partial(self._guard.wrap, step))
+        elif spec.key.is_gateway:
+            step.link = GatewayOutput(
+                self._selector,
+                spec.key,
+                spec.tasks,
+                partial(self._guard.wrap, step),
+                lambda lines: self._on_ready(step, lines),
+                lambda why: self._on_unready(step, why),
+            )
         self._clock.begin(step)
         if spec.orphan_timeout_us:
             due_us = self._orphaned_us(spec, step.launched_us)
@@ -396,7 +406,7 @@ class StepTable:
             if task.report_fd >= 0 and len(step.tasks) == 1:
                 return
         step.spawning = any(task.report_fd >= 0 for task in step.tasks)
-        if not step.spawning and not step.announced:
+        if not step.spawning and not step.announced and not step.key.is_gateway:
             self._announce(step)
 
     def _watch(self, step: Step, task: Task) -> None:
@@ -423,6 +433,15 @@ class StepTable:
         state = step.state()
         self._answers += [(waiter, state) for waiter in step.waiters]
         step.waiters.clear()
+
+    def _on_ready(self, step: Step, lines: tuple[str, ...]) -> None:
+        """A step of gateways serves: not before, it counts as started."""
+        if not step.announced and not step.is_ending:
+            step.ready = lines
+            self._announce(step)
+
+    def _on_unready(self, step: Step, why: str) -> None:
+        self.terminate(step.key, StepEndCause.SIGNALLED, step.spec.kill_grace_us, why)
 
     def _on_spawn_failure(self, step: Step, error: SpawnError) -> None:
         step.fail_spawn(error.exit_code, error.text)
@@ -462,10 +481,16 @@ class StepTable:
         self._touch(step)
         if task.report_fd >= 0:
             self._take_report(step, task)
-        if step.cause is not StepEndCause.SPAWN_FAILED and not task.is_aside:
+        # Of gateways the first end counts: the other daemons are ended for it.
+        is_moot = step.key.is_gateway and step.is_ending
+        if step.cause is not StepEndCause.SPAWN_FAILED and not task.is_aside and not is_moot:
             code = step.add_status(event.wait_status)
             if step.link is not None:
                 step.link.task_ended(task.local, code)
+            if step.key.is_gateway and step.spec.tasks > 1:
+                how = f"exit code {code}" if code >= 0 else f"signal {signal_name(-code)}"
+                text = f"daemon {task.local} of {step.spec.tasks} ended with {how}"
+                self.terminate(step.key, StepEndCause.EXITED, step.spec.kill_grace_us, text)
         if step.has_asides_only:
             self._kill(step)
         if not event.is_drained:

@@ -13,9 +13,10 @@ from eslurm.compat.environment import StepEnvironment, batch_environment, decode
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import GATEWAY_STEP, StepKey
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.step_runner import OutputEndpoint, StepSpec, StepWarning
+from esnoded.task.gateways import build_daemon, build_helper
 
 STEP_ENVIRONMENTS_MAX = 64
 
@@ -38,7 +39,8 @@ class Builder:
         door: str,
         local: int = 0,
     ) -> StepSpec:
-        """The step as its task with rank `local` on this node runs it: the file `script`, or what `request` names.
+        """The step as its task with rank `local` on this node runs it: the file `script`, or what `request` names; of a step
+        of gateways the daemon `script`, or the helper.
 
         `names` are the job's nodes in order.
         Raises ValueError for an endpoint that is none.
@@ -47,8 +49,12 @@ class Builder:
             env = batch_environment(launch, names, _decode(environment)) | {"ESLURM_SOCKET": door}
             return _batch(key, launch, node_name, script, env)
         share = _share(key, request)
+        if key.is_gateway and key.step != GATEWAY_STEP:
+            return build_helper(key, launch, request, node_name)
         shared = self._shared(launch, request, names, environment)
         env = shared.shared | shared.of_task(key.node, local) | {"ESLURM_SOCKET": door}
+        if key.is_gateway:
+            return build_daemon(key, launch, node_name, env, share, script)
         return _task(key, launch, request, node_name, env, share)
 
     def _shared(
@@ -69,6 +75,10 @@ def outline(key: StepKey, launch: JobLaunch, request: LaunchStep | None, node_na
     """The step without its variables and the path of its script. Raises ValueError for an endpoint that is none."""
     if request is None:
         return _batch(key, launch, node_name, "the script", {})
+    if key.step == GATEWAY_STEP:
+        return build_daemon(key, launch, node_name, {}, _share(key, request), "the daemon")
+    if key.is_gateway:
+        return build_helper(key, launch, request, node_name)
     return _task(key, launch, request, node_name, {}, _share(key, request))
 
 

@@ -257,11 +257,19 @@ def test_agents_are_told_of_the_programs_around_jobs() -> None:
     text = config_of(("cn[1-2]", 3))
     assert not [word for word in daemons_of(HERE, text, record_of())[-1].arguments if "phase" in word]
     section = AgentSection(
-        prolog="/p", epilog="/e", check="/c", task_prolog="/t", phase_user="job", phase_limit_s=9
+        prolog="/p",
+        epilog="/e",
+        check="/c",
+        task_prolog="/t",
+        gateway_daemon="/g",
+        phase_user="job",
+        phase_limit_s=9,
     )
     told = daemons_of(HERE, msgspec.structs.replace(text, agent=section), record_of())[-1].arguments
     found = {
-        word: told[told.index(word) + 1] for word in told if word.startswith(("--p", "--e", "--c", "--task"))
+        word: told[told.index(word) + 1]
+        for word in told
+        if word.startswith(("--p", "--e", "--c", "--task", "--g"))
     }
     del found["--cluster"], found["--controller"], found["--cores"], found["--controller-socket"]
     assert found == {
@@ -269,6 +277,7 @@ def test_agents_are_told_of_the_programs_around_jobs() -> None:
         "--epilog": "/e",
         "--check": "/c",
         "--task-prolog": "/t",
+        "--gateway-daemon": "/g",
         "--phase-user": "job",
         "--phase-limit": "9",
     }

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from eslurm.core.model.gateways import GatewayRequest, GatewayStep
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import Command, Heartbeat, LaunchStep, NodeGroup, Prepare, SetTime, Start
 from eslurm.core.model.request import PartSpec, Request
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import GATEWAY_STEP, ROUTE_ERROR_STEP, ROUTE_STEP, StepKey
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import Ring, new_site, write_ring
 from eslurm.telemetry.clocks import wall_us
@@ -110,6 +111,50 @@ def test_what_does_not_fit_is_refused(fields: dict[str, Any], key: StepKey, said
     given = {"expires_us": NOW_US} | fields
     with pytest.raises(NotAllowed, match=said):
         warrants().launch(key, sealed(**given), NOW_US)
+
+
+DAEMON, ROUTES = StepKey(7, 1, GATEWAY_STEP, 4), StepKey(7, 1, ROUTE_STEP, 3)
+GATEWAYS = {
+    "parts": (PartSpec(), PartSpec("gateways", "gateway")),
+    "components": (Request(), Request()),
+    "groups": (FIRST, NodeGroup(((4, 1),), (2,), 2, 1)),
+    "gateway": GatewayRequest(1),
+}
+"""Node 3 is the job's, node 4 its gateway."""
+
+
+def of_gateways(key: StepKey, **changes: Any) -> LaunchStep:
+    group = NodeGroup(((key.node, 1),), (2,), 2 if key == DAEMON else 1, int(key == DAEMON))
+    made = tasks(step=key.step, groups=(group,), component=group.component, gateway=GatewayStep(), argv=())
+    return msgspec.structs.replace(made, **{"launch": launch(**GATEWAYS)} | changes)
+
+
+def test_steps_of_gateways_are_let_in_on_their_nodes() -> None:
+    for key, count in ((DAEMON, 2), (ROUTES, 1), (msgspec.structs.replace(ROUTES, step=ROUTE_ERROR_STEP), 1)):
+        allowed = warrants().launch(key, sealed(of_gateways(key), expires_us=NOW_US), NOW_US)
+        assert allowed.tasks == count and allowed.request is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "said"),
+    [
+        (DAEMON, of_gateways(DAEMON, launch=launch(**GATEWAYS | {"gateway": None})), "has no gateways"),
+        (DAEMON, of_gateways(DAEMON, gateway=None), "has no gateways"),
+        (
+            DAEMON,
+            of_gateways(DAEMON, launch=launch(**GATEWAYS | {"parts": (PartSpec(),) * 2})),
+            "no gateway of",
+        ),
+        (DAEMON, of_gateways(ROUTES), "another step"),
+        (StepKey(7, 1, GATEWAY_STEP, 3), of_gateways(StepKey(7, 1, GATEWAY_STEP, 3)), "no gateway of"),
+        (StepKey(7, 1, ROUTE_STEP, 4), of_gateways(StepKey(7, 1, ROUTE_STEP, 4)), "not the first"),
+        (StepKey(7, 1, -7, 3), of_gateways(StepKey(7, 1, -7, 3)), "another step"),
+        (DAEMON, Prepare(launch(**GATEWAYS), start=True), "another step"),
+    ],
+)
+def test_steps_of_gateways_are_no_way_to_other_nodes_or_jobs(key: StepKey, body: Any, said: str) -> None:
+    with pytest.raises(NotAllowed, match=said):
+        warrants().launch(key, sealed(body, expires_us=NOW_US), NOW_US)
 
 
 SEVERAL = {

@@ -1,0 +1,71 @@
+"""The steps of a job's gateways: a daemon on each gateway node, and the helpers on the first node; all as the job's user.
+
+Invariant: which daemon runs is the job's request or root's word (`procd.gate`); the helper is this release's own
+(`task.routes`), with none of the user's variables.
+"""
+
+from __future__ import annotations
+
+import os
+
+from eslurm.compat.environment import PHASE_PATH
+from eslurm.core.model.gateways import GatewayStep
+from eslurm.core.model.protocol import JobLaunch, LaunchStep
+from eslurm.core.model.step_key import ROUTE_ERROR_STEP, StepKey
+from eslurm.ports.step_runner import StepSpec
+from esnoded.task.routes import Errand, helper_argv
+
+HELPER_GRACE_US = 5_000_000
+"""From the end of the job to SIGKILL, for the removal of a file."""
+
+
+def build_daemon(
+    key: StepKey, launch: JobLaunch, node_name: str, env: dict[str, str], share: tuple[int, int], daemon: str
+) -> StepSpec:
+    """A gateway daemon, with the job's variables and those that are asked for. `share`: tasks here, rank of the first."""
+    spec = launch.spec
+    asked = dict(spec.gateway.env) if spec.gateway is not None else {}
+    return StepSpec(
+        key=key,
+        node_name=node_name,
+        uid=spec.user.uid,
+        gid=spec.user.gid,
+        groups=spec.user.groups,
+        argv=(daemon,),
+        env=env | asked,
+        cwd=spec.work_dir,
+        umask=spec.umask,
+        kill_grace_us=int(launch.kill_grace_s * 1_000_000),
+        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
+        tasks=share[0],
+        first_task=share[1],
+    )
+
+
+def build_helper(key: StepKey, launch: JobLaunch, request: LaunchStep, node_name: str) -> StepSpec:
+    """The helper that writes the routes, or the file that says why there are none. Raises ValueError."""
+    spec, asked = launch.spec, launch.spec.gateway
+    if asked is None:
+        raise ValueError("the job has no gateways")
+    errand = Errand(
+        launch.job_id,
+        spec.work_dir,
+        asked.file,
+        asked.plugin,
+        asked.cleanup,
+        request.gateway or GatewayStep(),
+        key.step == ROUTE_ERROR_STEP,
+    )
+    own = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8", "PYTHONSAFEPATH": "1"}
+    return StepSpec(
+        key=key,
+        node_name=node_name,
+        uid=spec.user.uid,
+        gid=spec.user.gid,
+        groups=spec.user.groups,
+        argv=helper_argv(errand),
+        env=own | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+        cwd="/",
+        umask=spec.umask,
+        kill_grace_us=HELPER_GRACE_US,
+    )
