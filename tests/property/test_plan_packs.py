@@ -120,6 +120,36 @@ def test_a_pack_starts_as_early_as_trying_everything_finds(seed: int) -> None:
     assert later <= asked * 0.02
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_pack_moves_up_to_the_first_start_when_something_ends_early(seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    moved = 0
+    for _ in range(40):
+        nodes = rng.randint(2, 4)
+        site, line = PackSite("conservative", nodes), Line(nodes, 4)
+        for node in range(nodes):
+            for at in range(rng.randint(0, 2)):
+                held, until = rng.randint(1, 2), rng.randint(1, 60)
+                site.hold(900 + 10 * at + node, node, held, NOW + until)
+                line.take(node, held, 0, until)
+        job = draw_pack(rng, 1, nodes, 4)
+        site.submit(job)
+        site.plan()
+        before = site.starts().get(1)
+        if not before or not site.running:
+            continue
+        (key, ended) = rng.choice(sorted(site.running.items()))
+        del site.running[key]
+        ((node, amounts),) = ended.spans
+        line.give(node, amounts[0], 0, ended.until_us - NOW)
+        site.plan()
+        want = line.first_start(job)
+        got = site.starts().get(1, 0)
+        assert got == want, (seed, job)
+        moved += got < before
+    assert moved > 3
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(10))
 def test_delays_hold_and_nothing_gets_later_in_a_walk(policy: str, seed: int) -> None:

@@ -426,9 +426,15 @@ class ForwardPlanner:
         known_us = min(cycle.hints.bound_us(id(pack), pack.span_us), start_us - pack.span_us + 1)
         if not is_concerned or start_us <= max(from_us, known_us):
             return False
+        cycle.spend(TRY_STEPS * len(pack.queries))
+        if cycle.slice_over():
+            yield
+        at_us = packs.sooner_us(schedule, pack, schedule.bookings[job_id], max(from_us, known_us))
+        if at_us is None:
+            return True
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
         old = yield from schedule.removing(job_id)
-        found = yield from packs.find(schedule, entry.job, pack, max(from_us, known_us), start_us)
+        found = yield from packs.find(schedule, entry.job, pack, at_us, start_us)
         cycle.spend(2 * TRY_STEPS * len(old))
         if cycle.slice_over():
             yield

@@ -11,7 +11,8 @@ that fails, the next instants at which something ends are tried. A miss only del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import msgspec
@@ -66,6 +67,16 @@ class NoPlaces(msgspec.Struct, frozen=True, gc=False):
     again_us: int = INFINITY_US
 
 
+class _Agreed(msgspec.Struct, frozen=True, gc=False):
+    """A start at which each member alone has a place, and these; the member that moved it there, and by what."""
+
+    at_us: int
+    member: int
+    moves: tuple[Move, ...]
+    starts: dict[int, Start]
+
+
+NO_STARTS: Final[Mapping[int, Start]] = MappingProxyType({})
 First: TypeAlias = Callable[[PlacementQuery, int], Start | NoStart | Why]
 """The first start of one member from an instant on."""
 
@@ -106,10 +117,10 @@ def find(
         agreed = _agreed(pack, at_us, until_us, ask)
         if isinstance(agreed, NoPlaces):
             return agreed
-        at_us, member, moves = agreed
-        places = yield from take_at(schedule, job, pack, at_us)
+        at_us = agreed.at_us
+        places = yield from take_at(schedule, job, pack, at_us, agreed.starts)
         if isinstance(places, Places):
-            return msgspec.structs.replace(places, member=member, moves=moves)
+            return msgspec.structs.replace(places, member=agreed.member, moves=agreed.moves)
         yield
         next_us = _next_us(schedule, pack, at_us, 1 << max(0, tries - NEAR_TRIES))
         at_us = min(next_us, max(places.again_us, at_us + 1))
@@ -118,10 +129,33 @@ def find(
     return places
 
 
+def sooner_us(schedule: Schedule, pack: PackQuery, places: Sequence[Booking], from_us: int) -> int | None:
+    """Lower bound of an earlier start for a pack with these places, as if they were released; None: there is none.
+
+    Nothing is changed, and most packs have none: the members are asked one by one.
+    """
+    start_us = places[0].start_us
+    nodes = {span.node for one in places for span in one.spans}
+    stay = start_us, max([one.stop_us for one in places])
+    for index in pack.order:
+        query, delay_us = pack.queries[index], pack.delays_us[index]
+        own = nodes, start_us + delay_us
+        found_us = schedule.book.sooner_us(
+            query.need, query.duration_us, from_us + delay_us, own, query.closed, stay
+        )
+        if found_us is None:
+            return None
+        from_us = max(from_us, found_us - delay_us)
+    return from_us
+
+
 def take_at(
-    schedule: Schedule, job: Pending, pack: PackQuery, at_us: int
+    schedule: Schedule, job: Pending, pack: PackQuery, at_us: int, starts: Mapping[int, Start] = NO_STARTS
 ) -> Generator[None, None, Places | NoPlaces]:
-    """Take places such that the pack starts at exactly this instant; none is taken when one is missing."""
+    """Take places such that the pack starts at exactly this instant; none is taken when one is missing.
+
+    `starts` are those of the single members at that instant, as far as they are known.
+    """
     members = job.members
     order = list(pack.order)
     tried: set[tuple[int, ...]] = set()
@@ -134,7 +168,8 @@ def take_at(
             tried.add(tuple(order))
             taken: dict[int, Booking] = {}
             for index in order:
-                found = yield from _take(schedule, members[index], pack, index, at_us)
+                known = _beside(schedule, members[index], pack.queries[index], starts.get(index), taken)
+                found = yield from _take(schedule, members[index], pack, index, at_us, known)
                 if isinstance(found, NoPlaces):
                     missing = found
                     break
@@ -153,12 +188,32 @@ def take_at(
     return missing
 
 
+def _beside(
+    schedule: Schedule,
+    member: Pending,
+    query: PlacementQuery,
+    start: Start | None,
+    taken: Mapping[int, Booking],
+) -> Start | None:
+    """The start that was found for the member alone, if it shares nothing with the members that have their places."""
+    if start is None or query.constraints or any(query.need.wide):
+        return None
+    numbers = schedule.book.topology.numbers
+    nodes = {numbers[position] for position, _, _ in start.chosen}
+    stop_us, _ = ends_of(member, start.at_us)
+    for other in taken.values():
+        meets = other.start_us < stop_us and start.at_us < other.stop_us
+        if meets and not nodes.isdisjoint([span.node for span in other.spans]):
+            return None
+    return start
+
+
 def _take(
-    schedule: Schedule, member: Pending, pack: PackQuery, index: int, at_us: int
+    schedule: Schedule, member: Pending, pack: PackQuery, index: int, at_us: int, known: Start | None
 ) -> Generator[None, None, Booking | NoPlaces]:
     """Take one member's place at its delay from the pack's start, beside those that are taken already."""
     query, start_us = pack.queries[index], at_us + pack.delays_us[index]
-    found = start_exactly(schedule.book, query, start_us)
+    found = known or start_exactly(schedule.book, query, start_us)
     if isinstance(found, NoStart):
         again_us = INFINITY_US
         if query.constraints:
@@ -176,11 +231,10 @@ def _take(
     return booking
 
 
-def _agreed(
-    pack: PackQuery, from_us: int, until_us: int, first: First
-) -> tuple[int, int, tuple[Move, ...]] | NoPlaces:
-    """The first start of the pack at which each member alone has a place; the member that moved it last, and by what."""
+def _agreed(pack: PackQuery, from_us: int, until_us: int, first: First) -> _Agreed | NoPlaces:
+    """The first start of the pack at which each member alone has a place."""
     queries, delays_us = pack.queries, pack.delays_us
+    starts: dict[int, Start] = {}
     at_us, member = from_us, 0
     moves: tuple[Move, ...] = ()
     content = index = 0
@@ -190,6 +244,7 @@ def _agreed(
             return NoPlaces(index, why=found)
         if isinstance(found, NoStart):
             return NoPlaces(index, found.moves)
+        starts[index] = found
         start_us = found.at_us - delays_us[index]
         if start_us > at_us:
             at_us, member, moves, content = start_us, index, found.moves, 0
@@ -197,7 +252,7 @@ def _agreed(
                 return NoPlaces(index, moves)
         content += 1
         index = (index + 1) % len(queries)
-    return at_us, member, moves
+    return _Agreed(at_us, member, moves, starts)
 
 
 def _next_us(schedule: Schedule, pack: PackQuery, at_us: int, steps: int) -> int:

@@ -305,15 +305,22 @@ class ResourceProfile:
         return self._search(need, duration_us, (max(from_us, self.now_us), latest_us), until_us, closed)
 
     def sooner_us(
-        self, need: CompiledRequest, duration_us: int, from_us: int, own: Own, closed: Sequence[Closure] = ()
+        self,
+        need: CompiledRequest,
+        duration_us: int,
+        from_us: int,
+        own: Own,
+        closed: Sequence[Closure] = (),
+        stay: _Stay | None = None,
     ) -> int | None:
         """Lower bound of an earlier start for a job with a place, as if that were released; None: there is no earlier
         start.
 
-        Nothing is changed, and cluster-wide resources are not examined.
+        Nothing is changed, and cluster-wide resources are not examined. With `stay` the nodes are released for that
+        interval: the job begins and ends with others, and their places are released too.
         """
         starts_us = (max(from_us, self.now_us), own[1] - 1)
-        found = self._search(need, duration_us, starts_us, INFINITY_US, closed, own)
+        found = self._search(need, duration_us, starts_us, INFINITY_US, closed, own, stay)
         return found[0] if found is not None else None
 
     def check(self) -> None:
@@ -346,11 +353,16 @@ class ResourceProfile:
         until_us: int,
         closed: Sequence[Closure],
         own: Own | None = None,
+        stay: _Stay | None = None,
     ) -> tuple[int, Assignment] | None:
         """The first start in the range; with `own` the first that may be one without that booking, nodes left open."""
         within = need.allowed & self._usable
         conditions = self._lookup.conditions(need, self.topology, self._slots, self._profiles)
         search = Search(conditions, within, self._slots)
+        if own is not None and stay is not None:
+            at = self._slots.at
+            first, last = bisect_right(at, stay[0]) - 1, bisect_left(at, stay[1])
+            search.leave_out(self.topology.mask_of_numbers(own[0]), max(first, 0), last)
         found = self._walk(search, need, within, duration_us, starts_us, until_us, closed, own)
         self.work += search.looked // SLOTS_PER_US
         return found
