@@ -132,7 +132,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
             info.paused_us, info.suspended_us = attempt.paused_us, attempt.suspended_us
         spans = spans_to_come(attempt)
         if spec.gateway is not None:
-            spans = [span for span in spans if span.component < user_parts(spec)]
+            count = user_parts(spec)
+            spans = [span for span in spans if span.component < count]
         numbers = dict.fromkeys([span.node for span in spans])
         info.nodes = len(numbers)
         info.cpus, info.memory_mib = _held(spans)

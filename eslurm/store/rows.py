@@ -16,7 +16,7 @@ from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.node import Node
-from eslurm.core.model.parts import partition_of, spans_by_part
+from eslurm.core.model.parts import partition_of, spans_by_part, user_parts, user_spans
 from eslurm.core.model.step import Step
 from eslurm.core.state import rows as records
 from eslurm.core.state.allocation_amounts import limit_s
@@ -87,7 +87,9 @@ def _job_row(state: State, job: Job) -> store.JobRow:
 def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.AttemptRow:
     outcome = job.outcome or job.state
     end = attempt.end if attempt is not None else None
-    numbers = attempt.nodes if attempt is not None else []
+    # Gateways are none of the nodes that users count.
+    spans = user_spans(job.spec, attempt) if attempt is not None else ()
+    numbers = list(dict.fromkeys([span.node for span in spans]))
     return store.AttemptRow(
         job_id=job.job_id,
         attempt=attempt.number if attempt is not None else 0,
@@ -100,7 +102,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
         started_us=attempt.started_us if attempt is not None else 0,
         ended_us=attempt.ended_us if attempt is not None else job.ended_us,
         nodes=len(numbers),
-        cores=sum(span.amounts[0] for span in attempt.spans) if attempt is not None else 0,
+        cores=sum(span.amounts[0] for span in spans),
         exit_code=job.exit_code,
         signal=job.exit_signal,
         blob=records.encode(
@@ -116,7 +118,9 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 first_estimate_s=job.first_estimate_s,
                 forecast=attempt.forecast if attempt is not None else None,
                 trace=job.spec.trace,
-                parts=_parts_used(state, job, attempt) if attempt is not None and attempt.has_parts else (),
+                parts=_parts_used(state, job, attempt)
+                if attempt is not None and attempt.has_parts and user_parts(job.spec) > 1
+                else (),
                 pack_id=job.pack.pack_id if job.pack is not None else 0,
                 pack_index=job.pack.index if job.pack is not None else 0,
             )
@@ -137,7 +141,7 @@ def _parts_used(state: State, job: Job, attempt: Attempt) -> tuple[records.PartU
                 sum([sum(span.amounts[1:2]) for span in spans]),
                 ended.get(number, 0),
             )
-            for number, spans in enumerate(spans_by_part(job.spec, attempt))
+            for number, spans in enumerate(spans_by_part(job.spec, attempt)[: user_parts(job.spec)])
         ]
     )
 

@@ -15,14 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.core.explain.whatif import WhatIf
-from eslurm.core.model import ranges
 from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle import reasons
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.placement.capacity import fitting
-from eslurm.core.plan.placement.compiled_request import CompiledRequest
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, part_words
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.plan.placement.protocols import Availability, Closure
 from eslurm.core.plan.profile.search import PlacementQuery
@@ -164,7 +163,8 @@ def _node_reasons_of_parts(whatif: WhatIf, job: Pending, query: PlacementQuery, 
     """
     # Equal parts share one compiled request.
     alike: dict[int, list[int]] = {}
-    for number, member in enumerate(query.need.members):
+    members = query.need.members
+    for number, member in enumerate(members):
         alike.setdefault(id(member), []).append(number)
     ready: list[int] = []
     blocked: list[tuple[list[int], list[Reason]]] = []
@@ -180,29 +180,22 @@ def _node_reasons_of_parts(whatif: WhatIf, job: Pending, query: PlacementQuery, 
     blocked.sort(key=lambda one: (-max(reason.until_us or INFINITY_US for reason in one[1]), one[0]))
     told: list[Reason] = []
     for numbers, found in blocked[:PARTS_MAX]:
-        told += [replace(one, part=numbers[0], text=f"{part_words(numbers)}: {one.text}") for one in found]
+        told += [
+            replace(one, part=numbers[0], text=f"{part_words(numbers, members)}: {one.text}") for one in found
+        ]
     if ready:
         at = max(range(len(told)), key=lambda index: told[index].until_us or INFINITY_US)
-        text = f"{told[at].text}; {part_words(sorted(ready))} could start now"
+        text = f"{told[at].text}; {part_words(sorted(ready), members)} could start now"
         told[at] = replace(told[at], text=text)
     if len(blocked) > PARTS_MAX:
         others = sorted(number for numbers, _ in blocked[PARTS_MAX:] for number in numbers)
-        text = f"{part_words(others)} cannot start now, either"
+        text = f"{part_words(others, members)} cannot start now, either"
         told.append(Reason(WhyKind.RESOURCES.value, text, part=others[0]))
     longest = blocked[0][0][0]
     one, need = job.parts[longest], query.need.members[longest]
     its_own = replace(job, request=one.request, partition=one.partition, parts=())
     filters = yield from _funnel(whatif, its_own, replace(query, need=need), sources)
     return told + [replace(reason, part=longest) for reason in filters]
-
-
-def part_words(numbers: Sequence[int]) -> str:
-    """`part 2`, `parts 0 and 1`, `parts 0-3, 5 and 7`; `numbers` ascend."""
-    words: list[str] = []
-    for first, last in ranges.from_numbers(numbers):
-        words += [f"{first}-{last}"] if last - first > 1 else map(str, range(first, last + 1))
-    listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
-    return f"part{'s' if len(numbers) > 1 else ''} {listed}"
 
 
 def _blocking(whatif: WhatIf, query: PlacementQuery) -> list[Reason]:

@@ -16,7 +16,8 @@ MODES: Final = (OFF, REQUEUE, CANCEL, SUSPEND)
 class PartitionView(msgspec.Struct, frozen=True):
     """A partition: whether it starts jobs, and the default memory of its jobs (0: unlimited).
 
-    Jobs of a higher `tier` may preempt those of a lower one, by `preempt_mode`.
+    Jobs of a higher `tier` may preempt those of a lower one, by `preempt_mode`. With a `role` its part of a job is none that
+    users named.
     """
 
     name: str
@@ -25,3 +26,4 @@ class PartitionView(msgspec.Struct, frozen=True):
     memory_per_cpu_mib: int = 0
     tier: int = 0
     preempt_mode: str = OFF
+    role: str = ""

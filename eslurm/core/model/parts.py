@@ -6,6 +6,8 @@ is `17+1`, or 18. A task of an array takes one id.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eslurm.core.model.gateways import GATEWAY
 from eslurm.core.model.job import Attempt, Job, JobSpec, Span
 
@@ -25,6 +27,14 @@ def gateway_nodes(spec: JobSpec, attempt: Attempt) -> list[int]:
     """The gateways of an attempt of a job that has some, in their order."""
     last = len(spec.components) - 1
     return [span.node for span in attempt.spans if span.component == last]
+
+
+def user_spans(spec: JobSpec, attempt: Attempt) -> Sequence[Span]:
+    """What the parts that users name hold, or have held."""
+    if spec.gateway is None:
+        return attempt.spans
+    count = user_parts(spec)
+    return [span for span in attempt.spans if span.component < count]
 
 
 def part_ids(job: Job) -> range:

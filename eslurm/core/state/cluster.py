@@ -403,6 +403,7 @@ class State:
                 memory_per_cpu_mib=partition.memory_per_cpu_default_mib,
                 tier=partition.tier,
                 preempt_mode=partition.preempt_mode,
+                role=partition.role,
             )
             for partition in config.partitions
         }

@@ -11,7 +11,7 @@ import msgspec
 
 from eslurm.core.model.plurals import are, counted
 from eslurm.core.plan.placement.capacity import capacities
-from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part, part_words
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.plan.profile.search import PlacementQuery
 from eslurm.core.resources.ledger import Ledger
@@ -136,7 +136,8 @@ def nodes_unavailable(need: CompiledRequest, ledger: Ledger) -> Why:
         empty = ledger.emptied()
         short = [number for number, one in enumerate(need.members) if choose(empty, one) is None]
         if short:
-            needs, missing = f"part {short[0]}: needs {_OUT}", need.members[short[0]]
+            named = part_words(short[:1], need.members)
+            needs, missing = f"{named}: needs {_OUT}", need.members[short[0]]
         else:
             needs = f"its {len(need.members)} parts do not fit the nodes in service together"
     out, allowed = (missing.allowed & ~ledger.usable).bit_count(), missing.allowed.bit_count()
@@ -173,7 +174,7 @@ def _short_by_part(need: CompiledRequest, ledger: Ledger) -> str:
     for number, member in enumerate(need.members):
         if choose(ledger, member) is None:
             text = _short(member, ledger) or "what is free is too scattered"
-            return f"part {number}: {text}"
+            return f"{part_words((number,), need.members)}: {text}"
     return f"its {len(need.members)} parts need more than is free when they begin together"
 
 

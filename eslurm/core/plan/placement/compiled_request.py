@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from eslurm.core.model import ranges
 from eslurm.core.model.config import NodeRule
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Chunk, Request
@@ -88,6 +89,8 @@ class CompiledRequest(msgspec.Struct, frozen=True):
     filters: tuple[tuple[Vector, int], ...]
     avoided: int = 0
     members: tuple[CompiledRequest, ...] = ()
+    role: str = ""
+    """That of its partition."""
 
     @property
     def tasks(self) -> int:
@@ -156,9 +159,29 @@ def compile_job(
     for request, partition in zip(requests, partitions, strict=True):
         key = request, partition.name
         if key not in known:
-            known[key] = compile_request(request, partition, topology, avoid, time_limit_us)
+            compiled = compile_request(request, partition, topology, avoid, time_limit_us)
+            known[key] = (
+                msgspec.structs.replace(compiled, role=partition.role) if partition.role else compiled
+            )
         members.append(known[key])
     return members[0] if len(members) == 1 else joined(members)
+
+
+def part_words(numbers: Sequence[int], members: Sequence[CompiledRequest]) -> str:
+    """`part 2`, `parts 0-3, 5 and 7`, of a job with gateways also `its nodes` and `its gateways`; `numbers` ascend."""
+    named = [number for number in numbers if not members[number].role]
+    found: list[str] = []
+    if named and sum(not one.role for one in members) == 1:
+        found.append("its nodes")
+    elif named:
+        words: list[str] = []
+        for first, last in ranges.from_numbers(named):
+            words += [f"{first}-{last}"] if last - first > 1 else map(str, range(first, last + 1))
+        listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+        found.append(f"part{'s' if len(named) > 1 else ''} {listed}")
+    if len(named) < len(numbers):
+        found.append("its gateways")
+    return " and ".join(found)
 
 
 def joined(members: Sequence[CompiledRequest]) -> CompiledRequest:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core.explain.inquiry import would_wait
-from eslurm.core.explain.why import part_words
 from eslurm.core.model.config import Partition
 from eslurm.core.model.messages import UpdateNodes
+from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.placement.compiled_request import compile_request, part_words
+from eslurm.core.resources.nodes import Topology
 from tests.kits.asking import HOUR, Site
 from tests.kits.core import ROOT, SECOND, World
 from tests.kits.parts import parted, submit
@@ -130,7 +132,12 @@ def test_a_submission_on_trial_names_the_part() -> None:
 
 
 def test_numbers_of_parts_are_told_shortly() -> None:
-    assert part_words([2]) == "part 2"
-    assert part_words([0, 1]) == "parts 0 and 1"
-    assert part_words([0, 1, 2, 3, 5, 7]) == "parts 0-3, 5 and 7"
-    assert part_words(range(1, 128)) == "parts 1-127"
+    user = compile_request(Request(), PartitionView("main"), Topology(()))
+    gateways = replace(user, role="gateway")
+    assert part_words([2], [user] * 3) == "part 2"
+    assert part_words([0, 1], [user] * 3) == "parts 0 and 1"
+    assert part_words([0, 1, 2, 3, 5, 7], [user] * 9) == "parts 0-3, 5 and 7"
+    assert part_words(range(1, 128), [user] * 128) == "parts 1-127"
+    assert part_words([1, 2], [user, user, gateways]) == "part 1 and its gateways"
+    assert part_words([0], [user, gateways]) == "its nodes"
+    assert part_words([1], [user, gateways]) == "its gateways"

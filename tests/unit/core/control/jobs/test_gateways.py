@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from eslurm.core.control.planning import plan_slices
 from eslurm.core.model import facts
 from eslurm.core.model.config import Module
 from eslurm.core.model.gateways import (
@@ -17,12 +18,26 @@ from eslurm.core.model.gateways import (
 )
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import AttemptPhase, IllegalTransition
-from eslurm.core.model.messages import SubmitJobs
+from eslurm.core.model.messages import Reports, SubmitJobs
 from eslurm.core.model.parts import ids_taken, user_parts
-from eslurm.core.model.protocol import End, GatewayReported, LaunchStep, Prepare, Signal, Start
+from eslurm.core.model.protocol import (
+    End,
+    GatewayReported,
+    LaunchStep,
+    Prepare,
+    Report,
+    Signal,
+    Start,
+    StepEnded,
+)
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import GATEWAY_STEP, ROUTE_ERROR_STEP, ROUTE_STEP
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.state.apply import apply
+from eslurm.core.state.rows import decode_accounted
+from eslurm.ports.store import AttemptRow
+from eslurm.store.rows import to_store
 from tests.kits.core import SECOND, World, refused
 from tests.kits.gateways import (
     ALL,
@@ -434,3 +449,23 @@ def test_other_jobs_have_nothing_of_it() -> None:
     job_id = world.submit()
     world.start()
     assert world.attempt(job_id).more is None
+
+
+def test_the_reason_to_wait_names_gateways() -> None:
+    world = gateway_world()
+    first = submit(world, 2, request=Request(tasks=2, nodes_min=2, nodes_max=2))
+    assert world.plan() == [first]
+    waits = submit(world, 1, request=Request())
+    plan = exhaust(plan_slices(world.state, world.now_us, None, PlanLimits()))
+    assert plan.waiting[waits].text == "its gateways: needs one idle node; 0 are idle"
+
+
+def test_accounting_leaves_gateways_out() -> None:
+    world = gateway_world()
+    job_id = prepared(world)
+    started(world, job_id)
+    body = StepEnded(FIRST, world.state.nodes[FIRST].incarnation, job_id, 1, StepEnd(0), gone=True)
+    batch = world.batch(Reports((Report("agent", 1_000, body),)))
+    (row,) = [row for row in to_store(world.state, batch).rows if isinstance(row, AttemptRow)]
+    kept = decode_accounted(row.blob)
+    assert (row.nodes, kept.node_names, kept.parts) == (3, "cn[0-2]", ())
