@@ -457,7 +457,10 @@ def test_the_reason_to_wait_names_gateways() -> None:
     assert world.plan() == [first]
     waits = submit(world, 1, request=Request())
     plan = exhaust(plan_slices(world.state, world.now_us, None, PlanLimits()))
-    assert plan.waiting[waits].text == "its gateways: needs one idle node; 0 are idle"
+    assert (
+        plan.waiting[waits].text
+        == "its gateways: needs room for 1 task of 1 core; 0 would fit on 0 idle nodes"
+    )
 
 
 def test_accounting_leaves_gateways_out() -> None:
