@@ -96,6 +96,7 @@ COMMANDS: dict[str, About] = {
             ("esctl suspend 17; esctl resume 17", "stop a running job where it is; let it go on"),
             ("esctl requeue 17", "end a job's run and let it wait again"),
             ("esctl finish-part 17+1", "give back one part of a running job (inside job 17: +1)"),
+            ("esctl set-dependency 42 afterok:17", "what a waiting job waits for (no text: for none)"),
             ("esctl drain cn[001-004] reason='new memory'", "no new jobs on these nodes"),
             ("esctl resume cn[001-004]", "back into service"),
             ("esctl down cn007", "declare a node lost: you vouch that nothing runs there any more"),

@@ -191,7 +191,7 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows("esctl", _COMMAND,
         ("--kill", "with `finish-part`: end its steps by SIGKILL"),
-        ("--dry-run", "with `finish-part`: only say what would happen"),
+        ("--dry-run", "with `finish-part` and `set-dependency`: only say what would happen"),
         ("--for TIME", "with `token create`: how long it is good (8h)", "--for 2d"),
         ("--scope SCOPE", "with `token create`: read, own-jobs, submit (the default), admin or estimator", "--scope read"),
         ("--role ROLE", "with `node token create`: agent (the default), satellite, login or estimator", "--role agent"),

@@ -13,7 +13,7 @@ import random
 import secrets
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,7 +28,7 @@ from eslurm.api.principals import Principals
 from eslurm.api.server import RpcServer
 from eslurm.api.unix_server import UnixServer
 from eslurm.core.agent.machine import Agent
-from eslurm.core.agent.node import NodeOffer
+from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.agent.records import Booted
 from eslurm.core.agent.restore import restore
 from eslurm.core.model.amounts import Vector
@@ -67,6 +67,8 @@ from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
 from esnoded.door import AgentSocket, LoginSocket
 from esnoded.health import watch
+from esnoded.job_socket import NAME as JOB_SOCKET
+from esnoded.job_socket import JobSocket
 from esnoded.kept_identity import IdentifiedSpool
 from esnoded.predecessor import PairedRunner
 from esnoded.procd.options import Options
@@ -208,6 +210,7 @@ class NodeDaemon:
             counters=self._door_counters,
         )
         rpc = RpcServer([self._server.handler()], Interceptor())
+        job_socket = JobSocket(options.state_dir / JOB_SOCKET, self._answerer(), self._local_nodes)
         chaos: ChaosSocket | None = None
         runner.start()
         uplink: asyncio.Task[None] | None = None
@@ -219,6 +222,8 @@ class NodeDaemon:
                 shell.on_runner_ended(ended)
             await rpc.start()
             await door.start()
+            if not options.is_login:
+                await job_socket.start()
             if isinstance(self._driver, FaultyRelayServer):
                 chaos = ChaosSocket(
                     options.state_dir / CHAOS, Chaos(self._driver, shell.agent.registry).answer
@@ -238,6 +243,7 @@ class NodeDaemon:
                 await chaos.stop()
             if status is not None:
                 await status.stop()
+            await job_socket.stop()
             await self._close(rpc, door, runner)
             principals.close()
             spool.close()
@@ -257,8 +263,11 @@ class NodeDaemon:
     def _answerer(self) -> Answerer:
         """The answerer of the API socket's calls."""
         onward = OnDemand(self._uplink, self._forwarder)
-        door = AgentSocket(onward, lambda: self._get_shell().agent.registry.by_name.values())
+        door = AgentSocket(onward, self._local_nodes)
         return LoginSocket(door, self._options.controllers) if self._options.is_login else door
+
+    def _local_nodes(self) -> Collection[LocalNode]:
+        return self._get_shell().agent.registry.by_name.values()
 
     def _get_shell(self) -> Shell:
         assert self._shell is not None
@@ -326,7 +335,10 @@ class NodeDaemon:
             if options.check
             else None
         )
-        shell = Shell(agent, spool, runner, str(door), self._blobs, self, self._clock, check)
+        job_socket = str(options.state_dir / JOB_SOCKET)
+        shell = Shell(
+            *(agent, spool, runner, str(door), self._blobs, self, self._clock, check), job_socket=job_socket
+        )
         steps = await runner.list_steps()
         if runner.is_older:
             log.warning(

@@ -102,15 +102,19 @@ class Shell:
         links: AgentLinks,
         clock: AgentClock,
         check: Check | None = None,
+        job_socket: str = "",
     ) -> None:
-        """`check` runs the check of a node with a fault; None: there is none."""
+        """`check` runs the check of a node with a fault; None: there is none.
+
+        `door` and `job_socket` are the sockets for commands and for programs of jobs.
+        """
         self.agent = agent
         self._check = check
         self.pipeline = AgentPipeline(agent, lambda: spool.wants_compaction)
         self._now_us = clock.now_us
         self._to_boot_us = clock.to_boot_us
         self._runner = runner
-        self._door = door
+        self._door, self._job_socket = door, job_socket
         self._blobs = blobs
         self._loop = asyncio.get_running_loop()
         self._writer = SpoolWriter(spool, self._on_written, self._on_write_failed)
@@ -208,7 +212,10 @@ class Shell:
             self._refuse(action, "the script is no longer in the cache")
             return
         contact_us = self._to_boot_us(action.contact_us)
-        order = StepOrder(action.step, action.credential, script, environment, self._door, contact_us)
+        order = StepOrder(
+            *(action.step, action.credential, script, environment, self._door, contact_us),
+            job_socket=self._job_socket,
+        )
         self._spawn(self._launch(order))
 
     def _run_tasks(self, action: RunTasks) -> None:
@@ -222,6 +229,7 @@ class Shell:
             environment=environment,
             door=self._door,
             contact_us=self._to_boot_us(action.contact_us),
+            job_socket=self._job_socket,
         )
         self._spawn(self._launch(order))
 

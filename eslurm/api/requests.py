@@ -528,7 +528,7 @@ def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecast
     return SetForecasts(by, tuple(found), _line("model", request.model))
 
 
-_UPDATED_WHOLE: Final = ("by", "job", "request", "was", "dependencies", "dependency_any")
+_UPDATED_WHOLE: Final = ("by", "job", "request", "was", "dependencies", "dependency_any", "dry_run")
 """Fields of `UpdateJob` that are no plain values of the message."""
 
 
@@ -558,7 +558,8 @@ def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfi
     if request.HasField("dependencies"):
         given["dependencies"] = _dependencies(request.dependencies.all)
         given["dependency_any"] = request.dependencies.any
-    return msgspec.structs.replace(UpdateJob(by, job_ref(request.job)), **given)
+    update = UpdateJob(by, job_ref(request.job), dry_run=request.dry_run)
+    return msgspec.structs.replace(update, **given)
 
 
 def update_nodes(request: pb.UpdateNodesRequest, by: Principal) -> UpdateNodes:

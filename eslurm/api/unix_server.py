@@ -105,7 +105,7 @@ class UnixServer:
 
     async def start(self) -> None:
         """Begin to serve. Raises OSError that names the path when it is too long, taken, or not a socket."""
-        listener = _bind(self.path)
+        listener = bind_path(self.path)
         self._inode = os.stat(self.path).st_ino
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(
@@ -167,7 +167,7 @@ class UnixServer:
             self._empty.set()
 
 
-def _bind(path: Path) -> socket.socket:
+def bind_path(path: Path) -> socket.socket:
     """A bound socket, mode 0666, in a directory all may enter; a dead process's socket is replaced."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if path.exists() or path.is_symlink():

@@ -128,7 +128,7 @@ class StepOrder(msgspec.Struct, frozen=True, array_like=True):
     `credential` is the controller's sealed command, which names the user and the processes; `script` and `environment` are
     those that it names by hash; `door` is the socket at which the job's commands reach the controller. `contact_us` is the
     node's last contact as of `StepRunner.contact`, 0: there was none; None: from an agent that does not send it. `end` is
-    the exit code and signal of the job's script, for its epilog.
+    the exit code and signal of the job's script, for its epilog. `job_socket` is the socket of the line protocol.
     """
 
     key: StepKey
@@ -138,6 +138,7 @@ class StepOrder(msgspec.Struct, frozen=True, array_like=True):
     door: str = ""
     contact_us: int | None = None
     end: tuple[ExitCode, SignalNumber] | None = None
+    job_socket: str = ""
 
 
 class StepStarted(msgspec.Struct, frozen=True, array_like=True, tag=1):

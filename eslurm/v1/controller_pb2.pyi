@@ -326,7 +326,7 @@ class RequeueRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint", "request", "was", "dependencies")
+    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint", "request", "was", "dependencies", "dry_run")
     JOB_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +346,7 @@ class UpdateJobRequest(_message.Message):
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     WAS_FIELD_NUMBER: _ClassVar[int]
     DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     job: JobRef
     name: str
     partition: str
@@ -365,7 +366,8 @@ class UpdateJobRequest(_message.Message):
     request: ResourceRequest
     was: _containers.RepeatedScalarFieldContainer[str]
     dependencies: Dependencies
-    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., was: _Optional[_Iterable[str]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., was: _Optional[_Iterable[str]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class UpdateNodesRequest(_message.Message):
     __slots__ = ("names", "action", "reason")

@@ -109,6 +109,12 @@ def _finish_part(door: Door, words: list[str], given: Words) -> int:
     return finish_part(door, words, given)
 
 
+def _set_dependency(door: Door, words: list[str], given: Words) -> int:
+    from escli.user.inside import set_dependency
+
+    return set_dependency(door, words, given)
+
+
 def _drain(door: Door, words: list[str], given: Words) -> int:
     return _nodes(door, words, given, "drain")
 
@@ -183,6 +189,7 @@ ACTIONS: Mapping[str, Action] = {
     "requeue": _requeue,
     "suspend": _suspend,
     "finish-part": _finish_part,
+    "set-dependency": _set_dependency,
     "drain": _drain,
     "resume": _resume,
     "down": _down,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from escli import exits, program
+from escli import changes, exits, program
 from escli.as_json import to_json
 from escli.job_refs import job_refs
+from eslurm.compat.dependencies import dependency_fields, parse_dependencies
 from eslurm.compat.errors import OptionError
 
 TYPE_CHECKING = False
@@ -34,6 +35,42 @@ def finish_part(door: Door, words: list[str], given: Words) -> int:
     reply = door.call("FinishPart", request, request_id=os.urandom(16))
     program.say(to_json(reply) if given.has("json") else _given_back(reply, dry_run=request.dry_run))
     return exits.OK
+
+
+def set_dependency(door: Door, words: list[str], given: Words) -> int:
+    """`esctl set-dependency 42 afterok:17 [--dry-run]`; without a text the job waits for no other one."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    if not words:
+        raise OptionError(
+            "set-dependency", None, "needs a job", "use e.g. esctl set-dependency 42 afterok:17"
+        )
+    program.no_more_words(words[2:])
+    refs = job_refs([words[0].lower().removeprefix("jobid=")], "set-dependency")
+    if len(refs) > 1:
+        raise OptionError("set-dependency", words[0], "names several tasks", "name the whole array")
+    request = pb.UpdateJobRequest(job=refs[0], dry_run=given.has("dry-run"))
+    text = words[1] if len(words) > 1 else ""
+    conditions, request.dependencies.any = parse_dependencies(text, "set-dependency") if text else ((), False)
+    request.dependencies.SetInParent()
+    for condition in conditions:
+        request.dependencies.all.add(**dependency_fields(condition))
+    before = "" if given.has("json") else _waits_for(door, refs[0])
+    reply = door.call("UpdateJob", request, request_id=os.urandom(16))
+    code = changes.report("esctl", reply, as_json=given.has("json"))
+    if code == exits.OK and not given.has("json"):
+        after = text if request.dry_run else _waits_for(door, refs[0])
+        verb = "would wait" if request.dry_run else "waits"
+        program.say(f"job {words[0]} {verb} for {after or 'no job'} (before: {before or 'no job'})")
+    return code
+
+
+def _waits_for(door: Door, ref: Any) -> str:
+    """What a job waits for, as the controller shows it."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    reply = door.call("Jobs", pb.JobsRequest(jobs=[ref], finished_too=True))
+    return next((str(info.dependencies) for info in reply.jobs), "")
 
 
 def own_job(action: str, environ: Mapping[str, str]) -> str:

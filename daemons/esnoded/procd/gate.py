@@ -87,7 +87,7 @@ class Gate:
             path = self._scripts.hold(key, launch.spec.user, launch.spec.script_hash, order.script)
         daemon = self._gateway_daemon(launch) if key.step == GATEWAY_STEP else ""
         sealed = (key, launch, request, found.node_name, found.names, daemon or path)
-        make = partial(self._builder.build, *sealed, order.environment, order.door)
+        make = partial(self._builder.build, *sealed, order.environment, order.door, order.job_socket)
         user, until_us = launch.spec.user, found.until_us
         if request is None:
             return Allowed(key, user, until_us, make, warns=bool(launch.spec.warn_script))

@@ -1,7 +1,7 @@
 """From what a controller has sealed to the step that is run (`StepSpec`).
 
-Invariant: all that decides what is run comes from the sealed command. Only the door of the job's commands is the agent's
-word: one variable of the job.
+Invariant: all that decides what is run comes from the sealed command. Only the sockets for the job's commands and programs
+are the agent's word: two variables of the job.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Builder:
         script: str,
         environment: bytes,
         door: str,
+        job_socket: str,
         local: int = 0,
     ) -> StepSpec:
         """The step as its task with rank `local` on this node runs it: the file `script`, or what `request` names; of a step
@@ -46,13 +47,13 @@ class Builder:
         Raises ValueError for an endpoint that is none.
         """
         if request is None:
-            env = batch_environment(launch, names, _decode(environment)) | {"ESLURM_SOCKET": door}
+            env = batch_environment(launch, names, _decode(environment)) | _sockets(door, job_socket)
             return _batch(key, launch, node_name, script, env)
         share = _share(key, request)
         if key.is_gateway and key.step != GATEWAY_STEP:
             return build_helper(key, launch, request, node_name)
         shared = self._shared(launch, request, names, environment)
-        env = shared.shared | shared.of_task(key.node, local) | {"ESLURM_SOCKET": door}
+        env = shared.shared | shared.of_task(key.node, local) | _sockets(door, job_socket)
         if key.is_gateway:
             return build_daemon(key, launch, node_name, env, share, script)
         return _task(key, launch, request, node_name, env, share)
@@ -69,6 +70,12 @@ class Builder:
             if len(self._step_environments) > STEP_ENVIRONMENTS_MAX:
                 self._step_environments.popitem(last=False)
         return known
+
+
+def _sockets(door: str, job_socket: str) -> dict[str, str]:
+    """An agent of an earlier release has no socket for jobs."""
+    named = {"ESLURM_SOCKET": door}
+    return named | {"ESLURM_JOB_SOCKET": job_socket} if job_socket else named
 
 
 def outline(key: StepKey, launch: JobLaunch, request: LaunchStep | None, node_name: str) -> StepSpec:

@@ -102,7 +102,8 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     """Change a pending job's parameters; None leaves one as it is. Answer: `Changed`.
 
     `request` is the complete new request; `was` the request on which it was based (`option_text.asked_words`): if that is
-    outdated, nothing is changed. `dependencies` replace all present ones; `dependency_any` goes with them.
+    outdated, nothing is changed. `dependencies` replace all present ones; `dependency_any` goes with them. With
+    `dry_run` all is checked and nothing changed.
     """
 
     by: Principal
@@ -126,6 +127,7 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     was: tuple[str, ...] = ()
     dependencies: tuple[Dependency, ...] | None = None
     dependency_any: bool | None = None
+    dry_run: bool = False
 
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):

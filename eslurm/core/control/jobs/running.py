@@ -28,7 +28,7 @@ from eslurm.core.state.allocation_amounts import (
 )
 from eslurm.core.state.cluster import State
 
-_NOT_PARAMETERS = ("by", "job", "request", "was", "dependency_any")
+_NOT_PARAMETERS = ("by", "job", "request", "was", "dependency_any", "dry_run")
 _LIMIT = "time_limit_s"
 
 

@@ -54,7 +54,7 @@ _PLAIN = (
 )
 _OF_PART = ("partition", "nodes_min", "nodes_max", "constraint", "request")
 """What each part has of its own."""
-_REFERENCES = ("by", "job", "was")
+_REFERENCES = ("by", "job", "was", "dry_run")
 
 
 def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts.Fact], Changed]:
@@ -104,7 +104,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
         return [changed, *others, *_given_up(state, job, changed)]
 
     found, changed = for_each(state, message.by, (message.job,), change, by_part=True)
-    return found, replace(changed, notes=tuple(notes))
+    return [] if message.dry_run else found, replace(changed, notes=tuple(notes))
 
 
 def _part(state: State, job: Job, message: UpdateJob) -> int:

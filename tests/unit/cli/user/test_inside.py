@@ -59,6 +59,21 @@ def test_inside_a_job_its_id_is_left_out(
     assert "steps that get SIGKILL: 3, 4" in out and "its share of cn0" in out
 
 
+def test_a_dependency_is_told_before_and_after(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = iter(("afterok:16(unfulfilled)", "afterany:17(unfulfilled)", "afterany:17(unfulfilled)"))
+    door.answers["Jobs"] = lambda _: pb.JobsReply(jobs=[pb.JobInfo(job_id=42, dependencies=next(shown))])
+    door.answers["UpdateJob"] = lambda _: pb.ChangeReply(count=1)
+    assert esctl.main(["set-dependency", "42", "17"]) == exits.OK
+    assert capsys.readouterr().out == (
+        "job 42 waits for afterany:17(unfulfilled) (before: afterok:16(unfulfilled))\n"
+    )
+    assert esctl.main(["set-dependency", "42", "--dry-run"]) == exits.OK
+    assert "job 42 would wait for no job (before: afterany:17(unfulfilled))" in capsys.readouterr().out
+    first, second = door.asked("UpdateJob")
+    assert first.dependencies == pb.Dependencies(all=[pb.Dependency(kind="afterany", job_id=17)])
+    assert second.HasField("dependencies") and not second.dependencies.all and second.dry_run
+
+
 @pytest.mark.parametrize("words", [[], ["17+1", "17+2"], ["17_[1,2]+1"], ["17+x"]])
 def test_bad_words_are_refused_before_the_controller_is_asked(door: FakeDoor, words: list[str]) -> None:
     assert esctl.main(["finish-part", *words]) == exits.USAGE

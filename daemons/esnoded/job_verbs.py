@@ -1,0 +1,240 @@
+"""The verbs of the job's socket, each as calls to the controller in the name of the user that asks.
+
+Invariant: a verb is nothing that the user could not do by a command. The agent vouches for the uid alone; that a job runs
+here and is the user's only bounds which jobs may be named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final
+
+from eslurm.api import methods
+from eslurm.api.methods import Method
+from eslurm.compat.dependencies import dependency_fields, parse_dependencies
+from eslurm.compat.errors import OptionError
+from eslurm.core.model.job import Principal
+from eslurm.core.model.request_limits import TIME_LIMIT_MAX_S
+from eslurm.ports.door import Answerer, Caller, Status
+from eslurm.v1 import controller_pb2 as pb
+from esnoded.job_lines import Line, LineError
+
+PROTOCOL: Final = 1
+PATIENCE_S: Final = 30.0
+"""For one call, while the controller is being replaced, too."""
+AGAIN_S: Final = 0.5
+ID_MAX: Final = 2**31 - 1
+_CODES: Final = {
+    Status.INVALID_ARGUMENT: "INVALID",
+    Status.OUT_OF_RANGE: "INVALID",
+    Status.UNIMPLEMENTED: "INVALID",
+    Status.PERMISSION_DENIED: "DENIED",
+    Status.UNAUTHENTICATED: "DENIED",
+    Status.NOT_FOUND: "NOT_FOUND",
+    Status.FAILED_PRECONDITION: "CONFLICT",
+    Status.ALREADY_EXISTS: "CONFLICT",
+    Status.ABORTED: "CONFLICT",
+    Status.RESOURCE_EXHAUSTED: "EXHAUSTED",
+    Status.UNAVAILABLE: "UNAVAILABLE",
+    Status.DEADLINE_EXCEEDED: "TIMEOUT",
+}
+_PROBLEMS: Final = {
+    "invalid": "INVALID",
+    "infeasible": "CONFLICT",
+    "not_found": "NOT_FOUND",
+    "denied": "DENIED",
+    "conflict": "CONFLICT",
+    "exhausted": "EXHAUSTED",
+}
+
+Pairs = list[tuple[str, object]]
+
+
+class Verbs:
+    """Answers requests of one user: `uid` and `gid` are the kernel's word. `jobs` are the user's jobs that run here."""
+
+    def __init__(self, answerer: Answerer, uid: int, gid: int, jobs: Collection[int]) -> None:
+        self._answerer = answerer
+        self._who = Principal(str(uid), uid, gid)
+        self._jobs = jobs
+
+    async def answer(self, line: Line) -> Pairs:
+        """The answer's pairs. Raises `LineError`."""
+        found = _VERBS.get(line.verb)
+        if found is None:
+            raise LineError("INVALID", f"{line.verb} is unknown: use {', '.join(_VERBS)}")
+        verb, keys, flags = found
+        for word in (*line.values, *line.flags):
+            if word not in (keys if word in line.values else flags):
+                takes = ", ".join((*[f"{key}=" for key in keys], *flags)) or "nothing"
+                raise LineError("INVALID", f"{line.verb} takes {takes}, not {word}")
+        return await verb(self, line)
+
+    # ---- verbs ----
+
+    async def hello(self, _line: Line) -> Pairs:
+        """The protocol's number and the jobs that may be named."""
+        return [("protocol", PROTOCOL), ("jobs", ",".join(map(str, sorted(self._jobs))))]
+
+    async def show(self, line: Line) -> Pairs:
+        """The job as the controller knows it."""
+        info = await self._info(self._job(line))
+        pairs: Pairs = [
+            ("job", info.job_id),
+            ("name", info.name),
+            ("state", info.state),
+            ("started-us", info.started_us),
+            ("time-limit-s", info.time_limit_s),
+            ("nodes", info.nodes),
+            ("node-names", info.node_names),
+            ("cpus", info.cpus),
+            ("memory-mib", info.memory_mib),
+            ("dependency", info.dependencies),
+        ]
+        if info.pack_id:
+            pairs += [
+                ("pack", info.pack_id),
+                ("pack-index", info.pack_index),
+                ("pack-size", info.pack_size),
+                ("delay-s", info.delay_s),
+            ]
+        pairs.append(("parts", max(1, len(info.parts))))
+        for part in info.parts:
+            pairs += [
+                (f"part-{part.part}-nodes", part.nodes),
+                (f"part-{part.part}-node-names", part.node_names),
+                (f"part-{part.part}-cpus", part.cpus),
+                (f"part-{part.part}-given-back-us", part.ended_us),
+            ]
+        return pairs
+
+    async def set_dependency(self, line: Line) -> Pairs:
+        """Let another job of the user wait for something else."""
+        if not self._jobs:
+            raise LineError("NOT_FOUND", "no job of this user runs here")
+        job_id, text = _number(line, "job", ID_MAX), _value(line, "on")
+        request = pb.UpdateJobRequest(job=pb.JobRef(job_id=job_id), dry_run="dry-run" in line.flags)
+        try:
+            conditions, request.dependencies.any = parse_dependencies(text, "on") if text else ((), False)
+        except OptionError as error:
+            raise LineError("INVALID", str(error)) from None
+        request.dependencies.SetInParent()
+        for condition in conditions:
+            request.dependencies.all.add(**dependency_fields(condition))
+        before = await self._info(job_id)
+        await self._change(request)
+        after = text if request.dry_run else (await self._info(job_id)).dependencies
+        return [("job", job_id), ("before", before.dependencies), ("after", after)]
+
+    async def extend(self, line: Line) -> Pairs:
+        """Give the job another time limit."""
+        if len(line.values.keys() & {"by", "to"}) != 1:
+            raise LineError("INVALID", "extend takes by=SECONDS or to=SECONDS")
+        job_id = self._job(line)
+        before_s = int((await self._info(job_id)).time_limit_s)
+        if "by" in line.values:
+            if not before_s:
+                raise LineError("CONFLICT", f"job {job_id} has no time limit")
+            after_s = before_s + _number(line, "by", TIME_LIMIT_MAX_S)
+        else:
+            after_s = _number(line, "to", TIME_LIMIT_MAX_S)
+        dry_run = "dry-run" in line.flags
+        job = pb.JobRef(job_id=job_id)
+        await self._change(pb.UpdateJobRequest(job=job, time_limit_s=after_s, dry_run=dry_run))
+        if not dry_run:
+            after_s = int((await self._info(job_id)).time_limit_s)
+        return [("job", job_id), ("before-s", before_s), ("after-s", after_s)]
+
+    async def finish_part(self, line: Line) -> Pairs:
+        """Give a part of the job back."""
+        job_id, part = self._job(line), _number(line, "part", ID_MAX, least=0)
+        request = pb.FinishPartRequest(
+            job=pb.JobRef(job_id=job_id, part=part),
+            kill="kill" in line.flags,
+            dry_run="dry-run" in line.flags,
+        )
+        reply: pb.FinishPartReply = await self._call(methods.FINISH_PART, request)
+        pairs: Pairs = [("job", reply.job_id), ("part", reply.part)]
+        for word, one in (("before", reply.before), ("after", reply.after)):
+            pairs += [
+                (f"{word}-nodes", one.nodes),
+                (f"{word}-node-names", one.node_names),
+                (f"{word}-cpus", one.cpus),
+                (f"{word}-memory-mib", one.memory_mib),
+            ]
+        steps = ",".join(map(str, reply.steps))
+        return [*pairs, ("leaving", reply.leaving), ("busy", reply.busy), ("steps", steps)]
+
+    # ---- the controller ----
+
+    def _job(self, line: Line) -> int:
+        """The job that is meant: one of the user's that runs here; the only one where none is named."""
+        if "job" in line.values:
+            job_id = _number(line, "job", ID_MAX)
+            if job_id not in self._jobs:
+                raise LineError("NOT_FOUND", f"job {job_id} of this user does not run here")
+            return job_id
+        if len(self._jobs) != 1:
+            few = "no job of this user runs here" if not self._jobs else "several jobs of this user run here"
+            raise LineError("NOT_FOUND" if not self._jobs else "INVALID", f"{few}: say which, job=17")
+        return next(iter(self._jobs))
+
+    async def _info(self, job_id: int) -> pb.JobInfo:
+        request = pb.JobsRequest(jobs=[pb.JobRef(job_id=job_id)], finished_too=True)
+        reply: pb.JobsReply = await self._call(methods.JOBS, request)
+        for info in reply.jobs:
+            if info.job_id == job_id:
+                return info
+        raise LineError("NOT_FOUND", f"job {job_id} does not exist")
+
+    async def _change(self, request: pb.UpdateJobRequest) -> None:
+        reply: pb.ChangeReply = await self._call(methods.UPDATE_JOB, request)
+        for problem in reply.problems:
+            raise LineError(_PROBLEMS.get(problem.code, "INTERNAL"), problem.text)
+
+    async def _call(self, method: Method[Any, Any], request: Any) -> Any:
+        """The reply. A call that no leader answers is repeated under its id, so that it takes effect once."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + PATIENCE_S
+        payload, request_id = request.SerializeToString(), os.urandom(16) if method.mutating else b""
+        is_retry = False
+        while True:
+            left_s = ends_s - loop.time()
+            caller = Caller(self._who, request_id, is_retry, int(left_s * 1e6), "socket")
+            try:
+                async with asyncio.timeout(left_s):
+                    answered = await self._answerer.answer(method, payload, caller)
+            except TimeoutError:
+                raise LineError("TIMEOUT", "the controller has not answered: it may have done it") from None
+            if answered.status is Status.OK:
+                return method.reply.FromString(answered.reply)
+            pause_s = answered.retry_after_s or AGAIN_S
+            if answered.status is not Status.UNAVAILABLE or loop.time() + pause_s > ends_s:
+                raise LineError(_CODES.get(answered.status, "INTERNAL"), answered.text)
+            is_retry = True
+            await asyncio.sleep(pause_s)
+
+
+def _value(line: Line, key: str) -> str:
+    if key not in line.values:
+        raise LineError("INVALID", f"{line.verb} needs {key}=")
+    return line.values[key]
+
+
+def _number(line: Line, key: str, most: int, *, least: int = 1) -> int:
+    text = _value(line, key)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10) or not least <= int(text) <= most:
+        raise LineError("INVALID", f"{key}={text[:64]} is not a number from {least} to {most}")
+    return int(text)
+
+
+_Verb = Callable[[Verbs, Line], Awaitable[Pairs]]
+_VERBS: Final[dict[str, tuple[_Verb, Sequence[str], Sequence[str]]]] = {
+    "hello": (Verbs.hello, (), ()),
+    "show": (Verbs.show, ("job",), ()),
+    "set-dependency": (Verbs.set_dependency, ("job", "on"), ("dry-run",)),
+    "extend": (Verbs.extend, ("job", "by", "to"), ("dry-run",)),
+    "finish-part": (Verbs.finish_part, ("job", "part"), ("kill", "dry-run")),
+}

@@ -1,0 +1,184 @@
+"""A running job asks for changes of itself: for programs inside jobs, in Python and without anything but its library.
+
+    from eslurm import job
+    job.finish_part(1)                     # gives back the nodes of part 1
+    job.extend(by=600)                     # ten minutes more
+    job.set_dependency(42, "afterok:17")   # job 42, of the same user, waits for job 17
+
+Each call speaks one line of the protocol in docs/reference/job-protocol.md to the agent of its node, waits until the change
+is durable, and returns what was before and what is after it. With `dry_run` nothing is changed. `JobError` says why not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = [
+    "Amounts",
+    "DependencySet",
+    "Extended",
+    "JobError",
+    "PartFinished",
+    "extend",
+    "finish_part",
+    "set_dependency",
+    "show",
+]
+
+TIMEOUT_S = 90.0
+"""For one answer. The agent itself gives up earlier."""
+_ANSWER_BYTES_MAX = 8 << 20
+
+
+class JobError(Exception):
+    """The change was refused, or nothing is known of it; `code` is the protocol's word: INVALID, CONFLICT, UNAVAILABLE."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Nodes of a job, each once, as a host list, and the sums of what it has there."""
+
+    nodes: int
+    node_names: str
+    cpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class PartFinished:
+    """A part that is given back. `leaving` are the nodes that are free when nothing of the job is left there, `busy` those
+    on which its `steps` have to end first, which got SIGKILL.
+    """
+
+    job: int
+    part: int
+    before: Amounts
+    after: Amounts
+    leaving: str
+    busy: str
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Extended:
+    """The time limits before and after, in seconds; 0: none."""
+
+    job: int
+    before_s: int
+    after_s: int
+
+
+@dataclass(frozen=True)
+class DependencySet:
+    """What another job waited for, and waits for now, as `esqueue -o %E` shows it."""
+
+    job: int
+    before: str
+    after: str
+
+
+def finish_part(
+    part: int, *, kill: bool = False, dry_run: bool = False, job: int | None = None
+) -> PartFinished:
+    """Give back one part of this job, which then goes on without it. With `kill` its steps end by SIGKILL."""
+    found = _ask("finish-part", job, {"part": part}, kill=kill, dry_run=dry_run)
+    return PartFinished(
+        int(found["job"]),
+        int(found["part"]),
+        _amounts(found, "before"),
+        _amounts(found, "after"),
+        found["leaving"],
+        found["busy"],
+        tuple(int(step) for step in found["steps"].split(",") if step),
+    )
+
+
+def extend(
+    *, by: int | None = None, to: int | None = None, dry_run: bool = False, job: int | None = None
+) -> Extended:
+    """Give this job so many seconds more, or a time limit of so many."""
+    if (by is None) == (to is None):
+        raise ValueError("give one of by and to")
+    found = _ask("extend", job, {"by": by} if to is None else {"to": to}, dry_run=dry_run)
+    return Extended(int(found["job"]), int(found["before-s"]), int(found["after-s"]))
+
+
+def set_dependency(job: int, on: str, *, dry_run: bool = False) -> DependencySet:
+    """Let another waiting job of this user wait for `on` (`afterok:17`), or for nothing ("")."""
+    found = _ask("set-dependency", job, {"on": on}, dry_run=dry_run)
+    return DependencySet(int(found["job"]), found["before"], found["after"])
+
+
+def show(*, job: int | None = None) -> dict[str, str]:
+    """This job as the controller knows it, by the words of the protocol."""
+    return _ask("show", job, {})
+
+
+def _amounts(found: dict[str, str], word: str) -> Amounts:
+    return Amounts(
+        int(found[f"{word}-nodes"]),
+        found[f"{word}-node-names"],
+        int(found[f"{word}-cpus"]),
+        int(found[f"{word}-memory-mib"]),
+    )
+
+
+def _ask(
+    verb: str, job: int | None, values: dict[str, object], *, kill: bool = False, dry_run: bool = False
+) -> dict[str, str]:
+    """The answer's values. Raises `JobError`, OSError."""
+    named = job if job is not None else _own_job()
+    words = [verb, f"job={named}", *[f"{name}={_encoded(str(value))}" for name, value in values.items()]]
+    words += [*(["kill"] if kill else []), *(["dry-run"] if dry_run else [])]
+    found: dict[str, str] = {}
+    for line in _lines(" ".join(words)):
+        if line == "ok":
+            return found
+        if line.startswith("error "):
+            _, code, text = line.split(" ", 2)
+            raise JobError(code, _decoded(text))
+        name, _, value = line.partition("=")
+        found[name] = _decoded(value)
+    raise JobError("UNAVAILABLE", "the agent of this node has ended: it may have done it")
+
+
+def _own_job() -> int:
+    text = os.environ.get("ESLURM_JOB_ID", "")
+    if not text.isdecimal():
+        raise JobError("INVALID", "this process is in no job: ESLURM_JOB_ID is not set")
+    return int(text)
+
+
+def _lines(request: str) -> Iterator[str]:
+    path = os.environ.get("ESLURM_JOB_SOCKET", "")
+    if not path:
+        raise JobError(
+            "UNAVAILABLE", "this node's agent has no socket for jobs: ESLURM_JOB_SOCKET is not set"
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(path)
+        connection.sendall(request.encode("ascii") + b"\n")
+        with connection.makefile("rb") as answer:
+            while line := answer.readline(_ANSWER_BYTES_MAX):
+                if line.endswith(b"\n"):
+                    yield line[:-1].decode("utf-8")
+
+
+def _encoded(text: str) -> str:
+    return re.sub(
+        r"[^!-$&-~]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8")), text
+    )
+
+
+def _decoded(text: str) -> str:
+    raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes((int(found[1], 16),)), text.encode("utf-8"))
+    return raw.decode("utf-8", "replace")

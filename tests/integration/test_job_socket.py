@@ -1,0 +1,70 @@
+"""Programs of a job change their own job through the socket of their node's agent: a client in plain C, as a user."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.kits.cluster import LiveCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("-t", "10", "-o", "said", "-N", "1", "-w", "cn0001", ":", "-N", "2", "-w", "cn[0002-0003]")
+
+
+@pytest.fixture
+def ask(cluster: LiveCluster) -> str:
+    """The client of examples/, compiled as its first lines say."""
+    cc = shutil.which("cc")
+    if cc is None:
+        pytest.skip("NOT VERIFIED: no C compiler")
+    program = cluster.work / "ask"
+    flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([cc, *flags, "-o", str(program), str(ROOT / "examples" / "job" / "ask.c")], check=True)
+    return str(program)
+
+
+def test_a_running_job_gives_a_part_back_and_gets_more_time(cluster: LiveCluster, ask: str) -> None:
+    command = (
+        f"{ask} hello; {ask} finish-part part=1 dry-run; {ask} finish-part part=1; {ask} finish-part part=1; "
+        f"{ask} extend by=60; {ask} show; echo code $?; touch done; while test ! -e go; do sleep 0.05; done"
+    )
+    job_id = cluster.user_job(command, *PARTS)
+    cluster.until(lambda: (cluster.work / "done").exists(), "the job has asked")
+    said = cluster.lines("said")
+    text = "\n".join(said)
+    given = f"job={job_id}\npart=1\nbefore-nodes=3\nbefore-node-names=cn[0001-0003]\nbefore-cpus=3\n"
+    assert said[:3] == ["protocol=1", f"jobs={job_id}", "ok"]
+    assert text.count(given) == 2 and text.count("leaving=cn[0002-0003]") == 2
+    assert f"error CONFLICT part 1 of job {job_id} was given back already" in said
+    assert f"job={job_id}\nbefore-s=600\nafter-s=660\nok" in text
+    assert said[-1] == "code 0" and "part-1-nodes=0" in said and "time-limit-s=660" in said
+
+    def is_free() -> bool:
+        nodes = cluster.run("esinfo", "-h", "-N", "-n", "cn[0002-0003]", "-t", "idle").out
+        return "cn0002" in nodes and "cn0003" in nodes
+
+    cluster.until(is_free, "the part's nodes are free while the job runs")
+    assert cluster.job(job_id).state == "RUNNING"
+    (cluster.work / "go").touch()
+    run = cluster.only_run(job_id)
+    assert run.state == "COMPLETED" and [bool(part.ended_us) for part in run.parts] == [False, True]
+
+
+def test_another_job_of_the_user_waits_for_something_else(cluster: LiveCluster, ask: str) -> None:
+    """Goal: the dependency is settled at once, and the other job begins while this one runs."""
+    first = cluster.user_job("while test ! -e go; do sleep 0.05; done", "-N", "1")
+    other = cluster.user_job("touch began", "-N", "1", "-d", f"afterok:{first}")
+    command = f"{ask} set-dependency job={other} on=; while test ! -e began; do sleep 0.05; done"
+    asking = cluster.user_job(command, "-o", "said", "-N", "1")
+    assert cluster.end(asking) == "COMPLETED"
+    assert cluster.lines("said") == [
+        f"job={other}",
+        f"before=afterok:{first}(unfulfilled)",
+        "after=",
+        "ok",
+    ]
+    (cluster.work / "go").touch()
+    assert cluster.end(first) == "COMPLETED" and cluster.end(other) == "COMPLETED"

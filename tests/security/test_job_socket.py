@@ -1,0 +1,94 @@
+"""The job's socket is open to all users of the host: another user reaches no job through it, and holds up no one."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from esnoded.job_lines import LINE_BYTES_MAX
+from tests.integration.conftest import running
+from tests.kits.cluster import LiveCluster
+from tests.kits.daemons import PATIENCE_S
+from tests.security.stranger import as_stranger, finish, spawn
+
+FOREVER = "while :; do sleep 0.05; done"
+
+
+@pytest.fixture
+def cluster(as_root: None) -> Iterator[LiveCluster]:
+    with running(nodes=2, agents=1, satellites=0) as cluster:
+        yield cluster
+
+
+def find_socket(cluster: LiveCluster) -> str:
+    [path] = cluster.directory.glob("agent0/**/job.sock")
+    return str(path)
+
+
+def dial(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(PATIENCE_S)
+    connection.connect(path)
+    return connection
+
+
+def ask(path: str, *lines: bytes) -> str:
+    """All that comes back on one connection that sends these lines, and no more."""
+    with dial(path) as connection:
+        for line in lines:
+            connection.sendall(line + b"\n")
+        connection.shutdown(socket.SHUT_WR)
+        said = b""
+        while more := connection.recv(65_536):
+            said += more
+    return said.decode()
+
+
+def test_another_user_s_job_is_not_to_be_had(cluster: LiveCluster) -> None:
+    """Goal: in each verb, in the words of a job that does not exist; and the job goes on as it was."""
+    job_id = cluster.submit("-t", "10", "-N1", ":", "-N1", "-w", "cn0002", "--wrap", FOREVER)
+    cluster.reaches(job_id, "RUNNING")
+    path = find_socket(cluster)
+    lines = [
+        f"{verb} job={job_id}{words}".encode()
+        for verb, words in (
+            ("show", ""),
+            ("finish-part", " part=1 kill"),
+            ("extend", " by=1"),
+            ("set-dependency", " on="),
+        )
+    ]
+    said = as_stranger(cluster.work, lambda: ask(path, b"hello", *lines)).splitlines()
+    assert said[:3] == ["protocol=1", "jobs=", "ok"]
+    assert [line.split()[:2] for line in said[3:]] == [["error", "NOT_FOUND"]] * 4
+    info = cluster.job(job_id)
+    assert (info.state, info.time_limit_s, [part.nodes for part in info.parts]) == ("RUNNING", 600, [1, 1])
+
+
+def test_a_stranger_s_flood_and_garbage_keep_no_job_out(cluster: LiveCluster) -> None:
+    """Goal: while another user holds all connections that it gets, and sends garbage, a job of a user is answered."""
+    path = find_socket(cluster)
+
+    def attack() -> str:
+        held = []
+        for number in range(64):
+            connection = dial(path)
+            connection.sendall((b"hello\n", b"\0" * LINE_BYTES_MAX * 2, b"show job=%\n")[number % 3])
+            held.append(connection)
+        refused = sum(b"EXHAUSTED" in one.recv(256) for one in held)
+        Path("attacked").touch()
+        with open("over") as waiting:
+            waiting.read()
+        return str(refused)
+
+    os.mkfifo(cluster.work / "over")
+    (cluster.work / "over").chmod(0o666)
+    pid, read_fd = spawn(cluster.work, attack)
+    cluster.until(lambda: (cluster.work / "attacked").exists(), "the attacker has its connections")
+    assert ask(path, b"hello").endswith("ok\n")
+    (cluster.work / "over").write_text("")
+    assert int(finish(pid, read_fd)) > 0
