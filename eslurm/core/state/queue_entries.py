@@ -72,9 +72,9 @@ def pending_of(
 
 
 def _owed_us(job: Job) -> int:
-    """The start that a pack which has begun owes a member: not its first, which began it, nor one that ran already."""
+    """The start that a pack which has begun owes a member: not its first, which began it, nor one that ran since."""
     place = job.pack
-    return place.start_us if place is not None and place.index and not job.started_us else 0
+    return place.start_us if place is not None and place.index and not place.includes(job.started_us) else 0
 
 
 def parts_of(spec: JobSpec) -> tuple[PendingPart, ...]:
