@@ -30,6 +30,8 @@ TRIES_MAX: Final = 64
 """Instants at which the members of one pack are booked one after another; the last of them lies behind all plans."""
 NEAR_TRIES: Final = 48
 """Those of them that follow each other; behind them more and more instants are passed over."""
+MOVES_MAX: Final = 64
+"""Times that the members move the common start: rules may let each of two begin again and again, and never both."""
 ORDERS_MAX: Final = 8
 """Orders in which the members are booked at one instant."""
 
@@ -114,7 +116,7 @@ def find(
     at_us = from_us
     places: Places | NoPlaces = NoPlaces(0)
     for tries in range(TRIES_MAX):
-        agreed = _agreed(pack, at_us, until_us, ask)
+        agreed = yield from _agreed(pack, at_us, until_us, ask)
         if isinstance(agreed, NoPlaces):
             return agreed
         at_us = agreed.at_us
@@ -231,13 +233,15 @@ def _take(
     return booking
 
 
-def _agreed(pack: PackQuery, from_us: int, until_us: int, first: First) -> _Agreed | NoPlaces:
+def _agreed(
+    pack: PackQuery, from_us: int, until_us: int, first: First
+) -> Generator[None, None, _Agreed | NoPlaces]:
     """The first start of the pack at which each member alone has a place."""
     queries, delays_us = pack.queries, pack.delays_us
     starts: dict[int, Start] = {}
     at_us, member = from_us, 0
     moves: tuple[Move, ...] = ()
-    content = index = 0
+    content = index = moved = 0
     while content < len(queries):
         found = first(queries[index], at_us + delays_us[index])
         if isinstance(found, Why):
@@ -248,8 +252,10 @@ def _agreed(pack: PackQuery, from_us: int, until_us: int, first: First) -> _Agre
         start_us = found.at_us - delays_us[index]
         if start_us > at_us:
             at_us, member, moves, content = start_us, index, found.moves, 0
-            if at_us >= until_us:
+            moved += 1
+            if at_us >= until_us or moved > MOVES_MAX:
                 return NoPlaces(index, moves)
+            yield
         content += 1
         index = (index + 1) % len(queries)
     return _Agreed(at_us, member, moves, starts)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.placement.compiled_request import compile_request
+from eslurm.core.plan.profile.search import PlacementQuery, Start
+from eslurm.core.plan.slices import exhaust
 from tests.kits.plan_building import NOW, started
 from tests.kits.planned_packs import PackSite, node_jobs, pack, single
 
@@ -283,6 +288,28 @@ def test_a_pack_that_waits_for_another_job_is_planned_behind_it(policy: str) -> 
     plan = site.cycle()
     assert not plan.placements
     assert site.starts() == {1: 70, 2: 100}
+
+
+def test_a_pack_whose_members_never_agree_is_given_up() -> None:
+    """Rules with intervals may let one member begin in the even minutes, the other in the odd ones, for ever."""
+    site = PackSite("planned")
+    site.submit(pack(1, (0, ONE, 100), (0, ONE, 100)))
+    site.cycle()
+    job = pack(11, (0, ONE, 100), (0, ONE, 100))
+    need = compile_request(ONE, PartitionView("main"), site.topology)
+    even, odd = PlacementQuery(need, 100, 0), PlacementQuery(need, 101, 0)
+    query = packs.query_of_pack(job, [even, odd])
+    assert isinstance(query, packs.PackQuery)
+    asked = 0
+
+    def first(query: PlacementQuery, from_us: int) -> Start:
+        nonlocal asked
+        asked += 1
+        return Start(from_us + (from_us + query.duration_us) % 2, [])
+
+    found = exhaust(packs.find(site.schedule, job, query, 0, first=first))
+    assert isinstance(found, packs.NoPlaces)
+    assert asked <= 2 * packs.MOVES_MAX + 2
 
 
 @pytest.mark.parametrize("policy", ALL)
