@@ -44,6 +44,8 @@ def plan_cycle(
     yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
     schedule.is_new = schedule.renews = False
     cycle = Cycle(snapshot, schedule, limits)
+    if snapshot.has_packs:
+        yield from cycle.keep_firm()
     ahead = ForwardPlanner(cycle)
     yield from ahead.start_due(fixed_only=True)
     yield from ahead.plan_fixed()

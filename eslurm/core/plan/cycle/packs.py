@@ -114,7 +114,8 @@ def find(
         yield from schedule.book.preparing(query.need)
     ask = first or (lambda query, at_us: first_start(schedule.book, query, at_us))
     at_us = from_us
-    places: Places | NoPlaces = NoPlaces(0)
+    places: Places | NoPlaces
+    missing: NoPlaces | None = None
     for tries in range(TRIES_MAX):
         agreed = yield from _agreed(pack, at_us, until_us, ask)
         if isinstance(agreed, NoPlaces):
@@ -122,13 +123,18 @@ def find(
         at_us = agreed.at_us
         places = yield from take_at(schedule, job, pack, at_us, agreed.starts)
         if isinstance(places, Places):
-            return msgspec.structs.replace(places, member=agreed.member, moves=agreed.moves)
+            # One that has no place beside the others decides, unless another one has none at all before.
+            member, moves = agreed.member, agreed.moves
+            if missing is not None and not moves:
+                member, moves = missing.member, missing.moves
+            return msgspec.structs.replace(places, member=member, moves=moves)
+        missing = places
         yield
         next_us = _next_us(schedule, pack, at_us, 1 << max(0, tries - NEAR_TRIES))
         at_us = min(next_us, max(places.again_us, at_us + 1))
         if at_us >= until_us:
             break
-    return places
+    return missing or NoPlaces(0)
 
 
 def sooner_us(schedule: Schedule, pack: PackQuery, places: Sequence[Booking], from_us: int) -> int | None:

@@ -64,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     fixed start, `known` those requested by id. `policies_changed` is the generation of the current policies. `changes` are
     the waiting jobs that may have changed since `since` (None: any), `mark` is the journal's position for that. `lenders`
     are those of `running` that have lent cores. `has_estimates`: some waiting job has an estimate below its limit.
-    `promises` are the initial ones of a new schedule.
+    `promises` are the initial ones of a new schedule. `has_packs`: some waiting job is a pack or of one that has begun.
     """
 
     ledger: Ledger
@@ -85,6 +85,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     lenders: Sequence[Running] = ()
     has_estimates: bool = False
     promises: Mapping[int, Promise] = MappingProxyType({})
+    has_packs: bool = False
 
     def has_partitions(self, job: Pending) -> bool:
         """Check whether all partitions exist that the job's nodes come from."""
@@ -143,6 +144,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             lenders,
             queue.shapes.estimated > 0,
             promises,
+            queue.shapes.packs > 0,
         )
 
     @classmethod

@@ -325,3 +325,36 @@ def test_everything_runs_in_the_end(policy: str) -> None:
         at = first_id // 10
         assert site.begun[first_id + 1] - anchor_us == at * 7
         assert site.begun[first_id + 2] - anchor_us == at * 11
+
+
+@pytest.mark.parametrize("policy", PROMISING)
+def test_a_delay_holds_whatever_others_make_of_their_limits(policy: str) -> None:
+    """A job that is expected to end soon may run on: a member that begins later is planned where that does no harm."""
+    site = PackSite(policy, 2)
+    # It is expected to end at 50, and may run until 400.
+    site.hold(900, 0, 4, NOW + 400, expected_us=NOW + 50)
+    there, here = replace(ONE, include=("n0",)), replace(ONE, include=("n1",))
+    site.submit(pack(1, (0, here, 300), (100, there, 100)))
+    plan = site.cycle()
+    assert site.starts() == {1: 300, 2: 400}
+    assert plan.why(1).text == "member 1: too little is free for it 0:00:00 after the start of the pack"
+    # It ends when it was expected to: the pack begins at once.
+    site.end(900)
+    assert started(site.cycle(NOW + 50).placements) == [1]
+    assert site.starts() == {2: 150}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_nothing_that_could_by_its_limit_reach_the_place_of_a_member_begins_before_it(policy: str) -> None:
+    site = PackSite(policy, 2)
+    site.submit(pack(1, (0, ONE, 200), (100, ONE, 100)))
+    assert started(site.cycle().placements) == [1]
+    # Both are expected to take 20; by its limit the first may be in the way.
+    site.submit(replace(single(10, ONE, 150), estimate_us=20), replace(single(11, ONE, 90), estimate_us=20))
+    placed = started(site.cycle(NOW + 1).placements)
+    assert placed == ([] if policy == "fcfs" else [11])
+    # It runs on, and the member begins at its time.
+    if placed:
+        site.cycle(NOW + 91)
+        site.end(11)
+    assert started(site.cycle(NOW + 100).placements) == [2]
