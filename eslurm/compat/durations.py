@@ -30,6 +30,20 @@ def parse_time_limit(text: str, option: str = "--time") -> int:
     return seconds
 
 
+def parse_delay(text: str, option: str = "--delay") -> int:
+    """A delay in seconds: a number of seconds, `h:m:s` or `d-h:m:s` (D-a)."""
+    seconds = whole_number(text, 10)
+    if seconds < 0 and text.count(":") == 2:
+        seconds = _seconds(text)
+    if seconds < 0:
+        raise OptionError(
+            option, text, "is not a delay (seconds, h:m:s or d-h:m:s)", "use e.g. 1800 or 00:30:00"
+        )
+    if seconds > limits.TIME_LIMIT_MAX_S:
+        raise OptionError(option, text, "is longer than 68 years", "submit that job later")
+    return seconds
+
+
 def _seconds(text: str) -> int:
     days_text, dash, clock = text.partition("-")
     if not dash:

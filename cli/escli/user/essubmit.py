@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from escli.user.pack_members import Member
     from eslurm.compat.script import Directive
 
 COMMAND = "essubmit"
@@ -50,6 +51,8 @@ _NOT_IN_SCRIPTS = frozenset(
         "help",
         "version",
         "test-only",
+        "pack",
+        "delay",
     }
 )
 
@@ -60,22 +63,76 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _submit(given: Words) -> int:
-    command = [given]
-    if ":" in given.rest:
-        from escli.user.job_parts import command_parts, overlaid
-
-        parser = Parser(rows_of(COMMAND), options_end_at_first_word=True, excludes=_OPPOSITES)
-        command = command_parts(given, parser)
-        given = overlaid((), command, _OPPOSITES)[0] if len(command) > 1 else given
-    script, name = _script(given)
-    options, parts = with_directives(command, script)
-    for spelling in options.ignored:
-        program.warn(COMMAND, f"{spelling} is not supported and left out")
-    job = draft_job(options, script, name, given.rest[1:], _surroundings(options), parts)
-    job["traceparent"] = _traceparent()
-    request = encode({"jobs": [job], "test_only": options.has("test-only")}, SUBMIT_REQUEST)
+    members: Sequence[Member] = ()
+    if given.has("pack") or given.has("delay") or ":" in given.rest:
+        members = _members(given)
+    scripts: dict[str, bytes] = {}
+    drafts = [_draft(member, scripts) for member in members] or [_draft_of([given], scripts)]
+    options = drafts[0].options if len(drafts) == 1 else _of_command(drafts)
+    for draft in drafts:
+        for spelling in draft.options.ignored:
+            program.warn(COMMAND, f"{spelling} is not supported and left out")
+    request: dict[str, Any] = {"jobs": [draft.job for draft in drafts], "test_only": options.has("test-only")}
+    if len(drafts) > 1:
+        request["packs"] = [{"first": 0, "delays_s": [member.delay_s for member in members]}]
     with open_door(options, COMMAND) as door:
-        return _send(door, request, options)
+        return _send(door, encode(request, SUBMIT_REQUEST), options)
+
+
+class _Draft:
+    """A job's request, and all its options: of the command line and of its script."""
+
+    __slots__ = ("job", "options")
+
+    def __init__(self, job: dict[str, Any], options: Words) -> None:
+        self.job = job
+        self.options = options
+
+
+def _members(given: Words) -> Sequence[Member]:
+    """The job, or the jobs of a pack, that this command line describes in parts or in a file."""
+    parser = Parser(rows_of(COMMAND), options_end_at_first_word=True, excludes=_OPPOSITES)
+    if given.has("pack"):
+        from escli.user.pack_file import FILE_BYTES_MAX, read_pack
+
+        name, option = given.text("pack"), given.spelling("pack")
+        data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1) if name == "-" else _from_file(name, option)
+        return read_pack(data, name, given, parser, _NOT_IN_SCRIPTS)
+    from escli.user.job_parts import command_parts
+    from escli.user.pack_members import members_of
+
+    return members_of(command_parts(given, parser))
+
+
+def _draft(member: Member, scripts: dict[str, bytes]) -> _Draft:
+    try:
+        return _draft_of(member.parts, scripts, member.name)
+    except OptionError as error:
+        if error.option.startswith(member.where):
+            raise
+        raise error.renamed(f"{member.where}{error.option}") from None
+
+
+def _draft_of(command: Sequence[Words], scripts: dict[str, bytes], pack_name: str = "") -> _Draft:
+    """One job. `command` has the options of each of its parts; `scripts` are those that have been read."""
+    given = command[0]
+    if len(command) > 1:
+        from escli.user.job_parts import overlaid
+
+        given = overlaid((), command, _OPPOSITES)[0]
+    script, name = _script(given, scripts)
+    options, parts = with_directives(command, script)
+    job = draft_job(options, script, pack_name or name, given.rest[1:], _surroundings(options), parts)
+    job["traceparent"] = _traceparent()
+    return _Draft(job, options)
+
+
+def _of_command(drafts: Sequence[_Draft]) -> Words:
+    """The options of all jobs of a pack as one, for what the command itself does; the first job's win."""
+    options = Words()
+    for draft in reversed(drafts):
+        options.overlay(draft.options)
+    return options
 
 
 def _send(door: Door, request: bytes, options: Words) -> int:
@@ -87,14 +144,14 @@ def _send(door: Door, request: bytes, options: Words) -> int:
         raise CommandFailed(
             exits.FAILED, "the controller accepted the job but gave no id: is it of another version?"
         )
-    job_id = int(reply["job_ids"][0])
-    _tell(job_id, options)
+    job_ids = [int(job_id) for job_id in reply["job_ids"]]
+    _tell(job_ids, options)
     if not options.has("wait"):
         return exits.OK
-    from escli.user.waiting import wait_for_job
+    from escli.user.waiting import wait_for_jobs
 
     sys.stdout.flush()
-    return wait_for_job(door, job_id, COMMAND, quiet=options.has("quiet") or options.has("parsable"))
+    return wait_for_jobs(door, job_ids, COMMAND, quiet=options.has("quiet") or options.has("parsable"))
 
 
 def with_directives(command: Sequence[Words], script: bytes) -> tuple[Words, Sequence[Words]]:
@@ -139,8 +196,8 @@ def _overlay(under: Words, over: Words) -> None:
     under.overlay(over)
 
 
-def _script(given: Words) -> tuple[bytes, str]:
-    """The batch script and the job's default name."""
+def _script(given: Words, scripts: dict[str, bytes]) -> tuple[bytes, str]:
+    """The batch script and the job's default name. A file is read once for all jobs of a pack."""
     if given.has("wrap"):
         if given.rest:
             raise OptionError("--wrap", given.rest[0], "is a script beside it", "give one of them")
@@ -148,10 +205,12 @@ def _script(given: Words) -> tuple[bytes, str]:
             raise OptionError("--wrap", given.text("wrap"), "is not a command", "use e.g. --wrap 'make -j8'")
         script = f"#!/bin/sh\n# made by essubmit --wrap\n\n{given.text('wrap')}\n"
         return _checked(script.encode("utf-8", "surrogateescape"), "wrap"), "wrap"
-    if not given.rest or given.rest[0] == "-":
-        return _checked(_from_stdin(given), "standard input"), "stdin"
-    path = given.rest[0]
-    return _checked(_from_file(path), path), os.path.basename(path)
+    path = given.rest[0] if given.rest else "-"
+    if path not in scripts:
+        is_stdin = path == "-"
+        read = _from_stdin(given) if is_stdin else _from_file(path, "script")
+        scripts[path] = _checked(read, "standard input" if is_stdin else path)
+    return scripts[path], "stdin" if path == "-" else os.path.basename(path)
 
 
 def _checked(script: bytes, name: str) -> bytes:
@@ -167,26 +226,26 @@ def _from_stdin(given: Words) -> bytes:
     return sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1)
 
 
-def _from_file(path: str) -> bytes:
+def _from_file(path: str, option: str) -> bytes:
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISDIR(mode):
-                raise OptionError("script", path, "is a directory", "name the script in it")
+                raise OptionError(option, path, "is a directory", "name the file in it")
             if not stat.S_ISREG(mode):
-                raise OptionError("script", path, "is not a regular file", "use - to read standard input")
+                raise OptionError(option, path, "is not a regular file", "use - to read standard input")
             return file.read(SCRIPT_BYTES_MAX + 1)
     except OptionError:
         raise
     except FileNotFoundError:
-        way_out = "use an existing file, or --wrap for a command"
-        raise OptionError("script", path, "does not exist", way_out) from None
+        otherwise = ", or --wrap for a command" if option == "script" else ""
+        raise OptionError(option, path, "does not exist", f"use an existing file{otherwise}") from None
     except IsADirectoryError:
-        raise OptionError("script", path, "is a directory", "name the script in it") from None
+        raise OptionError(option, path, "is a directory", "name the file in it") from None
     except PermissionError:
-        raise OptionError("script", path, "cannot be read", "make it readable: chmod +r") from None
+        raise OptionError(option, path, "cannot be read", "make it readable: chmod +r") from None
     except (OSError, ValueError) as error:
-        raise OptionError("script", path, f"cannot be read ({error})", "use an existing file") from None
+        raise OptionError(option, path, f"cannot be read ({error})", "use an existing file") from None
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -221,15 +280,20 @@ def _traceparent() -> str:
     return text if text.isascii() else ""
 
 
-def _tell(job_id: int, options: Words) -> None:
+def _tell(job_ids: Sequence[int], options: Words) -> None:
+    """Print the job's id, or the pack's and those of its jobs."""
+    first = job_ids[0]
+    is_pack = len(job_ids) > 1
     if options.has("json"):
         import json
 
-        program.say(json.dumps({"job_id": job_id}))
+        pack = {"pack_id": first, "job_ids": list(job_ids)} if is_pack else {}
+        program.say(json.dumps({"job_id": first, **pack}))
     elif options.has("parsable"):
-        program.say(str(job_id))
+        program.say(str(first))
     elif not options.has("quiet"):
-        program.say(f"Submitted batch job {job_id}")
+        others = ", ".join(map(str, job_ids))
+        program.say(f"Submitted pack {first} (jobs {others})" if is_pack else f"Submitted batch job {first}")
 
 
 def _tell_test(answer: bytes, options: Words) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from eslurm.compat.script import Directive
 
-_OF_PART = frozenset(
+OF_PART = frozenset(
     (
         *WITHOUT_RSET,
         "partition",
@@ -38,22 +38,18 @@ _INHERITED = ("exclude",)
 """Of a part, and of the later ones that do not give their own."""
 
 
-def command_parts(given: Words, parser: Parser) -> list[Words]:
-    """The command line's options of each part; one of them has the script and its arguments as `rest`. Raises OptionError.
+def command_parts(given: Words, parser: Parser, where: str = "") -> list[Words]:
+    """The command line's options of each part; a part with a script has it and its arguments as `rest`. Raises OptionError.
 
-    A `:` begins a part in the place of the script, and behind the script where an option follows.
+    A `:` begins a part in the place of the script, and behind the script where an option follows. `where` names the place of
+    the words in errors.
     """
     parts = [given]
     while (at := _separator(parts[-1])) >= 0:
         _check_count(len(parts) + 1, ":")
         before = parts[-1].rest
         parts[-1].rest = before[:at]
-        parts.append(parser.parse(before[at + 1 :], f"part {len(parts)}: "))
-    scripts = [part.rest[0] for part in parts if part.rest]
-    if len(scripts) > 1:
-        raise OptionError(
-            "script", scripts[1], "is a second one", "give one script for all parts, or submit a job for each"
-        )
+        parts.append(parser.parse(before[at + 1 :], f"{where}part {len(parts)}: "))
     return parts
 
 
@@ -120,7 +116,7 @@ def _sorted_out(parts: Sequence[Words], excludes: Mapping[str, Sequence[str]]) -
         own = Words()
         for long in part.names():
             text, spelling = part.text(long), part.spelling(long)
-            if long in _OF_PART:
+            if long in OF_PART:
                 own.put(long, text, spelling)
                 continue
             _check_job_wide(job, part, long, number, excludes)

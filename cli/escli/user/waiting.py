@@ -18,7 +18,7 @@ from eslurm.compat.states import FINAL_STATES, reason_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from escli.door import Door
@@ -52,6 +52,17 @@ class Progress:
         if self._is_terminal and self._told and not self._quiet:
             sys.stderr.write("\n")
             sys.stderr.flush()
+
+
+def wait_for_jobs(door: Door, job_ids: Sequence[int], command: str, *, quiet: bool = False) -> int:
+    """Wait for the end of all these jobs; the exit code of the first one that did not end with 0."""
+    code = exits.OK
+    for job_id in job_ids:
+        ended = wait_for_job(door, job_id, command, quiet=quiet)
+        if ended == exits.INTERRUPTED:
+            return ended
+        code = code or ended
+    return code
 
 
 def wait_for_job(

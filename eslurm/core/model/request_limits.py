@@ -47,6 +47,8 @@ GATEWAY_PLUGIN_CHARS_MAX = 64
 GATEWAY_ENV_MAX = 64
 """Variables of the daemons, besides the job's own."""
 GATEWAY_ENV_CHARS_MAX = 256
+PACK_MEMBERS_MAX = 128
+"""Jobs of a pack."""
 COUNT_MAX = 2**31 - 1
 """Tasks, cores, nodes and items of a resource."""
 MEMORY_MAX_MIB = 2**40

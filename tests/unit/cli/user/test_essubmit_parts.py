@@ -152,10 +152,6 @@ BAD = [
         "part 1: --no-requeue differs from --requeue, but is one for all parts",
     ),
     (
-        "-n1 job.sh : -n2 b.sh",
-        "script: 'b.sh' is a second one: give one script for all parts, or submit a job for each",
-    ),
-    (
         "-n1 : -n2 -o x --wrap true",
         "part 1: -o: 'x' has no effect here, as the script runs in the first part",
     ),
