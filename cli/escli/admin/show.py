@@ -11,7 +11,7 @@ from escli.job_refs import job_refs, split_jobs
 from escli.user import satellites
 from escli.user.esinfo import state_of
 from escli.user.queue_columns import expected_s, job_label, partition_names, run_us
-from eslurm.compat.durations import format_duration, format_time_limit
+from eslurm.compat.durations import format_duration, format_elapsed, format_time_limit
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand, fold
 from eslurm.compat.moments import format_moment
@@ -91,6 +91,13 @@ def job_block(info: Any, now_us: int) -> str:
             "Dependency": info.dependencies,
         },
         {"Why": info.reason_text},
+        {
+            "PackId": info.pack_id or None,
+            "PackIndex": info.pack_index if info.pack_id else None,
+            "PackSize": info.pack_size or None,
+            "Delay": format_elapsed(info.delay_s) if info.pack_id else None,
+            "PackStart": _at(info.pack_start_us) if info.pack_start_us else None,
+        },
         {
             "ArrayTasksRunning": info.tasks_running if is_array else None,
             "ArrayTasksDone": info.tasks_done if is_array else None,

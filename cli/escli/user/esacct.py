@@ -8,6 +8,7 @@ from escli import clock, exits, program
 from escli.door import Door, open_door
 from escli.job_refs import by_part, job_refs, label_of_part, split_jobs
 from escli.tables import Column, render, separated
+from escli.user.queue_columns import pack_label
 from eslurm.compat.durations import format_elapsed
 from eslurm.compat.errors import OptionError, escaped, nearest, whole_number
 from eslurm.compat.moments import format_moment, parse_moment
@@ -68,6 +69,7 @@ COLUMNS: Mapping[str, tuple[str, bool, Callable[[Any], str]]] = {
     "maxrss": ("MaxRSS", True, lambda run: f"{run.max_rss_kib}K"),
     "nodelist": ("NodeList", False, lambda run: run.node_names),
     "reason": ("Reason", False, lambda run: escaped(run.exit_text)),
+    "pack": ("Pack", True, pack_label),
     "trace": ("Trace", False, lambda run: run.trace),
 }
 
@@ -87,6 +89,8 @@ def _account(given: Words) -> int:
     request = _request(given)
     with open_door(given, COMMAND) as door:
         runs, is_cut = _fetch(door, request, limit)
+    if given.has("packs"):
+        runs = sorted([run for run in runs if run.pack_id], key=lambda run: (run.pack_id, run.pack_index))
     sys.stdout.write(_render(runs, names, given, request.jobs))
     if is_cut:
         program.warn(COMMAND, f"there is more than these {limit} lines: see --limit, -S and -E")
@@ -94,7 +98,7 @@ def _account(given: Words) -> int:
 
 
 def _columns(given: Words) -> list[str]:
-    text = given.text("format", DEFAULT_COLUMNS)
+    text = given.text("format", f"pack,{DEFAULT_COLUMNS}" if given.has("packs") else DEFAULT_COLUMNS)
     names = []
     for word in text.lower().split(","):
         # sacct's widths (jobid%20) are accepted: columns fit their cells anyway.

@@ -36,11 +36,12 @@ def _queue(given: Words) -> int:
     pause_s = _pause_s(given)
     shape = _shape(given)
     request = _request(given)
+    refs = job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")) if given.has("jobs") else []
     with open_door(given, COMMAND) as door:
         request.user = chosen_user(given, door)
-        text = _render(_ask(door, request, given), given, shape, request.jobs)
+        text = _render(_ask(door, request, given), given, shape, refs)
         if pause_s:
-            _watch(lambda: _render(_ask(door, request, given), given, shape, request.jobs), text, pause_s)
+            _watch(lambda: _render(_ask(door, request, given), given, shape, refs), text, pause_s)
         sys.stdout.write(text)
         return exits.OK
 
@@ -126,6 +127,9 @@ def _request(given: Words) -> Any:
     if given.has("jobs"):
         request.jobs.extend(job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")))
     request.finished_too = given.has("states") or given.has("jobs")
+    if given.has("packs") and given.has("jobs"):
+        # Any job of a pack names it, and only the answer has the others.
+        del request.jobs[:]
     return request
 
 
@@ -135,6 +139,8 @@ def chosen_user(given: Words, door: Door) -> str:
 
 
 def _render(reply: Any, given: Words, shape: Any, refs: Sequence[Any]) -> str:
+    if given.has("packs"):
+        return _render_packs(reply, given, refs)
     if given.has("json"):
         from escli.as_json import to_json
 
@@ -153,3 +159,26 @@ def _render(reply: Any, given: Words, shape: Any, refs: Sequence[Any]) -> str:
     infos = by_part(infos, refs, each=given.has("parts"))
     rows = queue_columns.fill(infos, cells, reply.now_us)
     return render(columns, rows, header=not given.has("noheader"), gap=gap)
+
+
+def _render_packs(reply: Any, given: Words, refs: Sequence[Any]) -> str:
+    from escli.user import pack_table
+
+    infos = pack_table.chosen(reply.jobs, refs)
+    if not given.has("json"):
+        return pack_table.pack_table(infos, reply.now_us, header=not given.has("noheader"))
+    import json
+
+    from escli.as_json import fields_of
+
+    packs = [
+        {
+            "pack_id": pack[0].pack_id,
+            "size": pack[0].pack_size,
+            "state": pack_table.state_of(pack),
+            "start_us": pack_table.start_us(pack),
+            "jobs": [fields_of(info) for info in pack],
+        }
+        for pack in pack_table.packs_of(infos)
+    ]
+    return json.dumps({"packs": packs, "now_us": reply.now_us}, indent=1) + "\n"

@@ -6,7 +6,7 @@ from escli import clock
 from escli.job_refs import label_of_part
 from escli.tables import Column
 from eslurm.compat.arrays import parse_array
-from eslurm.compat.durations import format_duration, format_time_limit
+from eslurm.compat.durations import format_duration, format_elapsed, format_time_limit
 from eslurm.compat.errors import OptionError, escaped, whole_number
 from eslurm.compat.moments import format_moment
 from eslurm.compat.sizes import format_memory
@@ -61,10 +61,21 @@ def _reason(info: Any) -> str:
     return "None" if info.state not in FINAL_STATES or not info.exit_code else "NonZeroExitCode"
 
 
-def _nodes_or_reason(info: Any, _now_us: int) -> str:
+def nodes_or_reason(info: Any, _now_us: int) -> str:
+    """The nodes of a job, or why it has none."""
     if info.state == "PENDING":
         return f"({_reason(info)})"
     return str(info.node_names)
+
+
+def pack_label(record: Any, _now_us: int = 0) -> str:
+    """The pack that a job or a run belongs to, and its place there: `17[1]`; empty: none."""
+    return f"{record.pack_id}[{record.pack_index}]" if record.pack_id else ""
+
+
+def delay_text(info: Any, _now_us: int = 0) -> str:
+    """Delay of a job after the start of its pack: `+00:30:00`; empty: it is in no pack."""
+    return f"+{format_elapsed(info.delay_s)}" if info.pack_id else ""
 
 
 def _moment(at_us: int) -> str:
@@ -118,7 +129,7 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "C": ("CPUS", lambda info, _: str(info.cpus)),
     "m": ("MIN_MEMORY", lambda info, _: format_memory(info.memory_mib)),
     "N": ("NODELIST", lambda info, _: info.node_names),
-    "R": ("NODELIST(REASON)", _nodes_or_reason),
+    "R": ("NODELIST(REASON)", nodes_or_reason),
     "r": ("REASON", lambda info, _: _reason(info)),
     "Q": ("PRIORITY", lambda info, _: str(info.priority)),
     "Y": ("SCHEDNODES", lambda info, _: info.planned_nodes or "(null)"),
@@ -131,10 +142,12 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "f": ("FEATURES", lambda info, _: info.constraint or "(null)"),
     "b": ("GRES", lambda info, _: info.resources or "(null)"),
     "y": ("NICE", lambda info, _: str(info.nice)),
+    "H": ("PACK", lambda info, _: pack_label(info) or "(null)"),
+    "d": ("DELAY", lambda info, _: delay_text(info) or "N/A"),
     "k": ("COMMENT", lambda info, _: escaped(info.comment) or "(null)"),
     "Z": ("WORK_DIR", lambda info, _: escaped(info.work_dir)),
 }
-_RIGHT = frozenset("iAFKUMLlDCmQyX")
+_RIGHT = frozenset("iAFKUMLlDCmQyXd")
 DEFAULT = "iPjutMDR"
 LONG = "iPjuTMlDCmR"
 START = "iPjutSDYr"
