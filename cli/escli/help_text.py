@@ -27,7 +27,7 @@ class About:
 
 COMMANDS: dict[str, About] = {
     "essubmit": About(
-        "essubmit [OPTIONS] SCRIPT [ARGUMENT ...]\nessubmit [OPTIONS] --wrap COMMAND",
+        "essubmit [OPTIONS] SCRIPT [ARGUMENT ...]\nessubmit [OPTIONS] --wrap COMMAND\nessubmit [OPTIONS] --pack FILE",
         "Submit a batch job. Without SCRIPT, or with -, the script is read from standard input.",
         (
             ("essubmit -n 4 -t 1:00:00 run.sh input.dat", "four tasks, one hour"),
@@ -36,6 +36,11 @@ COMMANDS: dict[str, About] = {
                 "essubmit -N1 -p cpu : -N8 -p gpu run.sh",
                 "two sets of nodes, in two partitions, at the same time",
             ),
+            (
+                "essubmit -N4 sim.sh : --delay=00:30:00 -N2 plot.sh",
+                "a pack of two jobs: the second starts half an hour after the first",
+            ),
+            ("essubmit --pack coupled.yaml", "the jobs of a file as a pack"),
             ("essubmit -d afterok:12 join.sh", "after job 12 has ended well"),
             ("essubmit --wait --wrap 'make test'", "wait; end with the job's exit code"),
         ),
@@ -49,6 +54,7 @@ COMMANDS: dict[str, About] = {
             ("esqueue --me", "my jobs"),
             ("esqueue -t PD --start", "waiting jobs and their planned starts"),
             ("esqueue -h -j 17 -o %T", "the state of one job, for scripts"),
+            ("esqueue --packs", "packs, and the jobs of each"),
             ("esqueue --watch 2", "look again every two seconds"),
         ),
     ),
@@ -79,6 +85,7 @@ COMMANDS: dict[str, About] = {
         (
             ("esacct", "since midnight"),
             ("esacct -j 17", "all attempts of a job"),
+            ("esacct --packs -S now-2days", "what has run in packs"),
             ("esacct -u ada -S now-2days -s F,TO", "what failed in two days"),
             ("esacct -P -o jobid,elapsed,maxrss", "for programs"),
         ),

@@ -39,8 +39,10 @@ def parse_delay(text: str, option: str = "--delay") -> int:
         raise OptionError(
             option, text, "is not a delay (seconds, h:m:s or d-h:m:s)", "use e.g. 1800 or 00:30:00"
         )
-    if seconds > limits.TIME_LIMIT_MAX_S:
-        raise OptionError(option, text, "is longer than 68 years", "submit that job later")
+    if seconds > limits.PACK_DELAY_MAX_S:
+        raise OptionError(
+            option, text, f"is longer than {limits.PACK_DELAY_MAX_S} s", "submit that job later"
+        )
     return seconds
 
 

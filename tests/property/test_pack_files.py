@@ -14,7 +14,7 @@ from escli.options import Parser, Words
 from escli.user.pack_file import FILE_BYTES_MAX, read_pack
 from escli.user.pack_members import Member
 from eslurm.compat.errors import OptionError
-from eslurm.core.model.request_limits import PACK_MEMBERS_MAX, TIME_LIMIT_MAX_S
+from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
 from tests.kits.mutation import damaged_texts
 
 YAML = """\
@@ -64,7 +64,7 @@ def read(data: bytes, name: str = "file") -> list[Member] | None:
     finally:
         assert time.monotonic() - began < 20, "a bound on reading"
     assert 1 <= len(members) <= PACK_MEMBERS_MAX
-    assert members[0].delay_s == 0 and all(0 <= one.delay_s <= TIME_LIMIT_MAX_S for one in members)
+    assert members[0].delay_s == 0 and all(0 <= one.delay_s <= PACK_DELAY_MAX_S for one in members)
     for member in members:
         assert member.source is not None
         assert not any(part.has("delay") for part in member.parts)

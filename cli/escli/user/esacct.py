@@ -69,8 +69,8 @@ COLUMNS: Mapping[str, tuple[str, bool, Callable[[Any], str]]] = {
     "maxrss": ("MaxRSS", True, lambda run: f"{run.max_rss_kib}K"),
     "nodelist": ("NodeList", False, lambda run: run.node_names),
     "reason": ("Reason", False, lambda run: escaped(run.exit_text)),
-    "pack": ("Pack", True, pack_label),
     "trace": ("Trace", False, lambda run: run.trace),
+    "pack": ("Pack", True, pack_label),
 }
 
 
@@ -88,6 +88,8 @@ def _account(given: Words) -> int:
     limit = _limit(given)
     request = _request(given)
     with open_door(given, COMMAND) as door:
+        if given.has("packs") and given.has("jobs"):
+            _add_members(door, request)
         runs, is_cut = _fetch(door, request, limit)
     if given.has("packs"):
         runs = sorted([run for run in runs if run.pack_id], key=lambda run: (run.pack_id, run.pack_index))
@@ -139,6 +141,17 @@ def _request(given: Words) -> Any:
     if given.has("jobs"):
         request.jobs.extend(job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")))
     return request
+
+
+def _add_members(door: Door, request: Any) -> None:
+    """Add the other jobs of the packs that are named, as far as the controller knows them."""
+    from escli.user.pack_table import chosen
+    from eslurm.v1 import controller_pb2 as pb
+
+    reply = door.call("Jobs", pb.JobsRequest(finished_too=True))
+    named = {ref.job_id for ref in request.jobs}
+    members = [info.job_id for info in chosen(reply.jobs, request.jobs)]
+    request.jobs.extend(pb.JobRef(job_id=job_id) for job_id in members if job_id not in named)
 
 
 def _instant(text: str, option: str) -> int:

@@ -40,10 +40,17 @@ def packs_of(infos: Iterable[Any]) -> list[list[Any]]:
 
 def chosen(infos: Iterable[Any], refs: Sequence[Any]) -> list[Any]:
     """Jobs of the packs that these references name, by the pack or by one of its jobs; all without a reference."""
-    known = list(infos)
+    known = [info for info in infos if info.pack_id]
+    if not refs:
+        return known
     named = {ref.job_id for ref in refs}
-    packs = {info.pack_id for info in known if named & {info.job_id, info.pack_id}}
-    return [info for info in known if info.pack_id in packs] if refs else known
+    # A job of several parts has an id for each.
+    packs = {
+        info.pack_id
+        for info in known
+        if not named.isdisjoint(range(info.job_id, info.job_id + (len(info.parts) or 1)))
+    }
+    return [info for info in known if info.pack_id in packs or info.pack_id in named]
 
 
 def pack_table(infos: Iterable[Any], now_us: int, *, header: bool) -> str:

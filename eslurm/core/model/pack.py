@@ -7,14 +7,7 @@ member starts at the anchor plus its delay.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
-
-PACK_MEMBERS_MAX: Final = 128
-"""Most jobs of one pack."""
-DELAY_MAX_S: Final = 366 * 86_400
-"""Longest delay, unless the site allows less (`delay_max_s`)."""
 
 
 class PackDraft(msgspec.Struct, frozen=True, gc=False):

@@ -49,6 +49,8 @@ GATEWAY_ENV_MAX = 64
 GATEWAY_ENV_CHARS_MAX = 256
 PACK_MEMBERS_MAX = 128
 """Jobs of a pack."""
+PACK_DELAY_MAX_S = 366 * 86_400
+"""Delay of a job after the start of its pack, unless the site allows less (`delay_max_s`)."""
 COUNT_MAX = 2**31 - 1
 """Tasks, cores, nodes and items of a resource."""
 MEMORY_MAX_MIB = 2**40

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs
-from eslurm.core.model.pack import DELAY_MAX_S, PACK_MEMBERS_MAX, PackDraft, PackPlace
+from eslurm.core.model.pack import PackDraft, PackPlace
 from eslurm.core.model.parts import partition_of, partitions_of
+from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.placement.feasible_parts import feasible_together
 from eslurm.core.resources.ledger import Ledger
@@ -72,8 +73,8 @@ def members_of(message: SubmitJobs) -> dict[int, Member]:
         for index, delay_s in enumerate(draft.delays_s):
             if first + index in found:
                 raise _invalid(f"pack: job {first + index} of the call is in two packs")
-            if not 0 <= delay_s <= DELAY_MAX_S:
-                raise _invalid(f"part {index}: --delay: {delay_s} s is not within 0..{DELAY_MAX_S}")
+            if not 0 <= delay_s <= PACK_DELAY_MAX_S:
+                raise _invalid(f"part {index}: --delay: {delay_s} s is not within 0..{PACK_DELAY_MAX_S}")
             found[first + index] = Member(draft, index, held=held)
     return found
 

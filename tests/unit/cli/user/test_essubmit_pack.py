@@ -230,7 +230,7 @@ BAD_LINES = [
     ),
     ("a.sh : --delay=30:00 b.sh", "part 1: --delay: '30:00' is not a delay"),
     ("a.sh : --delay=-1 b.sh", "part 1: --delay: '-1' is not a delay"),
-    ("a.sh : --delay=9999999999 b.sh", "part 1: --delay: '9999999999' is longer than 68 years"),
+    ("a.sh : --delay=9999999999 b.sh", "part 1: --delay: '9999999999' is longer than 31622400 s"),
     ("a.sh : --delay=5 b.sh : --delay=6 -N2", "part 2: script is missing, and the other jobs name several"),
     ("a.sh : --delay=5 none.sh", "part 1: script: 'none.sh' does not exist"),
     ("-t x a.sh : -N1 b.sh", "part 0: -t: 'x' is not a time"),
