@@ -15,6 +15,7 @@ from eslurm.core.control.jobs.admission import admitted, checked, first_priority
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.updating import accepted
 from eslurm.core.control.planning import take_snapshot
+from eslurm.core.explain import packs
 from eslurm.core.explain.alternatives import Alternative, alternatives
 from eslurm.core.explain.own_reasons import expected_end_us, job_holder, older_agents, own_reasons
 from eslurm.core.explain.part_variants import named_with_part, only_part, with_part
@@ -28,8 +29,10 @@ from eslurm.core.model.job import Job, JobSpec
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import Refused
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle import reasons as explain
+from eslurm.core.plan.cycle.packs import NoPlaces, PackQuery
 from eslurm.core.plan.cycle.priority import Ranking, weighs
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
@@ -132,6 +135,11 @@ class _Case:
         """See `why_waiting`."""
         yield
         whatif = self._whatif
+        place = self._job.pack
+        if place is not None and place.waits_for_first:
+            return self._of_follower(place)
+        if self._pending.followers:
+            return (yield from self._of_pack(said))
         query = whatif.query(self._pending)
         if not isinstance(query, Why):
             yield from whatif.preparing(query)
@@ -143,6 +151,54 @@ class _Case:
         if with_alternatives and self._job.job_id and not self._own:
             others = yield from self._others(start_us, _deciding(reasons))
         return Answer(tuple(_sorted(reasons)), start_us, is_estimate, nodes, tuple(others), len(self._ahead))
+
+    # ---- packs ----
+
+    def _of_follower(self, place: PackPlace) -> Answer:
+        """A job whose pack has not begun starts with it."""
+        reason, booking = packs.of_follower(self._schedule, place, self._job.job_id)
+        reasons = tuple(_sorted([*self._own, reason]))
+        if booking is None:
+            return Answer(reasons)
+        return Answer(reasons, booking.start_us, False, self._names(span.node for span in booking.spans))
+
+    def _of_pack(self, said: Why | None) -> Inquiry:
+        """The first job of a pack that has not begun: the member that decides the start of all, and its reasons."""
+        whatif, job = self._whatif, self._pending
+        pack = whatif.pack(job)
+        start_us, nodes, is_estimate, member = yield from self._start_of_pack(pack)
+        if said is not None and said.member >= 0:
+            member = said.member
+        sources = self._sources.port()
+        found = yield from packs.reasons_of(whatif, job, pack, member, sources)
+        if said is not None:
+            words = f"{packs.words_of(job, said.member)}: " if said.member >= 0 else ""
+            said = msgspec.structs.replace(said, text=words + packs.own_text(said))
+        reasons = self._completed([*self._own, *found], said, start_us) + self._overrun()
+        return Answer(tuple(_sorted(reasons)), start_us, is_estimate, nodes, (), len(self._ahead))
+
+    def _start_of_pack(
+        self, pack: PackQuery | Why
+    ) -> Generator[None, None, tuple[int, tuple[str, ...], bool, int]]:
+        """(start of the first, names of its nodes, is it an estimate, the member that decides)."""
+        whatif = self._whatif
+        if isinstance(pack, Why):
+            return 0, (), True, pack.member
+        if whatif.was:
+            first, member, is_estimate = whatif.was[0], -1, False
+        else:
+            if self._from_us is None:
+                return 0, (), True, -1
+            if self._job.job_id not in whatif.schedule.stuck:
+                strict = self._state.config.policy == STRICT_POLICY
+                self._is_foreseen = yield from whatif.plan_ahead(self._ahead, strict=strict)
+            found = yield from packs.first_places(whatif, self._pending, pack, self._from_us)
+            if isinstance(found, NoPlaces):
+                return 0, (), True, found.member
+            first, member, is_estimate = found.bookings[0], found.member, True
+            if not self._is_foreseen:
+                return 0, (), True, member
+        return first.start_us, self._names(span.node for span in first.spans), is_estimate, member
 
     # ---- when ----
 

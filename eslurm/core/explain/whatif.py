@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Final
 
+from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.policy import Cycle, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
@@ -63,11 +64,11 @@ class WhatIf:
         """The same for a query that is known already."""
         query = self._clear_of_late(query, job)
         from_us = max(from_us, self.floor_us)
-        if job.start_at_us:
+        if job.start_at_us and not job.is_owed:
             at_us = max(job.start_at_us, self.now_us)
             found = start_exactly(self.schedule.book, query, at_us) if at_us >= from_us else NoStart(())
         else:
-            found = first_start(self.schedule.book, query, from_us)
+            found = first_start(self.schedule.book, query, max(from_us, job.start_at_us))
         return None if isinstance(found, NoStart) else found
 
     def _clear_of_late(self, query: PlacementQuery, job: Pending) -> PlacementQuery:
@@ -80,6 +81,20 @@ class WhatIf:
         self._shape -= 1
         return self.cycle.clear_of_late(QueueEntry(*turn, self._shape, job), query)
 
+    def pack(self, job: Pending) -> packs.PackQuery | Why:
+        """The query for a pack that has not begun; or the reason why it is impossible."""
+        refused = self.cycle.refused(job)
+        if refused is not None:
+            return refused
+        self._shape -= 1
+        return self.cycle.pack(QueueEntry(0, 0, job.job_id, self._shape, job))
+
+    def find_pack(
+        self, job: Pending, pack: packs.PackQuery, from_us: int
+    ) -> Generator[None, None, packs.Places | packs.NoPlaces]:
+        """Take the first places of all members of a pack."""
+        return (yield from packs.find(self.schedule, job, pack, max(from_us, self.floor_us)))
+
     def plan_ahead(self, entries: Sequence[QueueEntry], *, strict: bool) -> Generator[None, None, bool]:
         """Book the waiting jobs ahead that have no booking yet, each as early as it fits.
 
@@ -89,6 +104,9 @@ class WhatIf:
         if sum(entry.job.startable for entry in todo) > AHEAD_MAX:
             return False
         for entry in todo:
+            if entry.job.followers:
+                yield from self._take_pack(entry, strict=strict)
+                continue
             query = self.query(entry.job)
             yield
             if isinstance(query, Why):
@@ -103,6 +121,16 @@ class WhatIf:
                     self.floor_us = max(self.floor_us, found.at_us)
                 yield
         return True
+
+    def _take_pack(self, entry: QueueEntry, *, strict: bool) -> Generator[None, None, None]:
+        pack = self.pack(entry.job)
+        if isinstance(pack, Why):
+            return
+        found = yield from self.find_pack(entry.job, pack, self.now_us)
+        if isinstance(found, packs.Places):
+            self.schedule.note(entry, found.bookings, found.moves)
+            if strict:
+                self.floor_us = max(self.floor_us, found.bookings[0].start_us)
 
     def _take(self, entry: QueueEntry, query: PlacementQuery, found: Start) -> None:
         job = entry.job

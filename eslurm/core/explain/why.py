@@ -117,6 +117,9 @@ def _without_partition(whatif: WhatIf, job: Pending, sources: Sources) -> Reason
 def _interval(whatif: WhatIf, job: Pending, query: PlacementQuery) -> list[Reason]:
     """The job's own interval (C-30) as a reason."""
     now_us = whatif.now_us
+    if job.start_at_us > now_us and job.is_owed:
+        text = "its pack has begun: it starts at its delay after the first job"
+        return [Reason("pack", text, job.start_at_us)]
     if job.start_at_us > now_us:
         return [Reason("start_at", "starts exactly when it was asked to (--start-at)", job.start_at_us)]
     if query.from_us > now_us:

@@ -1,0 +1,124 @@
+"""Why a pack waits: which of its jobs decides the start, and what the others wait for."""
+
+from __future__ import annotations
+
+import pytest
+
+from eslurm.core.explain.inquiry import Answer
+from eslurm.core.model.config import Partition
+from eslurm.core.model.job import JobSpec
+from eslurm.core.model.messages import SubmitJobs, Submitted, UpdateNodes
+from eslurm.core.model.pack import PackDraft
+from eslurm.core.model.request import Request
+from tests.kits.asking import HOUR, Site
+from tests.kits.core import ROOT, SECOND, World
+from tests.kits.packs import member
+
+WHOLE = Request(exclusive=True)
+PAIR = Request(tasks=2, nodes_min=2, nodes_max=2, exclusive=True)
+PARTITIONS = (
+    Partition("cluster", ("cn0", "cn1"), default=True),
+    Partition("booster", ("cn2", "cn3", "cn4")),
+)
+
+
+def site(policy: str = "planned") -> Site:
+    return Site(World(nodes=5, restarts=False, policy=policy, partitions=PARTITIONS))
+
+
+def one(request: Request, partition: str = "cluster", hours: float = 1, **more: object) -> JobSpec:
+    spec = {"components": (request,), "partition": partition, "time_limit_s": int(hours * HOUR), **more}
+    return member(**spec)
+
+
+def submit(here: Site, *specs: JobSpec, delays: tuple[int, ...] = ()) -> tuple[int, ...]:
+    answer = here.world.send(SubmitJobs(specs, (PackDraft(0, delays),) if delays else ()))
+    assert isinstance(answer, Submitted), answer
+    here.run()
+    return answer.job_ids
+
+
+def blocking(answer: Answer) -> list[str]:
+    return [one.text for one in answer.reasons if not one.nodes_of]
+
+
+@pytest.mark.parametrize("policy", ["planned", "conservative", "easy", "fcfs"])
+def test_the_job_that_decides_is_named(policy: str) -> None:
+    here = site(policy)
+    (holder,) = submit(here, one(PAIR, "booster", 2))
+    assert here.world.state_of(holder) == "RUNNING"
+    jobs = submit(here, one(WHOLE), one(PAIR, "booster"), one(WHOLE), delays=(0, 1800, 5))
+    end_us = here.world.now_us + 2 * HOUR * SECOND
+    answer = here.why(jobs[0])
+    assert answer.start_us == end_us - 1800 * SECOND, "the second begins when the nodes are free"
+    (text,) = blocking(answer)
+    assert text.startswith(f"member 1 (job {jobs[1]}, 00:30:00 after the first): "), text
+    filters = [one for one in answer.reasons if one.nodes_of]
+    assert {one.nodes_of for one in filters} == {3}, "of the nodes of its own partition"
+    assert holder in [holder.job_id for one in filters for holder in one.holders]
+
+
+def test_the_others_start_with_the_first() -> None:
+    here = site()
+    submit(here, one(PAIR, "booster", 2))
+    jobs = submit(here, one(WHOLE), one(PAIR, "booster"), delays=(0, 1800))
+    first, second = here.why(jobs[0]), here.why(jobs[1])
+    assert second.start_us == first.start_us + 1800 * SECOND and not second.is_estimate
+    assert len(second.nodes) == 2
+    (reason,) = second.reasons
+    assert (reason.kind, reason.until_us) == ("pack", second.start_us)
+    assert reason.text == f"starts 00:30:00 after job {jobs[0]}, the first of its pack"
+    assert not first.alternatives and not second.alternatives
+
+
+def test_a_pack_without_a_start_says_which_job_has_none() -> None:
+    here = site()
+    jobs = submit(here, one(WHOLE, held=True), one(PAIR, "booster"), delays=(0, 60))
+    assert [one.kind for one in here.why(jobs[0]).reasons] == ["hold"]
+    kinds = [one.kind for one in here.why(jobs[1]).reasons]
+    assert sorted(kinds) == ["hold", "pack"]
+    assert "no planned start: eswhy" in " ".join(blocking(here.why(jobs[1])))
+
+
+def test_nodes_out_of_service_are_those_of_the_job_that_decides() -> None:
+    here = site()
+    here.world.send(UpdateNodes(ROOT, ("cn2", "cn3"), "drain", "new memory"))
+    jobs = submit(here, one(WHOLE), one(PAIR, "booster"), delays=(0, 60))
+    answer = here.why(jobs[0])
+    assert answer.start_us == 0
+    (text,) = blocking(answer)
+    assert text.startswith(
+        f"member 1 (job {jobs[1]}, 00:01:00 after the first): needs nodes that are not in service"
+    )
+
+
+def test_a_job_whose_pack_has_begun_starts_at_its_delay() -> None:
+    here = site()
+    jobs = submit(here, one(WHOLE), one(PAIR, "booster"), delays=(0, 600))
+    assert here.world.state_of(jobs[0]) == "RUNNING"
+    answer = here.why(jobs[1])
+    place = here.world.job(jobs[1]).pack
+    assert place is not None and place.anchor_us
+    assert answer.start_us == place.anchor_us + 600 * SECOND
+    (text,) = blocking(answer)
+    assert text == "its pack has begun: it starts at its delay after the first job"
+
+
+def test_a_pack_that_is_not_planned_yet_gets_an_estimate() -> None:
+    here = site()
+    submit(here, one(PAIR, "booster", 2))
+    jobs = here.world.send(SubmitJobs((one(WHOLE), one(PAIR, "booster")), (PackDraft(0, (0, 1800)),))).job_ids
+    answer = here.why(jobs[0])
+    assert answer.is_estimate and answer.start_us == here.world.now_us + (2 * HOUR - 1800) * SECOND
+    assert any(text.startswith("member 1 ") for text in blocking(answer))
+
+
+def test_jobs_behind_a_pack_are_asked_about_with_its_places() -> None:
+    here = site()
+    submit(here, one(PAIR, "booster", 2))
+    world = here.world
+    world.send(SubmitJobs((one(WHOLE), one(PAIR, "booster", 3)), (PackDraft(0, (0, 1800)),)))
+    later = world.send(SubmitJobs((one(Request(tasks=3, nodes_min=3, exclusive=True), "booster"),))).job_ids[
+        0
+    ]
+    assert here.why(later).start_us >= world.now_us + 5 * HOUR * SECOND
