@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from eslurm.compat.dependencies import format_condition
+from eslurm.core.explain.packs import starts_after
 from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Module, Partition
 from eslurm.core.model.forecast import Forecast
@@ -299,7 +300,10 @@ def forecast_message(forecast: Forecast) -> pb.Forecast:
 
 
 def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
-    """The reason of a pending job: its own, or the plan's; never empty."""
+    """The reason of a pending job: its own, or the plan's; never empty.
+
+    `why` is the plan's reason of the job that it is planned with: of a pack that has not begun, the first one.
+    """
     reason = pending_reason(shown, job)
     if reason:
         info.reason = reason
@@ -308,6 +312,11 @@ def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
             info.reason_text = job.exit_text
         if why is not None:
             info.planned_start_us = why.planned_start_us or 0
+        if job.pack is not None and job.pack.waits_for_first:
+            if not job.hold:
+                info.reason_text = starts_after(job.pack)
+            # The plan's reason is that of the pack's first job.
+            info.planned_start_us += job.pack.delay_us if info.planned_start_us else 0
     elif why is None:
         info.reason = "Priority"
         info.reason_text = "not looked at by a plan yet"

@@ -39,7 +39,7 @@ from eslurm.core.model.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
-from eslurm.core.model.pack import PACK_MEMBERS_MAX, PackDraft
+from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
 from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
 from eslurm.ports.step_checks import parse_endpoint
@@ -443,8 +443,8 @@ def pack_drafts(given: Sequence[pb.PackRequest], jobs: int) -> tuple[PackDraft, 
     left = jobs
     for pack in given:
         count = len(pack.delays_s)
-        if not 2 <= count <= PACK_MEMBERS_MAX:
-            raise _refuse(f"pack: it has {count} parts: give 2 to {PACK_MEMBERS_MAX}, or submit a job")
+        if not 2 <= count <= limits.PACK_MEMBERS_MAX:
+            raise _refuse(f"pack: it has {count} parts: give 2 to {limits.PACK_MEMBERS_MAX}, or submit a job")
         left -= count
         if left < 0 or pack.first > jobs - count:
             raise _refuse(f"pack: it takes jobs that are not among the {jobs} of this call")

@@ -90,7 +90,7 @@ class Queries:
 
     def _line(self, job: Job, plan: Plan | None, *, asked_too: bool = False) -> bytes:
         is_waiting = job.state is JobState.PENDING
-        why = plan.waiting.get(job.job_id) if is_waiting and plan is not None else None
+        why = plan.waiting.get(_planned_with(job)) if is_waiting and plan is not None else None
         priority = self._planner.ranking.priority(job.job_id) if is_waiting else None
         kept = self._lines.get(job.job_id)
         if kept is not None and kept[0] is job and kept[1] is why and kept[2] == priority and not asked_too:
@@ -145,6 +145,11 @@ class Queries:
     def satellites(self) -> pb.SatellitesReply:
         """The satellites and whether they are linked now."""
         return pb.SatellitesReply(satellites=self._satellites(), now_us=wall_us())
+
+
+def _planned_with(job: Job) -> int:
+    """The job in whose name it is planned: of a pack that has not begun, the first one."""
+    return job.pack.pack_id if job.pack is not None and job.pack.waits_for_first else job.job_id
 
 
 def _line_of(info: pb.JobInfo) -> bytes:

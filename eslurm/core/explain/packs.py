@@ -27,10 +27,15 @@ PACK = "pack"
 def of_follower(schedule: Schedule, place: PackPlace, job_id: int) -> tuple[Reason, Booking | None]:
     """The reason of a job whose pack has not begun, and its booking in the plan of the first."""
     booking = booking_of(schedule, place, job_id)
-    text = f"starts {delay_words(place.delay_us)} after job {place.pack_id}, the first of its pack"
+    text = starts_after(place)
     if booking is None:
         text += f"; that one has no planned start: eswhy {place.pack_id} says why"
     return Reason(PACK, text, known_us(booking.start_us) if booking is not None else 0), booking
+
+
+def starts_after(place: PackPlace) -> str:
+    """What a job waits for whose pack has not begun."""
+    return f"starts {delay_words(place.delay_us)} after job {place.pack_id}, the first of its pack"
 
 
 def booking_of(schedule: Schedule, place: PackPlace, job_id: int) -> Booking | None:

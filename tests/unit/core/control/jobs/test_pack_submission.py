@@ -8,7 +8,8 @@ from eslurm.core.control.jobs.pack_submission import overlapping
 from eslurm.core.model.config import Partition, Resource
 from eslurm.core.model.job import ArraySpec
 from eslurm.core.model.messages import Refused, SubmitJobs, Submitted
-from eslurm.core.model.pack import DELAY_MAX_S, PACK_MEMBERS_MAX, PackDraft, PackPlace
+from eslurm.core.model.pack import PackDraft, PackPlace
+from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
 from eslurm.core.model.request import Request
 from tests.kits.core import SECOND, World, depends, refused
 from tests.kits.packs import member, pack, try_pack
@@ -70,7 +71,7 @@ def test_the_first_part_has_no_fixed_start_either() -> None:
         (PackDraft(-1, (0, 1)), "jobs -1 to 0"),
         (PackDraft(0, (5, 10)), "part 0: --delay: 5 s"),
         (PackDraft(0, (0, -1)), "part 1: --delay: -1 s is not within"),
-        (PackDraft(0, (0, DELAY_MAX_S + 1)), "part 1: --delay: "),
+        (PackDraft(0, (0, PACK_DELAY_MAX_S + 1)), "part 1: --delay: "),
     ],
 )
 def test_what_is_no_pack(draft: PackDraft, said: str) -> None:
