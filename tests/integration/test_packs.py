@@ -15,9 +15,16 @@ LATE_US = 20 * SECOND_US
 FOREVER = "echo $$ >> pids; while :; do sleep 0.05; done"
 
 
+@pytest.fixture(autouse=True)
+def _in_the_work_directory(cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cluster.work)
+
+
 def submitted(cluster: LiveCluster, *words: str) -> list[int]:
     """The jobs of a pack."""
-    found = json.loads(cluster.run("essubmit", "--json", *words).out)
+    ran = cluster.run("essubmit", "--json", *words)
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
     assert found["pack_id"] == found["job_id"] == found["job_ids"][0]
     return [int(job_id) for job_id in found["job_ids"]]
 
@@ -36,7 +43,7 @@ name: coupled
 parts:
   - {{script: {script}, arguments: [0], options: [-N2, -p, main, -x, cn0001]}}
   - {{script: {script}, arguments: [1], delay: 2, options: -N2 -x cn0001}}
-  - {{script: {script}, arguments: [2], delay: 0:00:04, options: -n1 : -n2 -w cn0001}}
+  - {{script: {script}, arguments: [2], delay: 0:00:04, options: '-n1 : -n2 -w cn0001'}}
 """
     )
     jobs = submitted(cluster, "--pack", str(path))
@@ -99,7 +106,7 @@ def test_a_pack_that_waits_says_which_job_decides(cluster: LiveCluster) -> None:
     first, second = infos(cluster, jobs)
     assert second.planned_start_us - first.planned_start_us == 60 * SECOND_US
     line = cluster.run("esqueue", "-h", "-j", str(jobs[1]), "-o", "%H %d %t %r").out.split()
-    assert line == [f"{jobs[0]}[1]", "+00:01:00", "PD", "Pack"]
+    assert line == [f"{jobs[0]}[1]", "+00:01:00", "PD", "PackNotBegun"]
     cluster.do("escancel", str(jobs[0]), str(holder))
     assert [cluster.end(job_id) for job_id in jobs] == ["CANCELLED"] * 2
 

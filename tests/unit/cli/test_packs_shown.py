@@ -51,12 +51,12 @@ WAITING = [
         "PENDING",
         (17, 1, 3),
         delay_s=1800,
-        reason="Pack",
+        reason="PackNotBegun",
         planned_start_us=NOON_US + 5400 * S,
         partition="booster",
     ),
     member(17, "PENDING", (17, 0, 3), planned_start_us=NOON_US + 3600 * S),
-    member(19, "PENDING", (17, 2, 3), delay_s=90_000, reason="Pack", name="plot", nodes=1),
+    member(19, "PENDING", (17, 2, 3), delay_s=90_000, reason="PackNotBegun", name="plot", nodes=1),
 ]
 BEGUN = [
     member(11, "RUNNING", (11, 0, 2), started_us=NOON_US, pack_start_us=NOON_US),

@@ -9,8 +9,8 @@ from eslurm.core.model.config import Partition, Resource
 from eslurm.core.model.job import ArraySpec
 from eslurm.core.model.messages import Refused, SubmitJobs, Submitted
 from eslurm.core.model.pack import PackDraft, PackPlace
-from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
 from eslurm.core.model.request import Request
+from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
 from tests.kits.core import SECOND, World, depends, refused
 from tests.kits.packs import member, pack, try_pack
 
