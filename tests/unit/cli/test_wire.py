@@ -16,6 +16,7 @@ from eslurm.v1 import controller_pb2 as pb
 
 TABLES = {
     "SubmitRequest": wire_tables.SUBMIT_REQUEST,
+    "PackRequest": wire_tables.PACK_REQUEST,
     "SubmitReply": wire_tables.SUBMIT_REPLY,
     "JobRequest": wire_tables.JOB_REQUEST,
     "ResourceRequest": wire_tables.RESOURCE_REQUEST,
@@ -87,6 +88,16 @@ JOBS = st.fixed_dictionaries(
 def test_requests_are_what_protobuf_reads(job: dict[str, Any], test_only: bool) -> None:
     data = wire.encode({"jobs": [job], "test_only": test_only}, wire_tables.SUBMIT_REQUEST)
     expected = pb.SubmitRequest(jobs=[pb.JobRequest(**job)], test_only=test_only)
+    assert pb.SubmitRequest.FromString(data) == expected
+
+
+@given(st.lists(st.tuples(U32, st.lists(U32, max_size=5)), max_size=3))
+def test_packs_are_what_protobuf_reads(packs: list[tuple[int, list[int]]]) -> None:
+    fields = [{"first": first, "delays_s": delays} for first, delays in packs]
+    data = wire.encode({"packs": fields}, wire_tables.SUBMIT_REQUEST)
+    expected = pb.SubmitRequest(
+        packs=[pb.PackRequest(first=first, delays_s=delays) for first, delays in packs]
+    )
     assert pb.SubmitRequest.FromString(data) == expected
 
 

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from escli.option_table import rows_of
-from escli.options import Parser
+from escli.options import Parser, Words
 from escli.user.draft import SubmitContext, draft_job
 from escli.user.job_parts import command_parts
+from escli.user.pack_file import read_pack
 from eslurm.api.requests import SpecReader
 from eslurm.compat.errors import OptionError
 from eslurm.compat.moments import civil_from_days
@@ -21,6 +22,7 @@ from eslurm.core.model import request_limits as limits
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Refused, SubmitJobs, Submitted
+from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Request
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ROOT, World
@@ -172,6 +174,8 @@ ELSEWHERE = {
     "ENVIRONMENT_BYTES_MAX": "below: the environment",
     "SCRIPT_BYTES_MAX": "below: the script",
     "PARTS_MAX": "below: the parts of a job",
+    "PACK_MEMBERS_MAX": "below: the jobs of a pack",
+    "PACK_DELAY_MAX_S": "below: the delays of a pack",
     "SPECS_BYTES_MAX": "tests/unit/api/test_requests.py: the jobs of a call together",
     "COMMAND_BYTES_MAX": "tests/unit/esctld/lead/test_command_sizes.py: what becomes of a launch",
 }
@@ -257,6 +261,27 @@ def test_command_door_and_core_take_as_many_parts() -> None:
         job = msgspec.structs.replace(spec(), user=ROOT, components=(Request(),) * parts)
         answer = World(cores=limits.PARTS_MAX, allow_root_jobs=True, min_uid=0).send(SubmitJobs((job,)))
         assert isinstance(answer, Submitted if is_taken else Refused)
+
+
+@pytest.mark.parametrize(
+    ("members", "delay_s", "is_taken"),
+    [
+        (limits.PACK_MEMBERS_MAX, 0, True),
+        (limits.PACK_MEMBERS_MAX + 1, 0, False),
+        (2, limits.PACK_DELAY_MAX_S, True),
+        (2, limits.PACK_DELAY_MAX_S + 1, False),
+    ],
+)
+def test_command_and_core_take_the_same_packs(members: int, delay_s: int, is_taken: bool) -> None:
+    lines = ["--wrap true", *["--delay=1 --wrap true"] * (members - 2), f"--delay={delay_s} --wrap true"]
+    parser = Parser(rows_of("essubmit"), options_end_at_first_word=True)
+    data = "\n".join(lines).encode()
+    with contextlib.nullcontext() if is_taken else pytest.raises(OptionError):
+        assert len(read_pack(data, "file", Words(), parser, frozenset())) == members
+    world = World(nodes=members, cores=4, allow_root_jobs=True, min_uid=0)
+    jobs = (msgspec.structs.replace(spec(), user=ROOT),) * members
+    answer = world.send(SubmitJobs(jobs, (PackDraft(0, (*[0] * (members - 1), delay_s)),)))
+    assert isinstance(answer, Submitted if is_taken else Refused)
 
 
 def test_every_limit_is_driven() -> None:
