@@ -21,7 +21,6 @@ TABLES = {
     "JobRequest": wire_tables.JOB_REQUEST,
     "ResourceRequest": wire_tables.RESOURCE_REQUEST,
     "Dependency": wire_tables.DEPENDENCY,
-    "PackRequest": wire_tables.PACK_REQUEST,
     "GatewayRequest": wire_tables.GATEWAY_REQUEST,
     "TaskRange": wire_tables.TASK_RANGE,
     "ResourceAmount": wire_tables.RESOURCE_AMOUNT,
