@@ -101,6 +101,14 @@ COMMANDS: dict[str, About] = {
             ("esctl hold 17; esctl release 17", "keep a job waiting; let it go"),
             ("esctl update job 17 time=2:12:00", "a running job: 10 % more, or less"),
             ("esctl suspend 17; esctl resume 17", "stop a running job where it is; let it go on"),
+            (
+                "esctl move-starts 17 --earlier-by 0:30:00",
+                "start the jobs of a pack that wait for their turn earlier",
+            ),
+            (
+                "esctl extend 17 --by 0:30:00",
+                "a running job: more time, as far as no other job is planned there",
+            ),
             ("esctl requeue 17", "end a job's run and let it wait again"),
             ("esctl finish-part 17+1", "give back one part of a running job (inside job 17: +1)"),
             ("esctl set-dependency 42 afterok:17", "what a waiting job waits for (no text: for none)"),

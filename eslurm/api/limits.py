@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from eslurm.api.methods import ACCOUNTING, WAIT_JOBS, WAIT_STEP, Method
+from eslurm.api.methods import ACCOUNTING, EXTEND_JOB, MOVE_PACK, WAIT_JOBS, WAIT_STEP, Method
 from eslurm.ports.door import ApiError, Caller, Status
 
 BURST_S = 5.0
@@ -38,7 +38,7 @@ _PARTS = 0.9
 _SCARCE = 0.5
 """Below this fill level of the common budget each user is held to an equal part of it."""
 
-_LONG_POLLS = (WAIT_JOBS.number, WAIT_STEP.number)
+_LONG_POLLS = (WAIT_JOBS.number, WAIT_STEP.number, MOVE_PACK.number, EXTEND_JOB.number)
 
 LIMITS = (
     "calls_user",
@@ -203,6 +203,8 @@ class RequestLimits:
         self._check_calls(user, caller)
         long_poll = method.number in _LONG_POLLS
         if method.mutating:
+            if long_poll:
+                self._check_waits(user, caller)
             self._check_changes(user, caller, now_s)
             budgets: tuple[Budget, ...] = (user.deciding,) if user.deciding is not None else ()
         else:

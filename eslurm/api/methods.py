@@ -96,6 +96,8 @@ JOINS = Method("Joins", 37, pb.JoinsRequest, pb.JoinsReply, False, "administrato
 DECIDE_JOIN = Method("DecideJoin", 38, pb.DecideJoinRequest, pb.ChangeReply, True, "administrator")
 REVOKE_MEMBERS = Method("RevokeMembers", 39, pb.RevokeMembersRequest, pb.ChangeReply, True, "administrator")
 FINISH_PART = Method("FinishPart", 40, pb.FinishPartRequest, pb.FinishPartReply, True, "owner")
+MOVE_PACK = Method("MovePack", 41, pb.MovePackRequest, pb.MovePackReply, True, "owner")
+EXTEND_JOB = Method("ExtendJob", 42, pb.ExtendJobRequest, pb.ExtendJobReply, True, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -138,6 +140,8 @@ METHODS: tuple[Method[Any, Any], ...] = (
     DECIDE_JOIN,
     REVOKE_MEMBERS,
     FINISH_PART,
+    MOVE_PACK,
+    EXTEND_JOB,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

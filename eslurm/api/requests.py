@@ -24,10 +24,12 @@ from eslurm.core.model.job_weight import held_bytes
 from eslurm.core.model.messages import (
     CancelJobs,
     CreateStep,
+    ExtendJob,
     FinishPart,
     FinishStep,
     HoldJobs,
     JobRef,
+    MovePack,
     RefusalCode,
     Refused,
     RequeueJobs,
@@ -41,6 +43,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.store import BlobRow, content_hash
@@ -517,6 +520,22 @@ def requeue(request: pb.RequeueRequest, by: Principal) -> RequeueJobs:
 
 def suspend(request: pb.SuspendRequest, by: Principal) -> SuspendJobs:
     return SuspendJobs(by, tuple(job_ref(ref) for ref in request.jobs), request.resume)
+
+
+def move_pack(request: pb.MovePackRequest, by: Principal) -> MovePack:
+    _number("to", request.to_us, limits.MOMENT_MAX_US)
+    _number("earlier-by", request.earlier_s, limits.TIME_LIMIT_MAX_S)
+    if request.to_us and request.earlier_s:
+        raise _refuse("earlier-by: goes with no --to: give one of them, or neither: as early as possible")
+    return MovePack(by, job_ref(request.job), request.earlier_s * SECOND_US, request.to_us)
+
+
+def extend_job(request: pb.ExtendJobRequest, by: Principal) -> ExtendJob:
+    _number("by", request.by_s, limits.TIME_LIMIT_MAX_S)
+    _number("to", request.to_s, limits.TIME_LIMIT_MAX_S)
+    if bool(request.by_s) is bool(request.to_s):
+        raise _refuse("by: give either how much longer (--by) or the whole time limit (--to)")
+    return ExtendJob(by, job_ref(request.job), request.by_s, request.to_s)
 
 
 def set_forecasts(request: pb.SetForecastsRequest, by: Principal) -> SetForecasts:

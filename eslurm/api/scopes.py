@@ -32,7 +32,7 @@ _READ: Final = frozenset(
         "Tokens",
     )
 )
-_OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart"}
+_OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart", "MovePack", "ExtendJob"}
 _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep"}
 _ESTIMATOR: Final = frozenset(("Ping", "JobFeed", "SetForecasts"))
 

@@ -1851,3 +1851,75 @@ class RevokeMembersRequest(_message.Message):
     which: _containers.RepeatedScalarFieldContainer[str]
     join_ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, which: _Optional[_Iterable[str]] = ..., join_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class MovePackRequest(_message.Message):
+    __slots__ = ("job", "earlier_s", "to_us", "dry_run")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_S_FIELD_NUMBER: _ClassVar[int]
+    TO_US_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    earlier_s: int
+    to_us: int
+    dry_run: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., earlier_s: _Optional[int] = ..., to_us: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class MovedStart(_message.Message):
+    __slots__ = ("job_id", "pack_index", "before_us", "after_us")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PACK_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_US_FIELD_NUMBER: _ClassVar[int]
+    AFTER_US_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    pack_index: int
+    before_us: int
+    after_us: int
+    def __init__(self, job_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., before_us: _Optional[int] = ..., after_us: _Optional[int] = ...) -> None: ...
+
+class MovePackReply(_message.Message):
+    __slots__ = ("open", "pack_id", "starts", "earlier_us", "text", "revision")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    PACK_ID_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_US_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    open: bool
+    pack_id: int
+    starts: _containers.RepeatedCompositeFieldContainer[MovedStart]
+    earlier_us: int
+    text: str
+    revision: int
+    def __init__(self, open: _Optional[bool] = ..., pack_id: _Optional[int] = ..., starts: _Optional[_Iterable[_Union[MovedStart, _Mapping]]] = ..., earlier_us: _Optional[int] = ..., text: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class ExtendJobRequest(_message.Message):
+    __slots__ = ("job", "by_s", "to_s", "dry_run")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    BY_S_FIELD_NUMBER: _ClassVar[int]
+    TO_S_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    by_s: int
+    to_s: int
+    dry_run: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., by_s: _Optional[int] = ..., to_s: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class ExtendJobReply(_message.Message):
+    __slots__ = ("open", "job_id", "before_s", "after_s", "until_before_us", "until_after_us", "text", "revision")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_S_FIELD_NUMBER: _ClassVar[int]
+    AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_BEFORE_US_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_AFTER_US_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    open: bool
+    job_id: int
+    before_s: int
+    after_s: int
+    until_before_us: int
+    until_after_us: int
+    text: str
+    revision: int
+    def __init__(self, open: _Optional[bool] = ..., job_id: _Optional[int] = ..., before_s: _Optional[int] = ..., after_s: _Optional[int] = ..., until_before_us: _Optional[int] = ..., until_after_us: _Optional[int] = ..., text: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...

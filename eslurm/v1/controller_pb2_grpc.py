@@ -234,6 +234,16 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.FinishPartRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.FinishPartReply.FromString,
                 _registered_method=True)
+        self.MovePack = channel.unary_unary(
+                '/eslurm.v1.Controller/MovePack',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.MovePackRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.MovePackReply.FromString,
+                _registered_method=True)
+        self.ExtendJob = channel.unary_unary(
+                '/eslurm.v1.Controller/ExtendJob',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -479,6 +489,18 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MovePack(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExtendJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -681,6 +703,16 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.FinishPart,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.FinishPartRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.FinishPartReply.SerializeToString,
+            ),
+            'MovePack': grpc.unary_unary_rpc_method_handler(
+                    servicer.MovePack,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.MovePackRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.MovePackReply.SerializeToString,
+            ),
+            'ExtendJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendJob,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1763,6 +1795,60 @@ class Controller:
             '/eslurm.v1.Controller/FinishPart',
             eslurm_dot_v1_dot_controller__pb2.FinishPartRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.FinishPartReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MovePack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/MovePack',
+            eslurm_dot_v1_dot_controller__pb2.MovePackRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.MovePackReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExtendJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/ExtendJob',
+            eslurm_dot_v1_dot_controller__pb2.ExtendJobRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ExtendJobReply.FromString,
             options,
             channel_credentials,
             insecure,

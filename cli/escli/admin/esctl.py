@@ -115,6 +115,18 @@ def _set_dependency(door: Door, words: list[str], given: Words) -> int:
     return set_dependency(door, words, given)
 
 
+def _move_starts(door: Door, words: list[str], given: Words) -> int:
+    from escli.user.moves import move_starts
+
+    return move_starts(door, words, given)
+
+
+def _extend(door: Door, words: list[str], given: Words) -> int:
+    from escli.user.moves import extend
+
+    return extend(door, words, given)
+
+
 def _drain(door: Door, words: list[str], given: Words) -> int:
     return _nodes(door, words, given, "drain")
 
@@ -190,6 +202,8 @@ ACTIONS: Mapping[str, Action] = {
     "suspend": _suspend,
     "finish-part": _finish_part,
     "set-dependency": _set_dependency,
+    "move-starts": _move_starts,
+    "extend": _extend,
     "drain": _drain,
     "resume": _resume,
     "down": _down,

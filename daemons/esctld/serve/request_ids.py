@@ -13,9 +13,13 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.messages import (
     Changed,
     CreateStep,
+    ExtendJob,
+    ExtensionTaken,
     FinishPart,
     JoinTokenMade,
     Message,
+    MovePack,
+    MoveTaken,
     PartGivenBack,
     StepCreated,
     SubmitJobs,
@@ -25,7 +29,18 @@ from eslurm.core.model.messages import (
 from eslurm.ports.door import Caller
 from eslurm.transport.framing import REQUEST_ID_BYTES
 
-StoredAnswer = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack
+StoredAnswer = (
+    Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack | MoveTaken | ExtensionTaken
+)
+
+_ANSWERS: dict[type[Message], type[StoredAnswer]] = {
+    SubmitJobs: Submitted,
+    CreateStep: StepCreated,
+    FinishPart: PartGivenBack,
+    MovePack: MoveTaken,
+    ExtendJob: ExtensionTaken,
+}
+"""Messages that `Changed` does not answer."""
 
 
 def bound_id(caller: Caller, what: str) -> bytes:
@@ -43,9 +58,7 @@ def is_own(
 
     Bare ids of submissions were shown as their jobs' trace: such an answer is for the jobs' owner.
     """
-    expected = {SubmitJobs: Submitted, CreateStep: StepCreated, FinishPart: PartGivenBack}.get(
-        type(message), Changed
-    )
+    expected = _ANSWERS.get(type(message), Changed)
     if not isinstance(answer, expected):
         return False
     jobs = map(find_job, answer.job_ids if isinstance(answer, Submitted) else ())

@@ -23,6 +23,7 @@ from esctld.lead.leadership import Leadership
 from esctld.lead.planner import Planner
 from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
+from esctld.serve.moves import Moves
 from esctld.serve.request_ids import StoredAnswer, bound_id, is_own
 from esctld.serve.step_endpoints import StepEndpoints
 from esctld.serve.views import Queries
@@ -103,6 +104,7 @@ class ControllerService:
         self._trace_key = secrets.token_bytes(REQUEST_ID_BYTES)
         self._traces = itertools.count()
         self._waiting = 0
+        moves = Moves(dispatcher, self._inquiries, self)
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
             "Ping": self._ping,
             "Submit": self._submit,
@@ -130,6 +132,8 @@ class ControllerService:
             "WaitStep": self._wait_step,
             "Controllers": self._controllers,
             "Takeover": self._takeover,
+            "MovePack": moves.move_pack,
+            "ExtendJob": moves.extend_job,
         }
 
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
@@ -343,11 +347,11 @@ class ControllerService:
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
         sight = self._sight(caller)
         while not self._all_ended(request, sight) and asyncio.get_running_loop().time() < deadline:
-            if not await self._moved_by(deadline):
+            if not await self.moved_by(deadline):
                 break
         return await self._queries.jobs(pb.JobsRequest(jobs=request.jobs, finished_too=True), sight)
 
-    async def _moved_by(self, deadline: float) -> bool:
+    async def moved_by(self, deadline: float) -> bool:
         """Wait until something was committed; false when nothing was before the deadline (of the loop's clock)."""
         self._waiting += 1
         try:
@@ -429,7 +433,7 @@ class ControllerService:
                     for node, text in part.failed
                 ]
                 return pb.StepReply(state=state.value, failed=failed)
-            if not await self._moved_by(deadline):
+            if not await self.moved_by(deadline):
                 return pb.StepReply(state=state.value)
 
 

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.planner import Planner
@@ -31,13 +32,14 @@ from eslurm.core.model.job import Job, JobSpec, Principal, Span
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.parts import partitions_of
-from eslurm.core.plan.cycle.schedule import Booking
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.resources.windows import DAY_US, HORIZON_US, STRETCH_US, Calendar, Window, clipped, merged
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
 from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 
+T = TypeVar("T")
 PLANNED_MAX = 1_000
 """Jobs told of one plan unless a number is asked for."""
 PLANNED_TOP = 100_000
@@ -75,6 +77,13 @@ class Inquiries:
                 yield
         finally:
             self._asking -= 1
+
+    async def of_plan(self, ask: Callable[[State, Schedule, int], Generator[None, None, T]]) -> T:
+        """The answer of a question about the plan of now, of which it makes copies."""
+        async with self._turn():
+            answer = await paced(ask(self._state, self._planner.schedule, self._dispatcher.now_us()))
+        await self._dispatcher.committed()
+        return answer
 
     @property
     def _state(self) -> State:

@@ -14,6 +14,7 @@ from eslurm.core.control.jobs import (
     admission,
     forecasts,
     gateways,
+    moves,
     outcomes,
     parts,
     phases,
@@ -33,6 +34,8 @@ from eslurm.core.model.messages import (
     CreateToken,
     EffectDone,
     EpochStarted,
+    ExtendJob,
+    ExtensionTaken,
     FinishPart,
     FinishStep,
     HeartbeatDone,
@@ -40,6 +43,8 @@ from eslurm.core.model.messages import (
     JoinHost,
     JoinTokenMade,
     Message,
+    MovePack,
+    MoveTaken,
     PartGivenBack,
     PlanMade,
     RequeueJobs,
@@ -70,7 +75,16 @@ from eslurm.core.model.protocol import (
 from eslurm.core.state.cluster import State
 
 Answer: TypeAlias = (
-    Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack | RegistrationReply | None
+    Submitted
+    | Changed
+    | StepCreated
+    | TokenMade
+    | JoinTokenMade
+    | PartGivenBack
+    | MoveTaken
+    | ExtensionTaken
+    | RegistrationReply
+    | None
 )
 Decision: TypeAlias = tuple[list[facts.Fact], Answer]
 
@@ -110,6 +124,10 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return forecasts.on_forecasts(state, message)
         case UpdateJob():
             return updating.on_update(state, message, now_us)
+        case MovePack():
+            return moves.on_move(state, message, now_us)
+        case ExtendJob():
+            return moves.on_extend(state, message, now_us)
         case UpdateNodes():
             return nodes.on_update_nodes(state, message, now_us)
         case UpdateSatellites():

@@ -16,6 +16,7 @@ from eslurm.core.control import promises
 from eslurm.core.control.fair_share import rank
 from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs import pack_starts as starts
+from eslurm.core.control.jobs.moves import on_answers, wishes_of
 from eslurm.core.control.jobs.preemption import is_possible, on_preemptions, running_work
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.job import Job, Span
@@ -105,12 +106,13 @@ def _work(state: State, schedule: Schedule | None, ranking: Ranking | None) -> W
 
 def message_of(plan: Plan) -> PlanMade | None:
     """The plan as a message to the core; None when it is empty."""
-    if not plan.placements and not plan.victims and not plan.moved:
+    answers = plan.granted or plan.extended
+    if not plan.placements and not plan.victims and not plan.moved and not answers:
         return None
     preemptions = tuple(
         [Preemption(one.work.job_id, one.work.attempt, one.mode, plan.claimant) for one in plan.victims]
     )
-    return PlanMade(plan.placements, plan.generation, preemptions, plan.moved)
+    return PlanMade(plan.placements, plan.generation, preemptions, plan.moved, plan.granted, plan.extended)
 
 
 def messages_of(plan: Plan) -> list[PlanMade]:
@@ -144,6 +146,7 @@ def take_snapshot(
         since=since,
         lenders=_lenders(state),
         promises=kept,
+        wishes=wishes_of(state, now_us),
     )
     if ranking is None or not weighs(state.config.priority):
         return snapshot
@@ -244,7 +247,11 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         task = next(tasks[job.job_id])
         found.append(facts.JobPlaced(ids[at], 1, spans, until_us, job.job_id, task, wide, placement.late_us))
     found += on_preemptions(state, message.preemptions, now_us)
-    return found + promises.on_promises(state, message.promises)
+    answers, dropped = on_answers(state, message, now_us)
+    kept = (
+        tuple([one for one in message.promises if one.job_id not in dropped]) if dropped else message.promises
+    )
+    return found + answers + promises.on_promises(state, kept)
 
 
 def _take(scratch: Ledger, placement: Placement) -> bool:

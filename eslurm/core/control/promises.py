@@ -68,6 +68,7 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
     starts = {one.job_id for one in plan.placements}
     due_us = _due_us(schedule)
     may_wait = not _is_overstated(state, schedule) if schedule.renews else not starts
+    may_wait &= not plan.granted
     if not schedule.moved or (due_us > plan.made_us and may_wait):
         return replace(plan, next_us=min(plan.next_us, due_us))
     schedule.told_us = plan.made_us

@@ -19,8 +19,9 @@ from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.member import JoinToken, Member, Revocation
+from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.pack import PackPlace
+from eslurm.core.model.pack import MoveWish, PackPlace
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.model.step_key import BATCH_STEP
@@ -290,6 +291,39 @@ class TimeChanged(FactBase, frozen=True, tag=True):
     attempt: int
     time_limit_s: int
     until_us: int
+
+
+class MoveAsked(FactBase, frozen=True, tag=True):
+    """A pack that has begun wishes its other jobs to start earlier; the planner is to answer."""
+
+    pack_id: int
+    wish: MoveWish
+
+
+class PackMoved(FactBase, frozen=True, tag=True):
+    """The answer to the wish of that serial: (job, start) of the jobs that are to start earlier; none: it was refused."""
+
+    pack_id: int
+    serial: int
+    starts: tuple[tuple[int, int], ...]
+    text: str
+
+
+class ExtensionAsked(FactBase, frozen=True, tag=True):
+    """A running job wishes a longer time limit; the planner is to answer."""
+
+    job_id: int
+    attempt: int
+    wish: ExtendWish
+
+
+class ExtensionAnswered(FactBase, frozen=True, tag=True):
+    """The answer to the wish of that serial; `TimeChanged` goes before it where the limit changes."""
+
+    job_id: int
+    attempt: int
+    serial: int
+    text: str
 
 
 class AttemptInformed(FactBase, frozen=True, tag=True):
@@ -576,6 +610,10 @@ Fact: TypeAlias = (
     | GatewaysAnswered
     | GatewayUp
     | GatewayDown
+    | MoveAsked
+    | PackMoved
+    | ExtensionAsked
+    | ExtensionAnswered
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -19,6 +19,7 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayRequest, GatewayState
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import PartSpec, Request
@@ -210,6 +211,8 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """(part, node) of what finished parts have given back and been charged for."""
     gateway: GatewayState | None = None
     """Its gateways, from when all nodes are prepared."""
+    wish: ExtendWish | None = None
+    """Its latest wish for a longer time limit."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -16,6 +16,7 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import Dependency, JobSpec, Principal
 from eslurm.core.model.member import Revocation
+from eslurm.core.model.moves import ExtendGrant, MoveGrant
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
@@ -136,6 +137,28 @@ class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
     by: Principal
     jobs: tuple[JobRef, ...]
     resume: bool = False
+
+
+class MovePack(msgspec.Struct, frozen=True, gc=False):
+    """Start the jobs of a begun pack that have not begun earlier (D-06): by `earlier_us`, or such that the first of them
+    starts at `to_us`; both 0: as early as possible. `job` is any of the pack. Answer: `MoveTaken`.
+    """
+
+    by: Principal
+    job: JobRef
+    earlier_us: int = 0
+    to_us: int = 0
+
+
+class ExtendJob(msgspec.Struct, frozen=True, gc=False):
+    """Give a running job a time limit that is longer by `by_s`, or `to_s` in all, as far as no other job is planned there.
+    Answer: `ExtensionTaken`.
+    """
+
+    by: Principal
+    job: JobRef
+    by_s: int = 0
+    to_s: int = 0
 
 
 class SetForecasts(msgspec.Struct, frozen=True, gc=False):
@@ -397,13 +420,15 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
 class PlanMade(msgspec.Struct, frozen=True, gc=False):
     """A planning cycle ended; each placement is checked again, because the state may have changed.
 
-    `promises` are the changed ones, to be committed together with the placements (ADR 17).
+    `promises` are the changed ones, to be committed together with the placements (ADR 17); so are the answers to wishes.
     """
 
     placements: tuple[Placement, ...]
     generation: int
     preemptions: tuple[Preemption, ...] = ()
     promises: tuple[Promise, ...] = ()
+    moves: tuple[MoveGrant, ...] = ()
+    extensions: tuple[ExtendGrant, ...] = ()
 
 
 Request: TypeAlias = (
@@ -426,6 +451,8 @@ Request: TypeAlias = (
     | RevokeJoinTokens
     | ApproveHost
     | RevokeMembers
+    | MovePack
+    | ExtendJob
 )
 Event: TypeAlias = (
     Reports
@@ -511,6 +538,24 @@ class PartGivenBack(msgspec.Struct, frozen=True, array_like=True, tag="part_give
     steps: tuple[int, ...] = ()
 
 
+class MoveTaken(msgspec.Struct, frozen=True, array_like=True, tag="move_taken", gc=False):
+    """The planner has the wish; `starts` are (job, index, planned start) of the jobs that it concerns."""
+
+    pack_id: int
+    serial: int
+    starts: tuple[tuple[int, int, int], ...]
+
+
+class ExtensionTaken(msgspec.Struct, frozen=True, array_like=True, tag="extension_taken", gc=False):
+    """The planner has the wish; the job's time limit is `before_s`, its latest end `until_us`."""
+
+    job_id: int
+    attempt: int
+    serial: int
+    before_s: int
+    until_us: int
+
+
 class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):
     """Contents of the new token; the daemon seals it."""
 
@@ -528,4 +573,6 @@ class JoinTokenMade(msgspec.Struct, frozen=True, array_like=True, tag="join_toke
     expires_us: int
 
 
-Answer: TypeAlias = Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack
+Answer: TypeAlias = (
+    Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack | MoveTaken | ExtensionTaken
+)

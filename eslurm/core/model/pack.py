@@ -21,20 +21,21 @@ class MoveWish(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     """A demand to start the members that have not begun earlier (D-06), which the next planning cycle grants or refuses.
 
     By `earlier_us`, or such that the first of them starts at `to_us`; both 0: as early as possible. `serial` is the revision
-    at which it was made.
+    at which it was made. It is open until `said` has the planner's answer.
     """
 
     serial: int
     by: str
     earlier_us: int = 0
     to_us: int = 0
+    said: str = ""
 
 
 class PackPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A job's place in its pack. `delay_us` counts from the start of the first member.
 
     `anchor_us` is the planned start of the first member; 0: the pack has not begun. `moved`: the job itself has asked for
-    an earlier start than was submitted. `wish` is open, in the place of the first member only.
+    an earlier start than was submitted. `wish` is the pack's latest, in the places of all members that had not begun then.
     """
 
     pack_id: int
@@ -49,12 +50,6 @@ class PackPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     def waits_for_first(self) -> bool:
         """Check whether it is planned in the first member's entry only: it is another one, and the pack has not begun."""
         return self.index > 0 and not self.anchor_us
-
-    def includes(self, started_us: int) -> bool:
-        """Check whether a member that last started then (0: never) has started since the pack began, not before it waited
-        as a whole again.
-        """
-        return 0 < self.anchor_us <= started_us
 
     @property
     def start_us(self) -> int:

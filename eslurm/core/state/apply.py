@@ -13,6 +13,7 @@ from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_members as member
+from eslurm.core.state import apply_moves as moves
 from eslurm.core.state import apply_nodes as node
 from eslurm.core.state import apply_parts as part
 from eslurm.core.state import apply_phases as phases
@@ -62,6 +63,10 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.JobSignalled: _nothing,
     facts.AttemptSuspended: job.apply_suspended,
     facts.TimeChanged: job.apply_time,
+    facts.MoveAsked: moves.apply_asked,
+    facts.PackMoved: moves.apply_moved,
+    facts.ExtensionAsked: moves.apply_extension_asked,
+    facts.ExtensionAnswered: moves.apply_extension_answered,
     facts.AttemptInformed: job.apply_informed,
     facts.AttemptEnded: job.apply_attempt_ended,
     facts.AttemptReturned: job.apply_returned,

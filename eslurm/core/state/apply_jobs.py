@@ -10,7 +10,14 @@ from eslurm.core.model.job_states import ACTIVE, FINAL, AttemptPhase, JobState
 from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
-from eslurm.core.state import apply_gateways, apply_packs, apply_parts, apply_phases, launch_failures
+from eslurm.core.state import (
+    apply_gateways,
+    apply_moves,
+    apply_packs,
+    apply_parts,
+    apply_phases,
+    launch_failures,
+)
 from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us, spans_in_use
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
@@ -76,7 +83,7 @@ def apply_promised(state: State, fact: facts.JobsPromised) -> None:
 
 def apply_held(state: State, fact: facts.JobHeld) -> None:
     job = state.get_job(fact.job_id)
-    for one in (job,) if job.pack is None else apply_packs.held_with(state, job, fact.hold):
+    for one in (job,) if job.pack is None else apply_packs.held_with(state, job):
         failures = one.launch_failures if fact.hold else 0
         state.put_job(replace(one, hold=fact.hold, reason_text=fact.text, launch_failures=failures))
 
@@ -141,7 +148,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
             state=moved(job, JobState.LAUNCHING),
             attempt=attempt,
             attempts=fact.attempt,
-            pack=replace(job.pack, anchor_us=fact.anchor_us) if fact.anchor_us and job.pack else job.pack,
+            pack=apply_moves.placed(job.pack, fact.anchor_us) if job.pack is not None else None,
             outcome=None,
             exit_code=0,
             exit_signal=0,

@@ -40,7 +40,15 @@ from eslurm.core.resources.windows import Calendar, DatesOnly
 from eslurm.core.state import packs
 from eslurm.core.state.allocation_amounts import attempts_of, lends
 from eslurm.core.state.job_counts import JobCounts
-from eslurm.core.state.job_indexes import began, name_key, owed_revisions, startable, task_slots, waits
+from eslurm.core.state.job_indexes import (
+    began,
+    has_wish,
+    name_key,
+    owed_revisions,
+    startable,
+    task_slots,
+    waits,
+)
 from eslurm.core.state.ledger_index import follow_holdings, fresh_ledger
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, pending_of, running_of
@@ -142,6 +150,8 @@ class State:
         self.devices = Devices()
         # Jobs that were suspended to make room for others.
         self.lending: set[int] = set()
+        # Jobs with an open wish: waiting members of a pack that is to be moved, and running jobs that want more time.
+        self.wishing: set[int] = set()
         self.owed: dict[int, int] = {}
         self.step_owed: dict[int, tuple[int, int]] = {}
         self.steps_of: dict[int, set[int]] = {}
@@ -242,10 +252,14 @@ class State:
         self._index_queue(old, new)
         self._index_later(new)
         if new.pack is not None and new.pack.index:
-            self._index_first(new, new.pack)
+            self._index_first(new.pack)
         self._index_live(old, new)
         follow_holdings(self, old, new)
         self._index_owed(old, new)
+        if has_wish(new):
+            self.wishing.add(new.job_id)
+        elif self.wishing:
+            self.wishing.discard(new.job_id)
         self.mentions.follow(old, new)
         self.job_counts.follow(old, new)
         if new.state is not JobState.PENDING and new.job_id in self.promises:
@@ -514,16 +528,10 @@ class State:
         if new.hold or new.state in FINAL:
             self.want_plan()
 
-    def _index_first(self, member: Job, place: PackPlace) -> None:
+    def _index_first(self, place: PackPlace) -> None:
         """Make the entry of a pack's first member anew: another member has changed."""
         first = self.jobs.get(place.pack_id)
-        entry = self.queue.find(place.pack_id)
-        if entry is not None and entry.followers and packs.is_whole(self.packs, place):
-            pending = packs.with_member(entry, member, counts=self.config.use_forecasts)
-            if pending is not entry:
-                self.queue.replace(pending)
-                self.want_plan()
-        elif first is not None and first.state is JobState.PENDING:
+        if first is not None and first.state is JobState.PENDING:
             self._index_queue(first, first)
             self._index_later(first)
 

@@ -35,7 +35,7 @@ from eslurm.core.state.cluster import (
     waits,
 )
 from eslurm.core.state.job_counts import JobCounts
-from eslurm.core.state.job_indexes import all_wait
+from eslurm.core.state.job_indexes import all_wait, has_wish
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
 from eslurm.core.state.references import References
@@ -284,6 +284,8 @@ def _check_planning(state: State, queued: set[int]) -> None:
         for attempt in attempts_of(job)
     }
     _require(live == state.live, "the index of what runs disagrees with the jobs")
+    wishing = {job_id for job_id, job in state.jobs.items() if has_wish(job)}
+    _require(wishing == state.wishing, f"jobs {wishing ^ state.wishing} have wishes that are indexed wrongly")
     later = set(state.later.ids())
     _require(not later & queued, f"jobs {later & queued} wait for resources and for something else")
     for job_id, promise in state.promises.items():

@@ -41,6 +41,28 @@ def all_wait(job: Job) -> bool:
     return any(dependency.kind != "aftercorr" or not job.is_array for dependency in job.open)
 
 
+def waits_for_start(job: Job) -> bool:
+    """Check whether it is a member of a pack that has begun, and waits for the start that it is owed."""
+    return (
+        job.pack is not None
+        and bool(job.pack.anchor_us)
+        and job.pack.index > 0
+        and job.state is JobState.PENDING
+        and not job.started_us
+    )
+
+
+def has_wish(job: Job) -> bool:
+    """Check whether the planner has to answer a wish: of its pack, or of its attempt that runs."""
+    attempt = job.attempt
+    if attempt is not None:
+        wish = attempt.more.wish if attempt.more is not None else None
+        return wish is not None and not wish.said and attempt.phase is AttemptPhase.RUNNING
+    if job.pack is None or job.pack.wish is None:
+        return False
+    return not job.pack.wish.said and waits_for_start(job)
+
+
 def name_key(spec: JobSpec) -> tuple[int, str]:
     """The key that `singleton` compares."""
     return (spec.user.uid, spec.name)

@@ -57,6 +57,8 @@ TABLE = {
     "Joins": "",
     "DecideJoin": "",
     "RevokeMembers": "",
+    "MovePack": CHANGE,
+    "ExtendJob": CHANGE,
 }
 """Method -> the scopes besides admin whose tokens may call it."""
 

@@ -183,6 +183,8 @@ def test_a_private_job_is_not_found_by_others_whatever_they_call(tmp_path: Path)
                 lambda ref: (methods.WAIT_STEP, pb.WaitStepRequest(job_id=ref.job_id, step=0)),
                 lambda ref: (methods.CREATE_STEP, step_in(ref.job_id)),
                 lambda ref: (methods.FINISH_PART, pb.FinishPartRequest(job=ref)),
+                lambda ref: (methods.MOVE_PACK, pb.MovePackRequest(job=ref)),
+                lambda ref: (methods.EXTEND_JOB, pb.ExtendJobRequest(job=ref, by_s=60)),
             ):
                 (status, text), (status_of_none, text_of_none) = [
                     await term.refusal(BEN, *make(ref)) for ref in (there, nowhere)

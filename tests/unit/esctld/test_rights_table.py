@@ -111,6 +111,8 @@ RIGHTS: Final[dict[str, str]] = {
     "DecideJoin": "administrator",
     "RevokeMembers": "administrator",
     "FinishPart": "managed",
+    "MovePack": "managed",
+    "ExtendJob": "managed",
 }
 """The table: method -> what it asks of its caller."""
 
@@ -137,6 +139,8 @@ def request_of(method: str, site: Site) -> Message:
         "Requeue": pb.RequeueRequest(jobs=[waiting]),
         "UpdateJob": pb.UpdateJobRequest(job=waiting, comment="looked at"),
         "Suspend": pb.SuspendRequest(jobs=[waiting]),
+        "MovePack": pb.MovePackRequest(job=waiting),
+        "ExtendJob": pb.ExtendJobRequest(job=waiting, by_s=60),
         "CreateStep": step_in(site.ada_job),
         "WaitStep": pb.WaitStepRequest(job_id=site.ada_job, step=0, timeout_s=1),
         "FinishStep": pb.FinishStepRequest(job_id=site.ada_job, step=0),

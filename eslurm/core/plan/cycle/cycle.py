@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from eslurm.core.plan.cycle import resuming
+from eslurm.core.plan.cycle import moves, resuming
 from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.policies import get_policy
 from eslurm.core.plan.cycle.policy import Cycle, Plan, PlanLimits
@@ -43,9 +43,9 @@ def plan_cycle(
     yield from resuming.forget(schedule)
     yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
     schedule.is_new = schedule.renews = False
+    if schedule.granted:
+        moves.settle(schedule, snapshot)
     cycle = Cycle(snapshot, schedule, limits)
-    if snapshot.has_packs:
-        yield from cycle.keep_firm()
     ahead = ForwardPlanner(cycle)
     yield from ahead.start_due(fixed_only=True)
     yield from ahead.plan_fixed()
@@ -54,13 +54,13 @@ def plan_cycle(
         schedule.pushes.clear()
         yield from resuming.foresee(cycle)
         yield from chosen.plan(cycle)
-        return cycle.finish()
+        return (yield from moves.answered(cycle, cycle.finish()))
     making = PreemptionPlanner(cycle, work)
     yield from making.keep()
     yield from resuming.foresee(cycle)
     yield from chosen.plan(cycle)
     claimant, victims = yield from making.make()
-    return cycle.finish(claimant, victims)
+    return (yield from moves.answered(cycle, cycle.finish(claimant, victims)))
 
 
 def plan_at_once(

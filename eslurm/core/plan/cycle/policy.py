@@ -13,12 +13,12 @@ from typing import Final, Protocol
 import msgspec
 
 from eslurm.core.model.job import Span
+from eslurm.core.model.moves import ExtendGrant, MoveGrant
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.plan.cycle import pack_starts, packs, reasons
 from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
-from eslurm.core.plan.cycle.firm_places import FirmPlaces
 from eslurm.core.plan.cycle.late_places import LatePlaces
 from eslurm.core.plan.cycle.placement_query import allows, query_of
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
@@ -81,7 +81,8 @@ class Plan(msgspec.Struct, frozen=True):
     `moves` lists by job the rules that postponed its planned start, the last one last. `next_us` is the next planned start
     (`INFINITY_US`: none); `is_unfinished`: a bound ended the cycle, the next one continues. `victims` make room for the
     waiting job `claimant`. `moved` are promises that differ from the log, `promised` those not in it; both only where
-    promises are kept. `broken` are promises of an earlier planner that this one could not keep.
+    promises are kept. `broken` are promises of an earlier planner that this one could not keep. `granted` and `extended`
+    answer wishes.
     """
 
     generation: int
@@ -99,6 +100,8 @@ class Plan(msgspec.Struct, frozen=True):
     moved: tuple[Promise, ...] = ()
     promised: tuple[Promise, ...] = ()
     broken: tuple[BrokenPromise, ...] = ()
+    granted: tuple[MoveGrant, ...] = ()
+    extended: tuple[ExtendGrant, ...] = ()
 
     def why(self, job_id: int) -> Why:
         """The reason why a pending job was not placed; jobs that were not examined share one."""
@@ -137,7 +140,6 @@ class Cycle:
     __slots__ = (
         "_entries",
         "_failed",
-        "_firm",
         "_interns",
         "_packs",
         "_queries",
@@ -183,8 +185,6 @@ class Cycle:
         self._entries: dict[int, QueueEntry] = {}
         self._queries: dict[int, PlacementQuery | Why] = {}
         self._shield = LatePlaces(schedule)
-        self._firm: FirmPlaces | None = None
-        schedule.noted = None
         self._failed: dict[int, Why] = {}
         self._interns: dict[tuple[int, ...], PlacementQuery] = {}
         # Queries of packs by shape, and by their members' queries as searched: without the places of late jobs.
@@ -281,10 +281,7 @@ class Cycle:
     def careful(self, entry: QueueEntry) -> PlacementQuery | Why:
         """The query of a job that is to overtake others: it avoids the places of jobs whose starts have slipped."""
         found = self.query(entry)
-        if isinstance(found, Why):
-            return found
-        found = self.clear_of_late(entry, found)
-        return found if self._firm is None else self._firm.around(found)
+        return found if isinstance(found, Why) else self.clear_of_late(entry, found)
 
     def clear_of_late(self, entry: QueueEntry, query: PlacementQuery) -> PlacementQuery:
         """The query without the places of earlier jobs whose starts have slipped."""
@@ -299,30 +296,12 @@ class Cycle:
             self._packs[entry.shape,] = found
         return found
 
-    def keep_firm(self) -> Generator[None, None, None]:
-        """Keep the places of packs' members by limits from now on, where anything is planned by forecasts."""
-        if self.snapshot.has_estimates or any(one.expected_us for one in self.snapshot.running.values()):
-            self._firm = FirmPlaces(self.schedule)
-            yield from self._firm.prepare()
-
-    def clear_of_overruns(self, query: PlacementQuery) -> PlacementQuery:
-        """The query of a member that begins at its delay, without nodes whose jobs may by their limits still be there."""
-        return query if self._firm is None else self._firm.clear(query)
-
-    def careful_pack(self, entry: QueueEntry, *, is_first: bool = False) -> packs.PackQuery | Why:
-        """The query of a pack for a new place: its members' delays hold whatever others make of their limits.
-
-        It avoids the places of jobs whose starts have slipped, except where it `is_first`: overtakes nothing.
-        """
+    def careful_pack(self, entry: QueueEntry) -> packs.PackQuery | Why:
+        """The query of a pack that is to overtake others: it avoids the places of jobs whose starts have slipped."""
         found = self.pack(entry)
         if isinstance(found, Why):
             return found
-        queries = [query if is_first else self.clear_of_late(entry, query) for query in found.queries]
-        if self._firm is not None:
-            queries = [
-                self._firm.clear(query) if delay_us else self._firm.around(query)
-                for query, delay_us in zip(queries, found.delays_us, strict=True)
-            ]
+        queries = [self.clear_of_late(entry, query) for query in found.queries]
         if all(one is other for one, other in zip(queries, found.queries, strict=True)):
             return found
         return self._shared(packs.query_of_pack(entry.job, queries))
@@ -522,8 +501,6 @@ class Cycle:
             return True
         if self._searches >= self.limits.searches_max:
             return kept is not None and self._renew(entry, kept)
-        if self._firm is not None:
-            query = self._firm.around(query)
         self._searches += 1
         self.spend(TRY_STEPS)
         found = first_start(self.schedule.book, query, self.now_us)

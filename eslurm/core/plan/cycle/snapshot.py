@@ -17,6 +17,7 @@ from eslurm.core.model.accounts import Policy
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.promise import Promise
 from eslurm.core.plan.cycle.queue import Mark, Pending, PendingQueue, QueueEntry
+from eslurm.core.plan.cycle.wishes import Wishes
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import NodeView, Topology
 from eslurm.core.resources.vector import Vector
@@ -64,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     fixed start, `known` those requested by id. `policies_changed` is the generation of the current policies. `changes` are
     the waiting jobs that may have changed since `since` (None: any), `mark` is the journal's position for that. `lenders`
     are those of `running` that have lent cores. `has_estimates`: some waiting job has an estimate below its limit.
-    `promises` are the initial ones of a new schedule. `has_packs`: some waiting job is a pack or of one that has begun.
+    `promises` are the initial ones of a new schedule. `wishes` are to be answered by this cycle.
     """
 
     ledger: Ledger
@@ -85,7 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     lenders: Sequence[Running] = ()
     has_estimates: bool = False
     promises: Mapping[int, Promise] = MappingProxyType({})
-    has_packs: bool = False
+    wishes: Wishes | None = None
 
     def has_partitions(self, job: Pending) -> bool:
         """Check whether all partitions exist that the job's nodes come from."""
@@ -118,6 +119,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         since: Mark | None = None,
         lenders: Sequence[Running] = (),
         promises: Mapping[int, Promise] = MappingProxyType({}),
+        wishes: Wishes | None = None,
     ) -> Snapshot:
         """Freeze the cluster's living ledger, queues and running attempts for one cycle.
 
@@ -144,7 +146,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             lenders,
             queue.shapes.estimated > 0,
             promises,
-            queue.shapes.packs > 0,
+            wishes,
         )
 
     @classmethod

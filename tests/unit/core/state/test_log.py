@@ -27,11 +27,13 @@ from eslurm.core.model.messages import (
     CreateStep,
     CreateToken,
     EpochStarted,
+    ExtendJob,
     FinishPart,
     FinishStep,
     HeartbeatDone,
     JobRef,
     JoinHost,
+    MovePack,
     PlanMade,
     PolicyChange,
     RevokeMembers,
@@ -43,14 +45,16 @@ from eslurm.core.model.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
+from eslurm.core.model.moves import ExtendGrant, MoveGrant
 from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.core.model.protocol import HeldAttempt, PhaseReported, Preparing, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
-from tests.kits.core import ALICE, BOB, ROOT, World, depends
+from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, depends
 from tests.kits.gateways import ALL, MODULES, ends, started
 from tests.kits.mirror import picture
+from tests.kits.packs import pack
 from tests.kits.parts import parted, submit
 from tests.support.golden import Golden
 
@@ -126,6 +130,7 @@ def history() -> World:
     world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
     give_a_part_back(world)
     lose_a_node(world)
+    move_itself(world)
     for number in range(4):
         world.register(number, session="s5", phases=("prolog", "epilog"))
     prepares = world.submit()
@@ -175,6 +180,22 @@ def lose_a_gateway(world: World) -> None:
     world.deliver()
     started(world, job_id)
     ends(world, job_id, 3, "gateway", StepEnd(139))
+
+
+def move_itself(world: World) -> None:
+    """A pack starts its second job earlier, and its first one gets more time."""
+    first, second = pack(world, 0, 60)
+    world.start()
+    world.send(MovePack(ALICE, JobRef(first), earlier_us=30 * SECOND))
+    world.send(ExtendJob(ALICE, JobRef(first), by_s=50))
+    place, more = world.job(second).pack, world.attempt(first).more
+    assert place is not None and place.wish is not None and more is not None and more.wish is not None
+    moved = MoveGrant(first, place.wish.serial, ((second, place.start_us - 30 * SECOND),), "30 s earlier")
+    extended = ExtendGrant(first, 1, more.wish.serial, 150, "time limit 150 s")
+    world.send(PlanMade((), world.state.generation, moves=(moved,), extensions=(extended,)))
+    world.deliver()
+    world.cancel(second)
+    world.end(first)
 
 
 def lose_a_node(world: World) -> None:
