@@ -101,10 +101,12 @@ def test_a_pack_that_waits_says_which_job_decides(cluster: LiveCluster) -> None:
         "true",
     )
     why = cluster.run("eswhy", str(jobs[0])).out
-    assert f"member 1 (job {jobs[1]}, 00:01:00 after the first)" in why
+    assert f"part 1 (job {jobs[1]}, 00:01:00 after the first)" in why
     assert "Planned start" in why
     first, second = infos(cluster, jobs)
     assert second.planned_start_us - first.planned_start_us == 60 * SECOND_US
+    plan = cluster.call("Plan", pb.PlanRequest())
+    assert {one.job_id for one in plan.jobs} == {holder, *jobs} and plan.waiting == 0
     line = cluster.run("esqueue", "-h", "-j", str(jobs[1]), "-o", "%H %d %t %r").out.split()
     assert line == [f"{jobs[0]}[1]", "+00:01:00", "PD", "PackNotBegun"]
     cluster.do("escancel", str(jobs[0]), str(holder))

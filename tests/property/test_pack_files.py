@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from escli.option_table import rows_of
 from escli.options import Parser, Words
+from escli.user.job_parts import command_parts
 from escli.user.pack_file import FILE_BYTES_MAX, read_pack
-from escli.user.pack_members import Member
+from escli.user.pack_members import Member, members_of
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
 from tests.kits.mutation import damaged_texts
@@ -110,3 +111,41 @@ def test_values_of_any_shape_are_read_or_refused_alike(content: Any) -> None:
             members = read(text.encode(), name)
             shapes.append([(one.delay_s, len(one.parts)) for one in members] if members else None)
         assert shapes[0] == shapes[1]
+
+
+COMMAND_WORDS = st.sampled_from(
+    [
+        ":",
+        "a.sh",
+        "b.sh",
+        "-N4",
+        "--delay=5",
+        "--delay=0",
+        "--delay",
+        "1:00:00",
+        "--wrap",
+        "x",
+        "--",
+        "-",
+        "-t5",
+    ]
+)
+
+
+@given(st.lists(COMMAND_WORDS | st.text(max_size=4), max_size=14))
+@example([":"] * 200)
+@example([*["--wrap", "x", ":"] * 127, "--wrap", "x"])
+def test_parts_of_a_command_line_become_jobs(words: list[str]) -> None:
+    parser = Parser(rows_of("essubmit"), options_end_at_first_word=True)
+    try:
+        parts = command_parts(parser.parse(words), parser)
+        members = members_of(parts)
+    except OptionError as error:
+        assert "\n" not in str(error)
+        return
+    assert [part for member in members for part in member.parts] == parts, "each part once, in its order"
+    assert members[0].delay_s == 0
+    for member in members[1:]:
+        first, *others = member.parts
+        assert not any(part.has("delay") for part in others)
+        assert first.has("delay") or member.source is first

@@ -262,8 +262,9 @@ class Inquiries:
             one.start_earliest_us, one.start_latest_us = intervals.find(booking.start_us, numbers, waiting)
             reply.jobs.append(one)
             yield
-        planned = sum(job_id in state.jobs for job_id in (*bookings, *[one.job_id for one in first]))
-        reply.waiting = max(0, reply.waiting - planned)
+        # The bookings of a pack stand under its first job.
+        planned = {booking.job_id for booking in starts} & state.jobs.keys()
+        reply.waiting = max(0, reply.waiting - len(planned))
         return reply
 
 

@@ -44,10 +44,10 @@ def booking_of(schedule: Schedule, place: PackPlace, job_id: int) -> Booking | N
 
 
 def words_of(job: Pending, member: int) -> str:
-    """`member 1 (job 18, 00:30:00 after the first)`."""
+    """`part 1 (job 18, 00:30:00 after the first)`."""
     delay_us = job.delays_us[member]
     after = f", {delay_words(delay_us)} after the first" if delay_us else ""
-    return f"member {member} (job {job.members[member].job_id}{after})"
+    return f"part {member} (job {job.members[member].job_id}{after})"
 
 
 def delay_words(delay_us: int) -> str:
@@ -72,7 +72,7 @@ def reasons_of(
 
 def own_text(why: Why) -> str:
     """The reason of the member that decides, without its number."""
-    return why.text.removeprefix(f"member {why.member}: ")
+    return why.text.removeprefix(f"part {why.member}: ")
 
 
 def first_places(

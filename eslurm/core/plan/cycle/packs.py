@@ -96,7 +96,7 @@ def query_of_pack(job: Pending, queries: Sequence[PlacementQuery | Why]) -> Pack
 
 def of_member(why: Why, member: int) -> Why:
     """The waiting reason of a pack, which one of its members decides."""
-    return Why(why.kind, f"member {member}: {why.text}", why.planned_start_us, member)
+    return Why(why.kind, f"part {member}: {why.text}", why.planned_start_us, member)
 
 
 def find(

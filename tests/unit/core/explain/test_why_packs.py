@@ -52,7 +52,7 @@ def test_the_job_that_decides_is_named(policy: str) -> None:
     answer = here.why(jobs[0])
     assert answer.start_us == end_us - 1800 * SECOND, "the second begins when the nodes are free"
     (text,) = blocking(answer)
-    assert text.startswith(f"member 1 (job {jobs[1]}, 00:30:00 after the first): "), text
+    assert text.startswith(f"part 1 (job {jobs[1]}, 00:30:00 after the first): "), text
     filters = [one for one in answer.reasons if one.nodes_of]
     assert {one.nodes_of for one in filters} == {3}, "of the nodes of its own partition"
     assert holder in [holder.job_id for one in filters for holder in one.holders]
@@ -88,7 +88,7 @@ def test_nodes_out_of_service_are_those_of_the_job_that_decides() -> None:
     assert answer.start_us == 0
     (text,) = blocking(answer)
     assert text.startswith(
-        f"member 1 (job {jobs[1]}, 00:01:00 after the first): needs nodes that are not in service"
+        f"part 1 (job {jobs[1]}, 00:01:00 after the first): needs nodes that are not in service"
     )
 
 
@@ -110,7 +110,7 @@ def test_a_pack_that_is_not_planned_yet_gets_an_estimate() -> None:
     jobs = here.world.send(SubmitJobs((one(WHOLE), one(PAIR, "booster")), (PackDraft(0, (0, 1800)),))).job_ids
     answer = here.why(jobs[0])
     assert answer.is_estimate and answer.start_us == here.world.now_us + (2 * HOUR - 1800) * SECOND
-    assert any(text.startswith("member 1 ") for text in blocking(answer))
+    assert any(text.startswith("part 1 ") for text in blocking(answer))
 
 
 def test_jobs_behind_a_pack_are_asked_about_with_its_places() -> None:

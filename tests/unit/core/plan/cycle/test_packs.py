@@ -49,7 +49,7 @@ def test_no_member_begins_before_all_have_places(policy: str) -> None:
         assert site.starts() == {1: 40, 2: 80}
     why = plan.why(1)
     assert (why.kind, why.member) == (WhyKind.RESOURCES, 1)
-    assert why.text.startswith("member 1: ")
+    assert why.text.startswith("part 1: ")
     assert started(site.cycle(NOW + 40).placements) == [1]
     assert site.starts() == {2: 80}
 
