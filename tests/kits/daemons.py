@@ -58,6 +58,8 @@ class Daemon:
         self.name = name
         self.source = source
         self.words = list(words)
+        self.prefix: Sequence[str] = ()
+        """A program that starts the daemon in its own place."""
         self.log = log
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self._ready: int | None = None
@@ -68,11 +70,16 @@ class Daemon:
         reader, writer = os.pipe()
         env = os.environ | {"PYTHONPATH": path_of(self.source)}
         with open(self.log, "ab") as log:
-            if _forks is not None and self.source == ROOT and _forks.takes(self.words, env):
+            if (
+                not self.prefix
+                and _forks is not None
+                and self.source == ROOT
+                and _forks.takes(self.words, env)
+            ):
                 self.process = _forks.start(self.words, env, writer, log.fileno())
             else:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", *self.words, "--ready-fd", str(writer)],
+                    [*self.prefix, sys.executable, "-P", "-m", *self.words, "--ready-fd", str(writer)],
                     pass_fds=[writer],
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -123,7 +123,10 @@ class PackSite:
         for one in placements:
             job = self.queue.remove(one.job_id) if one.job_id in self.queue else None
             pairs = sum_per_node((span.node, span.amounts) for span in one.spans)
-            self.running[one.job_id, 1] = Running(one.job_id, pairs, one.until_us, one.wide, job)
+            expected_us = self.now_us + job.estimate_us if job is not None and job.estimate_us else 0
+            self.running[one.job_id, 1] = Running(
+                one.job_id, pairs, one.until_us, one.wide, job, expected_us=expected_us, since_us=self.now_us
+            )
             self.begun[one.job_id] = self.now_us
             if job is None or not one.anchor_us:
                 assert job is None or not job.followers

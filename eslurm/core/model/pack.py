@@ -51,6 +51,12 @@ class PackPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
         """Check whether it is planned in the first member's entry only: it is another one, and the pack has not begun."""
         return self.index > 0 and not self.anchor_us
 
+    def includes(self, started_us: int) -> bool:
+        """Check whether a member that last started then (0: never) has started since the pack began, not before it waited
+        as a whole again.
+        """
+        return 0 < self.anchor_us <= started_us
+
     @property
     def start_us(self) -> int:
         """The time at which the member starts; 0: the pack has not begun."""

@@ -83,7 +83,7 @@ def apply_promised(state: State, fact: facts.JobsPromised) -> None:
 
 def apply_held(state: State, fact: facts.JobHeld) -> None:
     job = state.get_job(fact.job_id)
-    for one in (job,) if job.pack is None else apply_packs.held_with(state, job):
+    for one in (job,) if job.pack is None else apply_packs.held_with(state, job, fact.hold):
         failures = one.launch_failures if fact.hold else 0
         state.put_job(replace(one, hold=fact.hold, reason_text=fact.text, launch_failures=failures))
 

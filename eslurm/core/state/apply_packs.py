@@ -52,7 +52,13 @@ def wait_again(state: State, job: Job) -> None:
         )
 
 
-def held_with(state: State, job: Job) -> list[Job]:
-    """The jobs that are held and released as one with this: the members of a pack that has not begun."""
+def held_with(state: State, job: Job, hold: str) -> list[Job]:
+    """The jobs that are held and released as one with this: the members of a pack that has not begun.
+
+    The first one is held first and released last, so that its entry is made once.
+    """
     place = job.pack
-    return members(state, place.pack_id) if place is not None and not place.anchor_us else [job]
+    if place is None or place.anchor_us:
+        return [job]
+    found = members(state, place.pack_id)
+    return found if hold else found[::-1]

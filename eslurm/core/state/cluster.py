@@ -252,7 +252,7 @@ class State:
         self._index_queue(old, new)
         self._index_later(new)
         if new.pack is not None and new.pack.index:
-            self._index_first(new.pack)
+            self._index_first(new, new.pack)
         self._index_live(old, new)
         follow_holdings(self, old, new)
         self._index_owed(old, new)
@@ -528,10 +528,16 @@ class State:
         if new.hold or new.state in FINAL:
             self.want_plan()
 
-    def _index_first(self, place: PackPlace) -> None:
+    def _index_first(self, member: Job, place: PackPlace) -> None:
         """Make the entry of a pack's first member anew: another member has changed."""
         first = self.jobs.get(place.pack_id)
-        if first is not None and first.state is JobState.PENDING:
+        entry = self.queue.find(place.pack_id)
+        if entry is not None and entry.followers and packs.is_whole(self.packs, place):
+            pending = packs.with_member(entry, member, counts=self.config.use_forecasts)
+            if pending is not entry:
+                self.queue.replace(pending)
+                self.want_plan()
+        elif first is not None and first.state is JobState.PENDING:
             self._index_queue(first, first)
             self._index_later(first)
 

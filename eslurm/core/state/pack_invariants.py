@@ -73,6 +73,6 @@ def _of_begun(state: State, pack_id: int, jobs: list[Job]) -> Iterator[str]:
             continue
         if entry.followers:
             yield f"job {job.job_id} still carries {entry.followers}"
-        owed_us = job.pack.start_us if job.pack.index and not job.started_us else 0
+        owed_us = job.pack.start_us if job.pack.index and not job.pack.includes(job.started_us) else 0
         if entry.is_owed != bool(owed_us) or entry.start_at_us != owed_us:
             yield f"job {job.job_id} is planned for {entry.start_at_us}, and owed {owed_us}"

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.pack import PackPlace
-from eslurm.core.plan.cycle.queue import Follower
+from eslurm.core.plan.cycle.queue import Follower, Pending
 from eslurm.core.state.queue_entries import pending_of
 
 PackIndex: TypeAlias = dict[int, tuple[int, ...]]
@@ -37,6 +39,16 @@ def follow(index: PackIndex, new: Job, place: PackPlace) -> None:
 def is_whole(index: PackIndex, place: PackPlace) -> bool:
     """Check whether the pack has begun, or all of its members wait for that."""
     return bool(place.anchor_us) or len(index.get(place.pack_id, ())) == place.count
+
+
+def with_member(entry: Pending, member: Job, *, counts: bool) -> Pending:
+    """The entry of a pack's first member with another one as it is now; the entry itself when nothing of it has changed."""
+    assert member.pack is not None
+    now = Follower(member.pack.delay_us, pending_of(member, 1, use_forecasts=counts))
+    if now in entry.followers:
+        return entry
+    others = [now if one.job.job_id == member.job_id else one for one in entry.followers]
+    return replace(entry, followers=tuple(others))
 
 
 def followers(index: PackIndex, jobs: Mapping[int, Job], first: Job, *, counts: bool) -> tuple[Follower, ...]:

@@ -62,7 +62,10 @@ def pending_of(
         nice=spec.nice,
         after=() if is_ready else _after(job),
         not_before_us=0 if is_ready else _not_before_us(job),
-        estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US) if use_forecasts else 0,
+        # Members of a pack are planned for their limits: an overrun of one would break the delay of another.
+        estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US)
+        if use_forecasts and job.pack is None
+        else 0,
         eligible_us=spec.begin_us,
         parts=parts_of(spec) if spec.parts else (),
         after_any=not is_ready and spec.dependency_any,
@@ -72,9 +75,9 @@ def pending_of(
 
 
 def _owed_us(job: Job) -> int:
-    """The start that a pack which has begun owes a member: not its first, which began it, nor one that ran already."""
+    """The start that a pack which has begun owes a member: not its first, which began it, nor one that ran since."""
     place = job.pack
-    return place.start_us if place is not None and place.index and not job.started_us else 0
+    return place.start_us if place is not None and place.index and not place.includes(job.started_us) else 0
 
 
 def parts_of(spec: JobSpec) -> tuple[PendingPart, ...]:

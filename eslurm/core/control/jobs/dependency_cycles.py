@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from eslurm.core.control.jobs.pack_requests import is_whole
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job, Principal
@@ -87,8 +88,10 @@ class _Search:
         return ()
 
     def _waiting_for(self, job_id: int) -> Iterator[int]:
-        """The jobs that wait for this one, for a task of it, or for jobs of its name before them."""
+        """The jobs that wait for this one, for a task of it, or for jobs of its name before them; those of its pack."""
         state = self._state
+        if job_id in state.packs and is_whole(state.get_job(job_id)):
+            yield from self._counted(state.packs[job_id][1:])
         yield from self._counted(state.dependents.get(job_id, ()))
         for waiting in state.task_dependents.get(job_id, {}).values():
             yield from self._counted(waiting)

@@ -46,7 +46,8 @@ def without_first(state: State, fact: facts.AttemptEnded) -> list[int]:
     if first is None or first.pack is None or first.pack.index or fact.outcome is not JobState.PENDING:
         return []
     others = [state.jobs[job_id] for job_id in state.packs.get(first.job_id, ()) if job_id != first.job_id]
-    is_early = len(others) + 1 == first.pack.count and not any(one.started_us for one in (first, *others))
+    has_started = any(first.pack.includes(one.started_us) for one in (first, *others))
+    is_early = len(others) + 1 == first.pack.count and not has_started
     return [one.job_id for one in others if is_early and one.state is JobState.LAUNCHING]
 
 
@@ -54,7 +55,7 @@ def taken_back(state: State, job: Job) -> list[facts.Fact]:
     """Let a member that is being launched wait again, as its pack's first one does; not one that may only run once."""
     first = state.find_job(job.pack.pack_id) if job.pack is not None else None
     attempt = job.attempt
-    if first is None or attempt is None or first.started_us:
+    if first is None or first.pack is None or attempt is None or first.pack.includes(first.started_us):
         return []
     if first.state is not JobState.PENDING and first.outcome is not JobState.PENDING:
         return []

@@ -20,8 +20,8 @@ from eslurm.core.plan.placement.feasible_parts import feasible_together
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.cluster import State
 
-TOGETHER_MAX = 32
-"""Groups of members with overlapping stays that are checked together in one call; some milliseconds each at worst."""
+TOGETHER_MAX = 1_000
+"""Members in groups with overlapping stays that are checked together in one call: 30 microseconds each, on 600 nodes."""
 
 
 class Member:
@@ -116,9 +116,12 @@ def check_together(state: State, members: Mapping[int, Member], empty: Ledger) -
         groups = overlapping(
             [(one.delay_s, spec.time_limit_s) for one, spec in zip(pack, specs, strict=True)]
         )
-        for group in groups[:left]:
+        for group in groups:
+            left -= len(group)
+            if left < 0:
+                # What is not refused waits, and says why.
+                return
             check_group(state, specs, group, empty)
-        left -= min(left, len(groups))
 
 
 def check_group(state: State, specs: Sequence[JobSpec], group: Collection[int], empty: Ledger) -> None:

@@ -46,6 +46,8 @@ def plan_cycle(
     if schedule.granted:
         moves.settle(schedule, snapshot)
     cycle = Cycle(snapshot, schedule, limits)
+    if snapshot.has_packs:
+        yield from cycle.keep_firm()
     ahead = ForwardPlanner(cycle)
     yield from ahead.start_due(fixed_only=True)
     yield from ahead.plan_fixed()

@@ -378,15 +378,15 @@ class ForwardPlanner:
             return
         known_us = cycle.hints.bound_us(id(pack), pack.span_us)
         is_first = from_us <= max(known_us, cycle.now_us)
-        found = yield from self._place_pack(entry, pack, max(from_us, known_us))
-        if found is not None and is_first:
-            cycle.hints.learn(id(pack), found.bookings[0].start_us)
-        yield from self._settle_pack(entry, pack, found)
+        why = yield from self._place_pack(entry, pack, max(from_us, known_us))
+        if why is not None and is_first:
+            cycle.hints.learn(id(pack), self.schedule.bookings[entry.job_id][0].start_us)
+        yield from self._settle_pack(entry, pack, why)
 
     def _place_pack(
         self, entry: QueueEntry, pack: packs.PackQuery, from_us: int
-    ) -> Generator[None, None, packs.Places | None]:
-        """Book all members of a pack from then on; without places it is put into the waiting room."""
+    ) -> Generator[None, None, Why | None]:
+        """Book all members of a pack from then on; returns what decides its start. Without places it is stuck, and None."""
         cycle = self.cycle
         found = yield from packs.find(self.schedule, entry.job, pack, from_us, first=self._first_start)
         cycle.spend(TRY_STEPS * len(pack.queries))
@@ -395,11 +395,12 @@ class ForwardPlanner:
         if isinstance(found, packs.NoPlaces):
             self._stick(entry, pack_starts.why_not(cycle, pack, found, from_us))
             return None
+        why = pack_starts.why_waiting(cycle, pack, found)
         self.schedule.note(entry, found.bookings, found.moves)
-        return found
+        return why
 
     def _settle_pack(
-        self, entry: QueueEntry, pack: packs.PackQuery, found: packs.Places | None
+        self, entry: QueueEntry, pack: packs.PackQuery, why: Why | None
     ) -> Generator[None, None, None]:
         """Begin the pack if its time is now, and note why it waits otherwise."""
         schedule, job_id = self.schedule, entry.job_id
@@ -407,9 +408,9 @@ class ForwardPlanner:
         if schedule.displaced.pop(job_id, None) is not None:
             # As for a job: what the plan takes to be free is not yet.
             from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
-            found = yield from self._place_pack(entry, pack, from_us)
-        if found is not None and job_id in schedule.bookings:
-            schedule.whys[job_id] = pack_starts.why_waiting(self.cycle, pack, found)
+            why = yield from self._place_pack(entry, pack, from_us)
+        if why is not None and job_id in schedule.bookings:
+            schedule.whys[job_id] = why
 
     def _move_pack_up(self, entry: QueueEntry, *, is_changed: bool) -> Generator[None, None, bool]:
         """Book a planned pack at an earlier start, when there is one; all members move by the same time."""
@@ -443,10 +444,11 @@ class ForwardPlanner:
             if why is not None:
                 schedule.whys[job_id] = why
             return True
+        why = pack_starts.why_waiting(cycle, pack, found)
         schedule.note(entry, found.bookings, found.moves)
         for booking in old:
             self._gave_back(booking)
-        yield from self._settle_pack(entry, pack, found)
+        yield from self._settle_pack(entry, pack, why)
         return True
 
     def _begin_pack(self, entry: QueueEntry) -> Generator[None, None, None]:
@@ -622,7 +624,10 @@ class ForwardPlanner:
         yield from schedule.book.preparing(query.need)
         if job.is_owed:
             # Another place at the same time, and else the first one after it: it is never stuck for having missed it.
-            found = first_start(schedule.book, query, max(at_us, earliest_us))
+            at_us = max(at_us, earliest_us)
+            found = start_exactly(schedule.book, cycle.clear_of_overruns(query), at_us)
+            if isinstance(found, NoStart):
+                found = first_start(schedule.book, query, at_us)
         else:
             found = start_exactly(schedule.book, query, at_us)
         if isinstance(found, NoStart):

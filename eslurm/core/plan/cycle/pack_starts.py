@@ -45,7 +45,7 @@ def start_now(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Gener
 def promise(cycle: Cycle, entry: QueueEntry) -> Generator[None, None, bool]:
     """Book the first possible start of the pack, all members or none."""
     job = entry.job
-    pack = cycle.pack(entry)
+    pack = cycle.careful_pack(entry, is_first=True)
     if isinstance(pack, Why):
         return False
     found = yield from packs.find(cycle.schedule, job, pack, cycle.now_us)
@@ -133,14 +133,22 @@ def why_not(cycle: Cycle, pack: packs.PackQuery, missing: packs.NoPlaces, from_u
         return packs.of_member(Why(kind_of(last.kind), last.text), member)
     if not delay_us and from_us == cycle.now_us:
         return packs.of_member(cycle.reasons.why_not_now(query, missing.moves), member)
-    text = f"too little is free for it {_clock(delay_us)} after the start of the pack"
-    return packs.of_member(Why(WhyKind.RESOURCES, text), member)
+    return packs.of_member(_too_little(delay_us), member)
 
 
 def why_waiting(cycle: Cycle, pack: packs.PackQuery, places: packs.Places) -> Why:
     """The reason of a pack with a planned start: that of the member that decided it."""
-    query, start_us = pack.queries[places.member], places.bookings[0].start_us
-    return packs.of_member(cycle.reasons.why_waiting(query, places.moves, start_us), places.member)
+    member, start_us = places.member, places.bookings[0].start_us
+    is_ruled = bool(places.moves) and places.moves[-1].kind != RESOURCES
+    if is_ruled or not pack.delays_us[member]:
+        why = cycle.reasons.why_waiting(pack.queries[member], places.moves, start_us)
+    else:
+        why = replace(_too_little(pack.delays_us[member]), planned_start_us=start_us)
+    return packs.of_member(why, member)
+
+
+def _too_little(delay_us: int) -> Why:
+    return Why(WhyKind.RESOURCES, f"too little is free for it {_clock(delay_us)} after the start of the pack")
 
 
 def _follow(cycle: Cycle, job: Pending, member: Pending, place: Booking) -> QueueEntry:

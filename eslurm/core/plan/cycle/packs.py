@@ -30,6 +30,8 @@ TRIES_MAX: Final = 64
 """Instants at which the members of one pack are booked one after another; the last of them lies behind all plans."""
 NEAR_TRIES: Final = 48
 """Those of them that follow each other; behind them more and more instants are passed over."""
+MOVES_MAX: Final = 64
+"""Times that the members move the common start: rules may let each of two begin again and again, and never both."""
 ORDERS_MAX: Final = 8
 """Orders in which the members are booked at one instant."""
 
@@ -112,21 +114,27 @@ def find(
         yield from schedule.book.preparing(query.need)
     ask = first or (lambda query, at_us: first_start(schedule.book, query, at_us))
     at_us = from_us
-    places: Places | NoPlaces = NoPlaces(0)
+    places: Places | NoPlaces
+    missing: NoPlaces | None = None
     for tries in range(TRIES_MAX):
-        agreed = _agreed(pack, at_us, until_us, ask)
+        agreed = yield from _agreed(pack, at_us, until_us, ask)
         if isinstance(agreed, NoPlaces):
             return agreed
         at_us = agreed.at_us
         places = yield from take_at(schedule, job, pack, at_us, agreed.starts)
         if isinstance(places, Places):
-            return msgspec.structs.replace(places, member=agreed.member, moves=agreed.moves)
+            # One that has no place beside the others decides, unless another one has none at all before.
+            member, moves = agreed.member, agreed.moves
+            if missing is not None and not moves:
+                member, moves = missing.member, missing.moves
+            return msgspec.structs.replace(places, member=member, moves=moves)
+        missing = places
         yield
         next_us = _next_us(schedule, pack, at_us, 1 << max(0, tries - NEAR_TRIES))
         at_us = min(next_us, max(places.again_us, at_us + 1))
         if at_us >= until_us:
             break
-    return places
+    return missing or NoPlaces(0)
 
 
 def sooner_us(schedule: Schedule, pack: PackQuery, places: Sequence[Booking], from_us: int) -> int | None:
@@ -231,13 +239,15 @@ def _take(
     return booking
 
 
-def _agreed(pack: PackQuery, from_us: int, until_us: int, first: First) -> _Agreed | NoPlaces:
+def _agreed(
+    pack: PackQuery, from_us: int, until_us: int, first: First
+) -> Generator[None, None, _Agreed | NoPlaces]:
     """The first start of the pack at which each member alone has a place."""
     queries, delays_us = pack.queries, pack.delays_us
     starts: dict[int, Start] = {}
     at_us, member = from_us, 0
     moves: tuple[Move, ...] = ()
-    content = index = 0
+    content = index = moved = 0
     while content < len(queries):
         found = first(queries[index], at_us + delays_us[index])
         if isinstance(found, Why):
@@ -248,8 +258,10 @@ def _agreed(pack: PackQuery, from_us: int, until_us: int, first: First) -> _Agre
         start_us = found.at_us - delays_us[index]
         if start_us > at_us:
             at_us, member, moves, content = start_us, index, found.moves, 0
-            if at_us >= until_us:
+            moved += 1
+            if at_us >= until_us or moved > MOVES_MAX:
                 return NoPlaces(index, moves)
+            yield
         content += 1
         index = (index + 1) % len(queries)
     return _Agreed(at_us, member, moves, starts)

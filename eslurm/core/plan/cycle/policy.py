@@ -19,6 +19,7 @@ from eslurm.core.model.promise import Promise
 from eslurm.core.plan.cycle import pack_starts, packs, reasons
 from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
+from eslurm.core.plan.cycle.firm_places import FirmPlaces
 from eslurm.core.plan.cycle.late_places import LatePlaces
 from eslurm.core.plan.cycle.placement_query import allows, query_of
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
@@ -140,6 +141,7 @@ class Cycle:
     __slots__ = (
         "_entries",
         "_failed",
+        "_firm",
         "_interns",
         "_packs",
         "_queries",
@@ -185,6 +187,8 @@ class Cycle:
         self._entries: dict[int, QueueEntry] = {}
         self._queries: dict[int, PlacementQuery | Why] = {}
         self._shield = LatePlaces(schedule)
+        self._firm: FirmPlaces | None = None
+        schedule.noted = None
         self._failed: dict[int, Why] = {}
         self._interns: dict[tuple[int, ...], PlacementQuery] = {}
         # Queries of packs by shape, and by their members' queries as searched: without the places of late jobs.
@@ -281,7 +285,10 @@ class Cycle:
     def careful(self, entry: QueueEntry) -> PlacementQuery | Why:
         """The query of a job that is to overtake others: it avoids the places of jobs whose starts have slipped."""
         found = self.query(entry)
-        return found if isinstance(found, Why) else self.clear_of_late(entry, found)
+        if isinstance(found, Why):
+            return found
+        found = self.clear_of_late(entry, found)
+        return found if self._firm is None else self._firm.around(found)
 
     def clear_of_late(self, entry: QueueEntry, query: PlacementQuery) -> PlacementQuery:
         """The query without the places of earlier jobs whose starts have slipped."""
@@ -296,12 +303,30 @@ class Cycle:
             self._packs[entry.shape,] = found
         return found
 
-    def careful_pack(self, entry: QueueEntry) -> packs.PackQuery | Why:
-        """The query of a pack that is to overtake others: it avoids the places of jobs whose starts have slipped."""
+    def keep_firm(self) -> Generator[None, None, None]:
+        """Keep the places of packs' members by limits from now on, where anything is planned by forecasts."""
+        if self.snapshot.has_estimates or any(one.expected_us for one in self.snapshot.running.values()):
+            self._firm = FirmPlaces(self.schedule)
+            yield from self._firm.prepare()
+
+    def clear_of_overruns(self, query: PlacementQuery) -> PlacementQuery:
+        """The query of a member that begins at its delay, without nodes whose jobs may by their limits still be there."""
+        return query if self._firm is None else self._firm.clear(query)
+
+    def careful_pack(self, entry: QueueEntry, *, is_first: bool = False) -> packs.PackQuery | Why:
+        """The query of a pack for a new place: its members' delays hold whatever others make of their limits.
+
+        It avoids the places of jobs whose starts have slipped, except where it `is_first`: overtakes nothing.
+        """
         found = self.pack(entry)
         if isinstance(found, Why):
             return found
-        queries = [self.clear_of_late(entry, query) for query in found.queries]
+        queries = [query if is_first else self.clear_of_late(entry, query) for query in found.queries]
+        if self._firm is not None:
+            queries = [
+                self._firm.clear(query) if delay_us else self._firm.around(query)
+                for query, delay_us in zip(queries, found.delays_us, strict=True)
+            ]
         if all(one is other for one, other in zip(queries, found.queries, strict=True)):
             return found
         return self._shared(packs.query_of_pack(entry.job, queries))
@@ -501,6 +526,8 @@ class Cycle:
             return True
         if self._searches >= self.limits.searches_max:
             return kept is not None and self._renew(entry, kept)
+        if self._firm is not None:
+            query = self._firm.around(query)
         self._searches += 1
         self.spend(TRY_STEPS)
         found = first_start(self.schedule.book, query, self.now_us)

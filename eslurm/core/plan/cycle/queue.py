@@ -170,14 +170,15 @@ class Shapes:
     """Numbers of requests: equal jobs share one, and a number is never reused.
 
     Several queues may share the numbers, so that a job that moves between them keeps its own; `journal` records changes in
-    any of them, and `estimated` counts jobs with an estimate below their limit.
+    any of them, `estimated` counts jobs with an estimate below their limit, and `packs` those that are or were of a pack.
     """
 
-    __slots__ = ("_known", "_next", "estimated", "journal")
+    __slots__ = ("_known", "_next", "estimated", "journal", "packs")
 
     def __init__(self) -> None:
         self.journal = Journal()
         self.estimated = 0
+        self.packs = 0
         # shape -> [number, how many jobs have it]; forgotten with its last job.
         self._known: dict[_Shape, list[int]] = {}
         self._next = 0
@@ -192,6 +193,7 @@ class Shapes:
             self._next += 1
         known[1] += 1
         self.estimated += job.estimate_us > 0
+        self.packs += bool(job.followers) or job.is_owed
         return known[0]
 
     def give_back(self, job: Pending) -> None:
@@ -200,6 +202,7 @@ class Shapes:
         known = self._known[shape]
         known[1] -= 1
         self.estimated -= job.estimate_us > 0
+        self.packs -= bool(job.followers) or job.is_owed
         if known[1] == 0:
             del self._known[shape]
 

@@ -470,7 +470,9 @@ class _Following:
         del schedule.held[key]
         yield from schedule.giving(held.running.job, held.booking)
         schedule.changed_ends.update((key[0], held.running.array_job_id))
-        if held.booking.stop_us > self.now_us and not self._is_longer(held, now):
+        # Members of packs keep clear of it until its limit, whatever was expected of it.
+        stop_us = held.booking.until_us if self.snapshot.has_packs else held.booking.stop_us
+        if stop_us > self.now_us and not self._is_longer(held, now):
             schedule.free_early(held.booking.spans)
 
     def _is_longer(self, held: Held, now: Running | None) -> bool:

@@ -129,6 +129,7 @@ class Schedule:
         "moved",
         "moves",
         "needs",
+        "noted",
         "older",
         "policies_changed",
         "pushes",
@@ -160,6 +161,8 @@ class Schedule:
         self.displaced: dict[int, tuple[int, int]] = {}
         # Members of packs that have begun or were moved in this cycle, booked before the state knows of it.
         self.followers: set[int] = set()
+        # Waiting jobs whose plans have changed, where places that are firm by limits are kept (`firm_places`); else None.
+        self.noted: set[int] | None = None
         # Jobs that ask for something else since the last cycle, and still fit where they were planned.
         self.changed: set[int] = set()
         # Jobs that others are making room for, and what is booked for that, if anything can be.
@@ -373,6 +376,8 @@ class Schedule:
         self.slack.note(entry, start_us, may_slip_us, is_shut=is_patient)
         self.changed_ends.add(job_id)
         self.moved.add(job_id)
+        if self.noted is not None:
+            self.noted.add(job_id)
         for start_us in {booking.start_us for booking in bookings}:
             heapq.heappush(self._starts, (start_us, job_id))
         if len(self._starts) > self._starts_max:
@@ -395,6 +400,8 @@ class Schedule:
         if bookings:
             self.changed_ends.add(job_id)
             self.moved.add(job_id)
+            if self.noted is not None:
+                self.noted.add(job_id)
         return bookings
 
     def hand_out(self, job_id: int) -> tuple[Booking, ...]:
@@ -402,6 +409,8 @@ class Schedule:
         del self.entries[job_id]
         self.moves.pop(job_id, None)
         self.whys.pop(job_id, None)
+        if self.noted is not None:
+            self.noted.add(job_id)
         return self.bookings.pop(job_id)
 
     def drop(self, job_id: int, *gone: Booking) -> None:

@@ -65,7 +65,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     fixed start, `known` those requested by id. `policies_changed` is the generation of the current policies. `changes` are
     the waiting jobs that may have changed since `since` (None: any), `mark` is the journal's position for that. `lenders`
     are those of `running` that have lent cores. `has_estimates`: some waiting job has an estimate below its limit.
-    `promises` are the initial ones of a new schedule. `wishes` are to be answered by this cycle.
+    `promises` are the initial ones of a new schedule. `has_packs`: some waiting job is a pack or of one that has begun.
+    `wishes` are to be answered by this cycle.
     """
 
     ledger: Ledger
@@ -86,6 +87,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     lenders: Sequence[Running] = ()
     has_estimates: bool = False
     promises: Mapping[int, Promise] = MappingProxyType({})
+    has_packs: bool = False
     wishes: Wishes | None = None
 
     def has_partitions(self, job: Pending) -> bool:
@@ -146,6 +148,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             lenders,
             queue.shapes.estimated > 0,
             promises,
+            queue.shapes.packs > 0,
             wishes,
         )
 

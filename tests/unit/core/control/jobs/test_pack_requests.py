@@ -11,11 +11,12 @@ from eslurm.core.model.messages import (
     JobRef,
     PlanMade,
     PolicyChange,
+    Refused,
     Submitted,
     UpdateJob,
 )
 from eslurm.core.model.request import Request
-from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, problem
+from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, depends, problem
 from tests.kits.packs import begin, member, pack, place, placement, try_pack
 
 
@@ -262,3 +263,20 @@ def test_a_coordinator_of_one_account_does_not_reach_the_other_jobs() -> None:
     begin(world, first)
     world.cancel(second, by=BOB)
     assert states(world, first, second) == ["LAUNCHING", "CANCELLED"]
+
+
+def test_the_jobs_of_a_pack_wait_for_its_first_one() -> None:
+    """Goal: a job that waits for a later one of a pack cannot be what the pack waits for."""
+    world = World()
+    first, second = pack(world, 0, 30)
+    other = world.submit(held=True)
+    waits = UpdateJob(ALICE, JobRef(first), dependencies=depends("afterok", other), dependency_any=False)
+    assert not isinstance(world.send(waits), Refused)
+    said = problem(world.send(UpdateJob(ALICE, JobRef(other), dependencies=depends("afterok", second))))
+    assert said.endswith(f"{other} -> {second} -> {first} -> {other}")
+    said = problem(world.send(UpdateJob(ALICE, JobRef(first), dependencies=depends("afterok", second))))
+    assert said.endswith(f"{first} -> {second} -> {first}")
+    begin_alone = UpdateJob(ALICE, JobRef(first), dependencies=())
+    world.send(begin_alone)
+    begin(world, first)
+    assert world.send(UpdateJob(ALICE, JobRef(other), dependencies=depends("afterok", second))) == Changed(1)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from eslurm.core.model.facts import JobPlaced
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import JobState
-from eslurm.core.model.messages import JobRef, PlanMade, UpdateJob
+from eslurm.core.model.messages import JobRef, PlanMade, RequeueJobs, UpdateJob
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.rows import decode_job, encode
-from tests.kits.core import ALICE, SECOND, World
+from tests.kits.core import ALICE, ROOT, SECOND, World
 from tests.kits.packs import begin, pack, place, placement
 
 
@@ -143,6 +143,26 @@ def test_a_pack_of_which_nothing_runs_waits_as_a_whole_again() -> None:
     assert place(world, placement(world, first, 1, begins=True)) == [first]
     entry = world.state.queue.find(second)
     assert entry is not None and entry.start_at_us == world.now_us + 30 * SECOND
+
+
+def test_a_pack_that_begins_anew_owes_a_start_to_members_that_have_run_before() -> None:
+    world = World()
+    first, second = pack(world, 0, 20)
+    begin(world, first)
+    world.deliver()
+    world.pass_time(20)
+    place(world, placement(world, second, 1))
+    world.deliver()
+    world.send(RequeueJobs(ROOT, (JobRef(first),)))
+    world.deliver()
+    world.end(first, 15)
+    world.end(second, 15)
+    world.pass_time(60)
+    begin(world, first)
+    entry = world.state.queue.find(second)
+    assert entry is not None and entry.is_owed
+    assert entry.start_at_us == world.now_us + 20 * SECOND
+    assert place(world, placement(world, second, 1)) == [], "not before its time"
 
 
 def test_the_first_one_is_planned_alone_when_others_run() -> None:

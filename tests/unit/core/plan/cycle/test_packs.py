@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.placement.compiled_request import compile_request
+from eslurm.core.plan.profile.search import PlacementQuery, Start
+from eslurm.core.plan.slices import exhaust
 from tests.kits.plan_building import NOW, started
 from tests.kits.planned_packs import PackSite, node_jobs, pack, single
 
@@ -285,6 +290,28 @@ def test_a_pack_that_waits_for_another_job_is_planned_behind_it(policy: str) -> 
     assert site.starts() == {1: 70, 2: 100}
 
 
+def test_a_pack_whose_members_never_agree_is_given_up() -> None:
+    """Rules with intervals may let one member begin in the even minutes, the other in the odd ones, for ever."""
+    site = PackSite("planned")
+    site.submit(pack(1, (0, ONE, 100), (0, ONE, 100)))
+    site.cycle()
+    job = pack(11, (0, ONE, 100), (0, ONE, 100))
+    need = compile_request(ONE, PartitionView("main"), site.topology)
+    even, odd = PlacementQuery(need, 100, 0), PlacementQuery(need, 101, 0)
+    query = packs.query_of_pack(job, [even, odd])
+    assert isinstance(query, packs.PackQuery)
+    asked = 0
+
+    def first(query: PlacementQuery, from_us: int) -> Start:
+        nonlocal asked
+        asked += 1
+        return Start(from_us + (from_us + query.duration_us) % 2, [])
+
+    found = exhaust(packs.find(site.schedule, job, query, 0, first=first))
+    assert isinstance(found, packs.NoPlaces)
+    assert asked <= 2 * packs.MOVES_MAX + 2
+
+
 @pytest.mark.parametrize("policy", ALL)
 def test_everything_runs_in_the_end(policy: str) -> None:
     site = PackSite(policy)
@@ -298,3 +325,36 @@ def test_everything_runs_in_the_end(policy: str) -> None:
         at = first_id // 10
         assert site.begun[first_id + 1] - anchor_us == at * 7
         assert site.begun[first_id + 2] - anchor_us == at * 11
+
+
+@pytest.mark.parametrize("policy", PROMISING)
+def test_a_delay_holds_whatever_others_make_of_their_limits(policy: str) -> None:
+    """A job that is expected to end soon may run on: a member that begins later is planned where that does no harm."""
+    site = PackSite(policy, 2)
+    # It is expected to end at 50, and may run until 400.
+    site.hold(900, 0, 4, NOW + 400, expected_us=NOW + 50)
+    there, here = replace(ONE, include=("n0",)), replace(ONE, include=("n1",))
+    site.submit(pack(1, (0, here, 300), (100, there, 100)))
+    plan = site.cycle()
+    assert site.starts() == {1: 300, 2: 400}
+    assert plan.why(1).text == "member 1: too little is free for it 0:00:00 after the start of the pack"
+    # It ends when it was expected to: the pack begins at once.
+    site.end(900)
+    assert started(site.cycle(NOW + 50).placements) == [1]
+    assert site.starts() == {2: 150}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_nothing_that_could_by_its_limit_reach_the_place_of_a_member_begins_before_it(policy: str) -> None:
+    site = PackSite(policy, 2)
+    site.submit(pack(1, (0, ONE, 200), (100, ONE, 100)))
+    assert started(site.cycle().placements) == [1]
+    # Both are expected to take 20; by its limit the first may be in the way.
+    site.submit(replace(single(10, ONE, 150), estimate_us=20), replace(single(11, ONE, 90), estimate_us=20))
+    placed = started(site.cycle(NOW + 1).placements)
+    assert placed == ([] if policy == "fcfs" else [11])
+    # It runs on, and the member begins at its time.
+    if placed:
+        site.cycle(NOW + 91)
+        site.end(11)
+    assert started(site.cycle(NOW + 100).placements) == [2]
