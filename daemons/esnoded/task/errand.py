@@ -1,4 +1,4 @@
-"""What the helper of a job's gateways is to write, and its command. Apart from the helper: root's part loads none of that."""
+"""What the helper of a job's gateways is to write, and its command. Root's part loads this, and not the helper."""
 
 from __future__ import annotations
 
