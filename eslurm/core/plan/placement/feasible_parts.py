@@ -3,14 +3,12 @@
 Each part must fit its partition's empty nodes alone (`feasible`); this asks about all of them beside each other. A refusal
 names the parts, the requested amount, the largest that would fit and the way out. Invariant: a refusal of a job is proved;
 where neither a place nor its absence is known, it is accepted and waits. A pack is accepted when a place is found: its jobs
-are booked one after another, by no better search than this one.
+are booked one after another, by no better search than this one, and what has no place may hold up what is behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec.structs import replace
 
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.plurals import counted
@@ -57,37 +55,11 @@ def feasible_beside(
 
     Each has the time limit of its own job. `numbers` are those by which a refusal names the jobs.
     """
-    asked = list(zip(requests, partitions, time_limits_us, strict=True))
-    problem = _beside([_compiled(*one, empty) for one in asked], partitions, empty, numbers)
-    if problem is None or all(_least(request) is request for request in requests):
-        return problem
-    # Jobs that may have more nodes leave them to the others, as far as they can.
-    least = [_compiled(_least(request), partition, limit, empty) for request, partition, limit in asked]
-    smaller = [
-        one if choose(empty, one) is not None else _compiled(*given, empty)
-        for one, given in zip(least, asked, strict=True)
+    members = [
+        compile_request(request, partition, empty.topology, time_limit_us=limit_us)
+        for request, partition, limit_us in zip(requests, partitions, time_limits_us, strict=True)
     ]
-    return problem if _beside(smaller, partitions, empty, numbers) is not None else None
-
-
-def _beside(
-    members: Sequence[CompiledRequest],
-    partitions: Sequence[PartitionView],
-    empty: Ledger,
-    numbers: Sequence[int],
-) -> Infeasible | None:
     return _together(joined(members), partitions, empty, numbers, needs_place=True)
-
-
-def _least(request: Request) -> Request:
-    """The request for as few nodes as it takes."""
-    if not 0 < request.nodes_min < request.nodes_max:
-        return request
-    return replace(request, nodes_max=request.nodes_min)
-
-
-def _compiled(request: Request, partition: PartitionView, limit_us: int, empty: Ledger) -> CompiledRequest:
-    return compile_request(request, partition, empty.topology, time_limit_us=limit_us)
 
 
 def _together(
