@@ -338,7 +338,7 @@ def test_a_delay_holds_whatever_others_make_of_their_limits(policy: str) -> None
     site.submit(pack(1, (0, here, 300), (100, there, 100)))
     plan = site.cycle()
     assert site.starts() == {1: 300, 2: 400}
-    assert plan.why(1).text == "member 1: too little is free for it 0:00:00 after the start of the pack"
+    assert plan.why(1).text == "part 1: too little is free for it 0:00:00 after the start of the pack"
     # It ends when it was expected to: the pack begins at once.
     site.end(900)
     assert started(site.cycle(NOW + 50).placements) == [1]
