@@ -430,7 +430,7 @@ class ForwardPlanner:
         cycle.spend(TRY_STEPS * len(pack.queries))
         if cycle.slice_over():
             yield
-        at_us = packs.sooner_us(schedule, pack, schedule.bookings[job_id], max(from_us, known_us))
+        at_us = yield from packs.sooner_us(schedule, pack, schedule.bookings[job_id], max(from_us, known_us))
         if at_us is None:
             return True
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)

@@ -34,10 +34,13 @@ from eslurm.core.plan.profile.search import (
 )
 from eslurm.core.resources.timeline import INFINITY_US
 
-TRIES_MAX: Final = 64
-"""Instants at which the members of one pack are booked one after another; the last of them lies behind all plans."""
 NEAR_TRIES: Final = 48
-"""Those of them that follow each other; behind them more and more instants are passed over."""
+"""Instants in a row at which the members of one pack are booked one after another."""
+FAR_TRIES: Final = 16
+"""Further such instants, farther and farther apart; the last of them lies behind all plans."""
+BOOKED_MAX: Final = 256
+"""Members booked in all these tries of either kind: a pack of many members has fewer tries."""
+MEMBERS_PER_SLICE: Final = 16
 MOVES_MAX: Final = 64
 """Times that rules move the common start: they may let each of two members begin again and again, and never both."""
 ASKED_MAX: Final = 4_096
@@ -126,7 +129,7 @@ def find(
     at_us = from_us
     places: Places | NoPlaces
     missing: NoPlaces | None = None
-    for tries in range(TRIES_MAX):
+    for steps in _tries(len(pack.queries)):
         agreed = yield from _agreed(pack, at_us, until_us, ask)
         if isinstance(agreed, NoPlaces):
             return agreed
@@ -140,14 +143,23 @@ def find(
             return msgspec.structs.replace(places, member=member, moves=moves)
         missing = places
         yield
-        next_us = _next_us(schedule, pack, at_us, 1 << max(0, tries - NEAR_TRIES))
+        next_us = _next_us(schedule, pack, at_us, steps)
         at_us = min(next_us, max(places.again_us, at_us + 1))
         if at_us >= until_us:
             break
     return missing or NoPlaces(0)
 
 
-def sooner_us(schedule: Schedule, pack: PackQuery, places: Sequence[Booking], from_us: int) -> int | None:
+def _tries(members: int) -> list[int]:
+    """For each instant tried, how many of those at which something ends lie between it and the next."""
+    near = min(NEAR_TRIES, max(4, BOOKED_MAX // members))
+    far = min(FAR_TRIES, max(2, BOOKED_MAX // members))
+    return [*[1] * near, *[1 << (number * FAR_TRIES // far) for number in range(1, far + 1)]]
+
+
+def sooner_us(
+    schedule: Schedule, pack: PackQuery, places: Sequence[Booking], from_us: int
+) -> Generator[None, None, int | None]:
     """Lower bound of an earlier start for a pack with these places, as if they were released; None: there is none.
 
     Nothing is changed, and most packs have none: the members are asked one by one.
@@ -164,6 +176,8 @@ def sooner_us(schedule: Schedule, pack: PackQuery, places: Sequence[Booking], fr
         if found_us is None:
             return None
         from_us = max(from_us, found_us - delay_us)
+        if index % MEMBERS_PER_SLICE == MEMBERS_PER_SLICE - 1:
+            yield
     return from_us
 
 
@@ -176,13 +190,14 @@ def take_at(
     """
     members = job.members
     order = list(pack.order)
+    orders_max = min(ORDERS_MAX, max(2, BOOKED_MAX // len(order)))
     tried: set[tuple[int, ...]] = set()
     missing = NoPlaces(0)
     # An end that is rounded up never reaches into what comes behind it.
     marked = [at_us + delay_us for delay_us in pack.delays_us]
     schedule.book.mark(marked)
     try:
-        while tuple(order) not in tried and len(tried) < ORDERS_MAX:
+        while tuple(order) not in tried and len(tried) < orders_max:
             tried.add(tuple(order))
             taken: dict[int, Booking] = {}
             for index in order:
@@ -192,6 +207,8 @@ def take_at(
                     missing = found
                     break
                 taken[index] = found
+                if len(taken) % MEMBERS_PER_SLICE == 0:
+                    yield
             else:
                 return Places(tuple([taken[index] for index in range(len(members))]), 0, ())
             for index, booking in reversed(taken.items()):
@@ -273,6 +290,8 @@ def _agreed(
             if at_us >= until_us or ruled > MOVES_MAX or moved > ASKED_MAX:
                 return NoPlaces(index, moves)
             yield
+        elif index % MEMBERS_PER_SLICE == MEMBERS_PER_SLICE - 1:
+            yield
         content += 1
         index = (index + 1) % len(queries)
     return _Agreed(at_us, member, moves, starts)
@@ -283,6 +302,9 @@ def _next_us(schedule: Schedule, pack: PackQuery, at_us: int, steps: int) -> int
     `INFINITY_US` when nothing ends any more.
     """
     found_us = INFINITY_US
+    if steps > schedule.book.slots:
+        last_us = schedule.book.last_stop_us
+        return last_us if last_us > at_us else INFINITY_US
     for _ in range(steps):
         next_us = INFINITY_US
         for query, delay_us in zip(pack.queries, pack.delays_us, strict=True):

@@ -261,6 +261,12 @@ class ResourceProfile:
                 return at[index]
         return INFINITY_US
 
+    @property
+    def last_stop_us(self) -> int:
+        """The last instant at which something ends; from then on all is free that ever becomes free."""
+        at, stops = self._slots.at, self._slots.stops
+        return next((at[index] for index in range(len(at) - 1, 0, -1) if stops[index]), at[0])
+
     def free_until_us(self, spans: Pairs, from_us: int, until_us: int) -> int:
         """End, at most `until_us`, of the interval from an instant on in which all amounts are free; that instant: not
         free.

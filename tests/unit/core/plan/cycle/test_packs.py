@@ -359,3 +359,28 @@ def test_nothing_that_could_by_its_limit_reach_the_place_of_a_member_begins_befo
         site.cycle(NOW + 91)
         site.end(11)
     assert started(site.cycle(NOW + 100).placements) == [2]
+
+
+@pytest.mark.parametrize("policy", AHEAD)
+def test_a_pack_of_many_members_is_planned_behind_all_plans_at_last(policy: str) -> None:
+    """Its members fit nowhere before the last of many ends, which the search reaches in a bounded number of tries."""
+    site = PackSite(policy, 2)
+    for at in range(300):
+        # Each leaves one node of two for a moment.
+        site.submit(single(1000 + at, TWO, 10), single(2000 + at, ONE, 3))
+    site.cycle()
+    last_us = max(site.starts().values())
+    site.submit(pack(1, *[(0, node_jobs(1, 1), 50) for _ in range(8)]))
+    plan = site.cycle()
+    starts = site.starts()
+    assert {starts[job_id] for job_id in range(1, 9)} == {starts[1]}
+    assert starts[1] <= last_us + 10
+    assert plan.why(1).planned_start_us == NOW + starts[1]
+
+
+@pytest.mark.parametrize("count", [1, 3, 16, 128])
+def test_the_tries_of_a_pack_are_bounded_by_its_members(count: int) -> None:
+    tries = packs._tries(count)
+    assert len(tries) * count <= 2 * packs.BOOKED_MAX + 6 * count
+    assert tries[-1] > 60_000
+    assert tries == sorted(tries)
