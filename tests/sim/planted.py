@@ -35,6 +35,8 @@ from eslurm.core.model.messages import PlanMade
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.step_key import BATCH_STEP, PROLOG_STEP, StepKey
 from eslurm.core.plan.cycle import schedule
+from eslurm.core.plan.cycle.forward import ForwardPlanner
+from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.resources import shares
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import Vector
@@ -386,6 +388,42 @@ def count_two_parts_once(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(shares, "sum_per_node", once)
     patch.setattr(schedule, "sum_per_node", once)
+
+
+def delay_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A member whose planned place is lost while its pack runs is planned again without its delay."""
+    fix = ForwardPlanner._fix
+
+    def hasty(self: ForwardPlanner, entry: QueueEntry) -> Any:
+        if entry.job.is_owed:
+            entry = replace(entry, job=replace(entry.job, start_at_us=self.cycle.now_us))
+        yield from fix(self, entry)
+
+    patch.setattr(ForwardPlanner, "_fix", hasty)
+
+
+def member_left(patch: pytest.MonkeyPatch) -> None:
+    """A pack is cancelled without its last member."""
+    with_others = requests._with_others
+
+    def forgetful(state: State, by: Any, job: Any, *, is_named: bool = True) -> Any:
+        found = with_others(state, by, job, is_named=is_named)
+        return found[1:] if job.pack is not None and len(found) > 1 else found
+
+    patch.setattr(requests, "_with_others", forgetful)
+
+
+def half_placed(patch: pytest.MonkeyPatch) -> None:
+    """Of the members that begin together the first one begins alone."""
+    on_plan_made = decide.on_plan_made
+
+    def half(state: State, message: PlanMade, now_us: int) -> Any:
+        found = on_plan_made(state, message, now_us)
+        begun = {one.job_id for one in found if isinstance(one, facts.JobPlaced) and one.anchor_us}
+        late = {job_id for pack_id in begun for job_id in state.packs[pack_id]} - begun
+        return [one for one in found if not isinstance(one, facts.JobPlaced) or one.job_id not in late]
+
+    patch.setattr(decide, "on_plan_made", half)
 
 
 def take_all_for_any(patch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ from eslurm.core.state.cluster import State
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.log_keeper import stored_bases
 from eslurm.lab.sim.naive_dependencies import DependencyChecks
+from eslurm.lab.sim.pack_checks import WATCHED as OF_PACKS
+from eslurm.lab.sim.pack_checks import PackChecks
 from eslurm.lab.sim.phase_checks import PhaseChecks
 from eslurm.lab.sim.plan_checks import PlanChecks
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
@@ -61,7 +63,8 @@ class Checks:
         self._runs: dict[tuple[int, int], Run] = {}
         self._live: dict[int, dict[StepKey, Host]] = {}
         self._occupancy = Occupancy()
-        self.plans = PlanChecks()
+        self.packs = PackChecks(world.coverage, lambda: world.faults.is_calm)
+        self.plans = PlanChecks(self.packs)
         self.dependencies = DependencyChecks()
         self.phases = PhaseChecks(world.phases)
         self._replica = State(world.owner)
@@ -109,6 +112,7 @@ class Checks:
         require(at_end, f"{name} leads from revision {state.revision}, the log ends at {head.revision}")
         self._leaders[epoch] = name
         self._world.coverage.on_lead(state)
+        self.packs.on_lead(state)
         self._satellites_down = dict.fromkeys(state.satellites_down)
 
     @property
@@ -137,6 +141,11 @@ class Checks:
         for row in batch.facts:
             if row.kind in WATCHED:
                 self._on_durable_fact(decode_fact(row.kind, row.version, row.blob))
+        self.packs.on_batch(
+            epoch,
+            (decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in OF_PACKS),
+            batch.at_us,
+        )
 
     def _on_durable_fact(self, fact: facts.Fact) -> None:
         match fact:
@@ -263,6 +272,7 @@ class Checks:
     def _on_script(self, host: Host, key: StepKey) -> None:
         attempt = (key.job_id, key.attempt)
         require(attempt not in self._runs, f"the script of attempt {attempt} runs a second time")
+        self.packs.on_script(key)
         launch = self._launches[attempt]
         clock = Clock(self._world.scheduler.at_us, launch.spec.time_limit_s * 1_000_000)
         run = self._runs[attempt] = Run(host, key, launch, clock)

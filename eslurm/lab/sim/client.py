@@ -7,7 +7,7 @@ was really answered; nothing is assumed of a request without an answer.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,8 @@ from eslurm.core.model.messages import (
     UpdateJob,
     UpdateNodes,
 )
+from eslurm.core.model.pack import PackDraft
+from eslurm.core.model.parts import partition_of
 from eslurm.core.model.request import Request as ResourceRequest
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.placement.compiled_request import compile_job
@@ -51,6 +53,7 @@ from eslurm.lab.sim.workload_generator import (
     USERS,
     draw_changes,
     draw_dependencies,
+    draw_pack,
     draw_spec,
     lifted,
     setting,
@@ -64,6 +67,9 @@ ASKED_AGAIN = 0.2
 LATE_US = 60 * SECOND_US
 """So late a fixed start is missed for good."""
 ASKED_AGAIN_WITHIN_US = 8 * SECOND_US
+PACKS_SHARE = 0.08
+"""Share of the submissions that bring a pack, too."""
+PACK_ACT_WITHIN_US = 15 * SECOND_US
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
 
@@ -86,6 +92,8 @@ class Client(Process):
     def __init__(self, world: Surroundings, address: str = "client", first_request: int = 0) -> None:
         super().__init__(world, address)
         self._random = random.Random(f"{world.seed}/people")
+        # Packs are drawn apart: the other choices of a seed stay what they are.
+        self._packs_random = random.Random(f"{world.seed}/packs")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -194,11 +202,17 @@ class Client(Process):
                 self._leaders.update(dict.fromkeys(ids[1:], job_id))
                 self._ids += ids
             checks.on_acknowledged(answer.job_ids)
+            for pack in asked.packs:
+                job_ids = answer.job_ids[pack.first : pack.first + len(pack.delays_s)]
+                checks.packs.on_submitted(job_ids, pack.delays_s)
+                self._care_for_pack(job_ids)
         elif isinstance(asked, CancelJobs) and isinstance(answer, Changed) and not asked.signal:
             bad = {problem.what for problem in answer.problems}
             good = (ref.job_id for ref in asked.jobs if ref.task < 0 and name_of(ref) not in bad)
-            whole = (self._leaders.get(job_id, job_id) for job_id in good)
-            checks.cancelled.update(dict.fromkeys(whole))
+            for job_id in good:
+                checks.cancelled[self._leaders.get(job_id, job_id)] = None
+                # By its id a pack is cancelled with all its members.
+                checks.cancelled.update(dict.fromkeys(checks.packs.members_of(job_id)))
         elif isinstance(answer, StepCreated) and isinstance(asked, CreateStep):
             finish = FinishStep(asked.by, answer.job_id, answer.step, 0)
             self.later(self._random.randint(0, 3 * SECOND_US), self.call, finish)
@@ -209,6 +223,14 @@ class Client(Process):
         rng = self._random
         specs = tuple(self._spec() for _ in range(rng.choice((1, 1, 2, 5))))
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        packs = self._packs_random
+        if packs.random() < PACKS_SHARE:
+            drawn = [self._spec(packs) for _ in range(packs.randint(2, 3))]
+            members, delays_s = draw_pack(packs, drawn)
+            if packs.random() < 0.3:
+                self.call(SubmitJobs((*specs, *members), (PackDraft(len(specs), delays_s),)), None, blobs)
+                return
+            self.call(SubmitJobs(members, (PackDraft(0, delays_s),)), None, blobs)
         self.call(SubmitJobs(specs), None, blobs)
 
     def _submit_long(self) -> None:
@@ -231,10 +253,11 @@ class Client(Process):
         )
         self.call(SubmitJobs(specs), None, blobs)
 
-    def _spec(self) -> JobSpec:
-        script = content_hash(self._random.choice(SCRIPTS))
+    def _spec(self, rng: random.Random | None = None) -> JobSpec:
+        rng = rng or self._random
+        script = content_hash(rng.choice(SCRIPTS))
         return draw_spec(
-            self._random,
+            rng,
             self.now_us,
             self.world.config,
             self._ids,
@@ -262,6 +285,20 @@ class Client(Process):
     def _requeue(self) -> None:
         if self._jobs:
             self.call(RequeueJobs(self.operator, self._some_jobs()))
+
+    def _care_for_pack(self, job_ids: Sequence[int]) -> None:
+        """Some packs are held for a while, cancelled or requeued, by one member or by the pack's own id."""
+        rng = self._packs_random
+        act = rng.choice(("", "", "hold", "cancel", "requeue", "requeue"))
+        jobs = (JobRef(rng.choice((job_ids[0], rng.choice(job_ids)))),)
+        at_us = rng.randint(0, PACK_ACT_WITHIN_US)
+        if act == "hold":
+            self.later(at_us, self.call, HoldJobs(self.operator, jobs))
+            self.later(at_us + 3 * SECOND_US, self.call, HoldJobs(self.operator, jobs, release=True))
+        elif act == "cancel":
+            self.later(at_us, self.call, CancelJobs(self.operator, jobs))
+        elif act == "requeue":
+            self.later(at_us, self.call, RequeueJobs(self.operator, jobs))
 
     def _hold(self) -> None:
         if self._jobs:
@@ -345,7 +382,7 @@ class Client(Process):
         missed = tuple(
             JobRef(job.job_id)
             for job in state.jobs.values()
-            if _has_missed(job, self.now_us) or _never_fits(state, job)
+            if _has_missed(job, self.now_us) or _never_fits(state, [job]) or _is_hopeless(state, job)
         )
         changes = lifted(state.policies)
         if missed:
@@ -367,12 +404,37 @@ def _has_missed(job: Job, now_us: int) -> bool:
     return job.state is JobState.PENDING and (is_late or bool(spec.reservation))
 
 
-def _never_fits(state: State, job: Job) -> bool:
+def _never_fits(state: State, jobs: Sequence[Job]) -> bool:
     """Check for parts that have no place beside each other on empty nodes, which a submission cannot always prove."""
-    spec = job.spec
-    if job.state is not JobState.PENDING or job.attempt is not None or not spec.parts:
+    if any(job.state is not JobState.PENDING or job.attempt is not None for job in jobs):
+        return False
+    if len(jobs) == 1 and not jobs[0].spec.parts:
         return False
     topology = state.ledger.topology
-    views = [state.partition_views[part.partition] for part in spec.parts]
-    need = compile_job(spec.components, views, topology, time_limit_us=spec.time_limit_s * SECOND_US)
+    specs = [job.spec for job in jobs]
+    requests = tuple([request for spec in specs for request in spec.components])
+    views = [
+        state.partition_views[partition_of(spec, part)]
+        for spec in specs
+        for part in range(len(spec.components))
+    ]
+    limit_us = max(spec.time_limit_s for spec in specs) * SECOND_US
+    need = compile_job(requests, views, topology, time_limit_us=limit_us)
     return choose(empty_ledger(topology), need) is None
+
+
+def _is_hopeless(state: State, job: Job) -> bool:
+    """Check for the first member of a pack whose members have no place beside each other, at any of their starts."""
+    place = job.pack
+    if place is None or place.index or place.anchor_us:
+        return False
+    members = [one for one in state.jobs.values() if one.pack is not None and one.pack.pack_id == job.job_id]
+    stays = [
+        (one, one.pack.delay_us, one.pack.delay_us + one.spec.time_limit_s * SECOND_US)
+        for one in members
+        if one.pack is not None
+    ]
+    return any(
+        _never_fits(state, [one for one, from_us, until_us in stays if from_us <= at_us < until_us])
+        for _, at_us, _ in stays
+    )

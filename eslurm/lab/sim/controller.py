@@ -255,7 +255,7 @@ class Controller(Process):
             specs = [
                 replace(spec, dependencies=settled_by(spec.dependencies, ended)) for spec in message.specs
             ]
-            self._look_up(source, call, SubmitJobs(tuple(specs)))
+            self._look_up(source, call, replace(message, specs=tuple(specs)))
 
         self._read(source, call, partial(self.world.disk.find_jobs, self.world.owner, old), settle)
 

@@ -68,7 +68,9 @@ class DependencyChecks:
                 self._end_waiting(job_id, JobState.CANCELLED, at_us, tasks)
             case facts.JobFinished(job_id, state, text):
                 if NEVER.match(text):
-                    self._check_given_up(replica.jobs[job_id])
+                    job = replica.jobs[job_id]
+                    # The dependencies of a pack are those of its first member.
+                    self._check_given_up(replica.jobs[job.pack.pack_id] if job.pack is not None else job)
                 if job_id in self._arrays:
                     self._cancelled.add(job_id)
                     if (job_id, -1) in self._ended:

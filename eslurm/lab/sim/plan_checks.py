@@ -24,6 +24,7 @@ from eslurm.core.plan.cycle.snapshot import RunningKey
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import naive_rules
+from eslurm.lab.sim.pack_checks import PackChecks
 from eslurm.lab.sim.promise_checks import PromiseChecks
 from eslurm.lab.sim.violation import require
 
@@ -77,7 +78,8 @@ class _Promises:
 class PlanChecks:
     """Kept by the run's `Checks`."""
 
-    def __init__(self) -> None:
+    def __init__(self, packs: PackChecks) -> None:
+        self._packs = packs
         self._promises: dict[int, _Promises] = {}
         self._plans = 0
         self._preempted: dict[Attempted, StopCause] = {}
@@ -97,6 +99,7 @@ class PlanChecks:
         promises = self._promises.setdefault(state.epoch, _Promises())
         is_requeued = isinstance(fact, facts.AttemptEnded) and fact.outcome is JobState.PENDING
         promises.is_calm = promises.is_calm and kind in TAKES_NOTHING and not is_requeued
+        self._packs.on_fact(state, fact, TAKES_NOTHING)
         match fact:
             case facts.JobPlaced():
                 self._on_placed(state, fact)
@@ -191,6 +194,8 @@ class PlanChecks:
                 times <= startable, f"job {job_id} is placed {times} times in one plan, {startable} can start"
             )
         self._check_parts(state, plan)
+        gives_way = bool(schedule.claimants or schedule.displaced or schedule.returns)
+        self._packs.on_plan(state, plan, _may_be_pushed_out, gives_way=gives_way)
         self._check_promises(state, schedule, plan)
         self._count("kept", self._kept.on_plan(state, plan, _may_be_pushed_out, partial(_overtaken, ranking)))
         if self._plans % WHY_EVERY == 0:

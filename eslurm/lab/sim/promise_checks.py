@@ -137,14 +137,17 @@ def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:
 
 
 def _planned(state: State, promise: Promise) -> Iterator[tuple[int, Stay]]:
-    job = state.queue.find(promise.job_id) or state.later.find(promise.job_id)
-    if job is None:
+    first = state.queue.find(promise.job_id) or state.later.find(promise.job_id)
+    if first is None:
         return
-    asked = Counter[str]()
-    for part in job.parts or (job,):
-        asked.update(dict(part.request.wide))
-    wide = tuple(asked[one.name] for one in state.config.resources if one.wide_total)
-    for start in promise.starts:
+    members = (first, *(one.job for one in first.followers))
+    for at, start in enumerate(promise.starts):
+        # The starts of a pack are those of its members, any other job's are those of its tasks.
+        job = members[at] if first.followers else first
+        asked = Counter[str]()
+        for part in job.parts or (job,):
+            asked.update(dict(part.request.wide))
+        wide = tuple(asked[one.name] for one in state.config.resources if one.wide_total)
         stop_us = ends_of(job, start.start_us)[0]
         amounts: Vector = ()
         for run in start.runs:

@@ -37,6 +37,14 @@ class PlanWitness(Protocol):
     ) -> None: ...
 
 
+class PackWitness(Protocol):
+    """`pack_checks.PackChecks`, as a client sees it."""
+
+    def on_submitted(self, job_ids: Sequence[int], delays_s: Sequence[int]) -> None: ...
+
+    def members_of(self, pack_id: int) -> tuple[int, ...]: ...
+
+
 class Witness(Protocol):
     """`checks.Checks`, as processes see it. Hosts are of any kind here: only the checks look into them."""
 
@@ -44,6 +52,9 @@ class Witness(Protocol):
 
     @property
     def plans(self) -> PlanWitness: ...
+
+    @property
+    def packs(self) -> PackWitness: ...
 
     def on_fact(self, state: State, fact: facts.Fact) -> None: ...
 

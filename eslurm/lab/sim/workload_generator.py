@@ -10,6 +10,8 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from eslurm.core.model.accounts import (
     ALWAYS,
     Access,
@@ -138,6 +140,26 @@ def draw_spec(
         no_kill=warn_before_s != 1,
         parts=parts,
     )
+
+
+def draw_pack(rng: random.Random, drawn: Sequence[JobSpec]) -> tuple[tuple[JobSpec, ...], tuple[int, ...]]:
+    """These jobs as the members of a pack, all of one user, and their delays in seconds."""
+    first = replace(drawn[0], array=None, start_at_us=0)
+    members = [
+        replace(
+            spec,
+            user=first.user,
+            array=None,
+            start_at_us=0,
+            deadline_us=0,
+            begin_us=0,
+            dependencies=(),
+            held=False,
+        )
+        for spec in drawn[1:]
+    ]
+    delays_s = [rng.choice((0, 1, 3, 8, 20)) for _ in members]
+    return (first, *members), (0, *delays_s)
 
 
 def _draw_parts(
