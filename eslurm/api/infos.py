@@ -139,9 +139,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         info.nodes = len(numbers)
         info.cpus, info.memory_mib = _held(spans)
         info.node_names = fold(shown.node_names(numbers))
-        lost = attempt.gone.difference(node for _, node in attempt.given)
-        if lost:
-            names = fold(shown.node_names(sorted(lost)))
+        if attempt.gone:
+            names = fold(shown.node_names(sorted(attempt.gone)))
             info.reason_text = f"without {names}, lost since its start"
         elif attempt.finished:
             info.reason_text = f"without {_parts(attempt.finished)}, given back"

@@ -50,6 +50,9 @@ class Asked(msgspec.Struct, frozen=True):
     until_s: int | None
     perfetto: Path | None
     swf: Path | None
+    workflows: int
+    modes: tuple[str, ...]
+    seed: int
     as_json: bool
 
 
@@ -119,6 +122,23 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option(
     "--swf", metavar="FILE", type=_FILE, help="Write the schedule as a workload log (.swf or .swf.gz)."
 )
+@click.option(
+    "--workflows",
+    "workflows",
+    type=click.IntRange(1, 90),
+    metavar="PERCENT",
+    help="Turn so much of the log's work into workflows of two and three stages that overlap.",
+)
+@click.option(
+    "--coupled",
+    "modes",
+    type=click.Choice(["none", "chain", "changed", "pack", "moved", "het"]),
+    multiple=True,
+    help="With --workflows: how their stages are coupled; may be repeated (default: all, one line each).",
+)
+@click.option(
+    "--seed", type=int, default=1, help="With --workflows: which jobs become workflows (default: 1)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(
     trace: Path,
@@ -139,6 +159,9 @@ def simulate(
     until: str | None,
     perfetto: Path | None,
     swf: Path | None,
+    workflows: int | None,
+    modes: tuple[str, ...],
+    seed: int,
     as_json: bool,
 ) -> int:
     """Replay TRACE, a log in the Standard Workload Format (plain or gzip), with the cluster's own planner.
@@ -152,6 +175,7 @@ def simulate(
     eslurm simulate KTH.swf.gz --nodes 25x4 --estimates perfect
     eslurm simulate site.swf --config eslurm.toml --records site.toml --qos-from queue --by qos
     eslurm simulate KTH.swf.gz --jobs 500 --gantt kth.svg --trace kth.json
+    eslurm simulate KTH.swf.gz --workflows 30 --coupled pack --coupled moved
     """
     from eslurm.lab.workloads.workload import Choices
 
@@ -176,6 +200,9 @@ def simulate(
         until_s=_length("--until", until),
         perfetto=perfetto,
         swf=swf,
+        workflows=workflows or 0,
+        modes=modes,
+        seed=seed,
         as_json=as_json,
     )
     return _run(asked)
@@ -196,6 +223,8 @@ def _run(asked: Asked) -> int:
         *(_rules_notes(asked, rules, policies[0], workload) if rules is not None else ()),
     )
     _tell(notes)
+    if asked.workflows:
+        return _run_workflows(asked, machine, workload, policies, notes, rules)
     name_of = table.name_of(asked.by, header)
     runs = []
     for policy in policies:
@@ -218,6 +247,54 @@ def _run(asked: Asked) -> int:
         sys.stdout.write(table.as_table([run.metrics for run in runs]))
         if asked.by:
             sys.stdout.write("\n" + table.parts_table(asked.by, runs))
+    return exits.OK
+
+
+def _run_workflows(
+    asked: Asked,
+    machine: Machine,
+    workload: Workload,
+    policies: Sequence[str],
+    notes: Sequence[str],
+    rules: Rules | None,
+) -> int:
+    """One run for each policy and each way to couple the stages."""
+    from escli.lab import simulate_table as table
+    from eslurm.lab.workloads.loop import Broken, replay
+    from eslurm.lab.workloads.rules import Rules, plain_config
+    from eslurm.lab.workloads.workflow_metrics import measure_workflows
+    from eslurm.lab.workloads.workflows import MODES, couple
+    from eslurm.lab.workloads.workload import WorkloadError
+
+    # Packs, parts and dependencies are the controller's, not the planner's alone.
+    rules = rules or Rules(plain_config(machine))
+    found = []
+    for policy in policies:
+        for mode in [one for one in MODES if one in asked.modes or not asked.modes]:
+            try:
+                mixed = couple(workload, asked.workflows / 100, mode, asked.seed)
+            except WorkloadError as error:
+                raise unusable(str(error)) from None
+            with Progress(f"{policy}, {mode}", "jobs started") as progress:
+                try:
+                    result = replay(
+                        mixed.workload,
+                        machine,
+                        policy,
+                        lambda step: progress.show(step.done, step.jobs),
+                        rules,
+                        mixed.workflows,
+                    )
+                except Broken as error:
+                    raise ClusterError(f"{asked.trace}: policy {policy}, {mode}: {error}") from None
+            if result.happened is not None:
+                _tell([f"{policy}, {mode}: {text}" for text in result.happened.sentences()])
+            found.append(measure_workflows(result, mixed.workflows, mode))
+    if asked.as_json:
+        head = _head(asked, machine, workload)
+        sys.stdout.write(table.workflows_json({**head, "workflows": asked.workflows}, notes, found))
+    else:
+        sys.stdout.write(table.workflows_table(found))
     return exits.OK
 
 
@@ -383,6 +460,12 @@ def _length(option: str, text: str | None) -> int | None:
 def _check_outputs(asked: Asked, policies: Sequence[str]) -> None:
     """Check before a run of minutes whether its result can be written."""
     outputs = {"--gantt": asked.gantt, "--trace": asked.perfetto, "--swf": asked.swf}
+    if asked.modes and not asked.workflows:
+        raise unusable("--coupled: goes with --workflows PERCENT")
+    for option in [option for option, path in outputs.items() if path is not None and asked.workflows]:
+        raise unusable(f"{option}: cannot go with --workflows: it draws the jobs of a log")
+    if asked.workflows and asked.by:
+        raise unusable("--by: cannot go with --workflows")
     for option, path in outputs.items():
         if path is None:
             continue

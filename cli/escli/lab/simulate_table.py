@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from eslurm.lab.workloads.loop import Ran
     from eslurm.lab.workloads.metrics import Metrics, Part
     from eslurm.lab.workloads.swf import Header
+    from eslurm.lab.workloads.workflow_metrics import WorkflowMetrics
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -107,4 +108,32 @@ def as_json(head: Mapping[str, Any], notes: Sequence[str], runs: Sequence[Run], 
         found["parts"] = {run.metrics.policy: run.parts for run in runs}
     if "records" in head or any(run.happened is not None and run.happened.sentences() for run in runs):
         found["rules"] = {run.metrics.policy: run.happened for run in runs}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
+
+
+def workflows_table(measured: Sequence[WorkflowMetrics]) -> str:
+    """One line a run with workflows."""
+    from escli.tables import Column, render
+
+    heads = ("WORKFLOWS", "RESPONSE", "WAIT", "MAKESPAN", "STRETCH", "OVERLAP", "LATE", "IDLE_HELD", "USED")
+    others = ("OTHERS_WAIT", "OTHERS_SLOWDOWN")
+    columns = [Column("POLICY"), Column("COUPLED"), *(Column(head, right=True) for head in (*heads, *others))]
+    rows = [
+        [
+            one.policy,
+            one.mode,
+            str(one.workflows),
+            *(format_duration(round(time_s)) for time_s in (one.response_s, one.wait_s, one.makespan_s)),
+            *(f"{one.stretch:.2f}", f"{one.overlapped:.0%}", format_duration(round(one.late_s))),
+            *(f"{one.idle_share:.1%}", f"{one.used:.2%}"),
+            *(format_duration(round(one.other_wait_s)), f"{one.other_slowdown:.2f}"),
+        ]
+        for one in measured
+    ]
+    return render(columns, rows, gap="  ")
+
+
+def workflows_json(head: Mapping[str, Any], notes: Sequence[str], measured: Sequence[WorkflowMetrics]) -> str:
+    """All runs with workflows, after the description of the input."""
+    found = {**head, "notes": notes, "results": measured}
     return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.core.control.effects import Effect
 from eslurm.core.control.jobs.preemption import ROOM_KEPT_US, is_possible
@@ -19,14 +20,16 @@ from eslurm.core.control.planning import message_of, plan_slices
 from eslurm.core.control.reactor import Batch, BatchAnswer, Reactor
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Policy, Qos
-from eslurm.core.model.job import JobSpec, Principal, StepEnd
+from eslurm.core.model.job import Dependency, JobSpec, Principal, StepEnd
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import (
     ChangePolicies,
     ConfigLoaded,
     EffectDone,
     EpochStarted,
+    JobRef,
     Message,
+    MovePack,
     NodeOutcome,
     PlanMade,
     Refused,
@@ -35,7 +38,9 @@ from eslurm.core.model.messages import (
     SubmitJobs,
     Submitted,
     Tick,
+    UpdateJob,
 )
+from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.protocol import (
     AGENT_PROTOCOL,
@@ -64,6 +69,7 @@ from eslurm.lab.workloads.planner_driver import LIMITS
 from eslurm.lab.workloads.rules import Rules, RulesError, calendar_of
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.watch import Who
+from eslurm.lab.workloads.workflows import Stage, Workflow
 from eslurm.lab.workloads.workload import Job
 
 RANKED_AGAIN_US: Final = 3_600 * SECOND_US
@@ -106,7 +112,7 @@ class CoreDriver:
 
     def _set_up(self, rules: Rules) -> None:
         # Given forecasts are used, whatever the cluster does with its own.
-        config = msgspec.structs.replace(
+        config = replace(
             rules.config,
             operators=(_OPERATOR.uid,),
             zone=rules.zone,
@@ -193,16 +199,44 @@ class CoreDriver:
 
     def arrive(self, job: Job) -> str:
         """A job is submitted; why it is refused, "" if it is not."""
-        answer = self._send(SubmitJobs((_spec_of(job),)))
+        return self._submit((job,), SubmitJobs((_spec_of(job),)))
+
+    def arrive_together(self, workflow: Workflow, jobs: Sequence[Job]) -> str:
+        """The stages of a workflow are submitted; why they are refused, "" if they are not."""
+        specs = tuple([_spec_of(job) for job in jobs])
+        if workflow.mode in ("pack", "moved"):
+            delays_s = tuple([stage.delay_us // SECOND_US for stage in workflow.stages])
+            return self._submit(jobs, SubmitJobs(specs, (PackDraft(0, delays_s),)))
+        before: tuple[Dependency, ...] = ()
+        for job, spec in zip(jobs, specs, strict=True):
+            refusal = self._submit((job,), SubmitJobs((replace(spec, dependencies=before),)))
+            if refusal:
+                # A first stage that is accepted has the shape of the others, which are no larger.
+                raise RulesError(f"job {job.name}: a stage is refused beside the first: {refusal}")
+            before = (Dependency("afterok", self._ids[job.pending.job_id]),)
+        return ""
+
+    def _submit(self, jobs: Sequence[Job], message: SubmitJobs) -> str:
+        answer = self._send(message)
         if isinstance(answer, Refused):
             return answer.text
         assert isinstance(answer, Submitted)
-        (job_id,) = answer.job_ids
-        self._numbers[job_id] = job.pending.job_id
-        self._ids[job.pending.job_id] = job_id
-        if job.forecast is not None:
-            self._must(SetForecasts(_OPERATOR, ((job_id, job.forecast),), "file"))
+        for job, job_id in zip(jobs, answer.job_ids, strict=True):
+            self._numbers[job_id] = job.pending.job_id
+            self._ids[job.pending.job_id] = job_id
+            if job.forecast is not None:
+                self._must(SetForecasts(_OPERATOR, ((job_id, job.forecast),), "file"))
         return ""
+
+    def call(self, workflow: Workflow, stage: Stage) -> None:
+        """The first stage has reached the point at which this one can begin, and says so to the controller."""
+        first, later = self._ids[workflow.stages[0].job], self._ids[stage.job]
+        if workflow.mode == "moved":
+            # Refused while an earlier demand is open; the next cycle grants that as far as it can.
+            self._send(MovePack(_OPERATOR, JobRef(first)))
+        else:
+            beside = (Dependency("after", first),)
+            self._must(UpdateJob(_OPERATOR, JobRef(later), dependencies=beside, dependency_any=False))
 
     def leave(self, placement: Placement) -> str:
         """A job has ended; what becomes of it."""
@@ -234,7 +268,7 @@ class CoreDriver:
                 placed = self._carry_out(message)
                 for placement in plan.placements:
                     if placement.job_id in placed:
-                        yield msgspec.structs.replace(placement, job_id=self._numbers[placement.job_id])
+                        yield replace(placement, job_id=self._numbers[placement.job_id])
                 yield from self._told()
             # A suspended job has released its cores at once.
             has_room = message is not None and bool(message.preemptions) and self._state.plan_wanted
@@ -333,7 +367,7 @@ def _spec_of(job: Job) -> JobSpec:
         name=job.name,
         user=user_of(job),
         partition=job.asked_partition,
-        components=(job.pending.request,),
+        components=job.requests or (job.pending.request,),
         script_hash=b"",
         environment_hash=b"",
         work_dir="/",

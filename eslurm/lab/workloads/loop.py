@@ -10,7 +10,7 @@ no job starts later than its first promise.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from eslurm.lab.workloads.machine import Machine
 from eslurm.lab.workloads.planner_driver import PlannerDriver
 from eslurm.lab.workloads.rules import Rules
 from eslurm.lab.workloads.watch import Watch
+from eslurm.lab.workloads.workflows import SAYS_WHEN, Workflow
 from eslurm.lab.workloads.workload import Job, Workload
 
 __all__ = ["Broken", "Ran", "Result", "Step", "replay"]
@@ -94,12 +95,13 @@ def replay(
     policy: str,
     progress: Callable[[Step], None] | None = None,
     rules: Rules | None = None,
+    workflows: Sequence[Workflow] = (),
 ) -> Result:
-    """Runs all jobs to their end, under rules in the controller's own core.
+    """Runs all jobs to their end, under rules in the controller's own core. `workflows` are of its jobs, and need rules.
 
     Raises `Broken`, `RulesError` for rules that the core refuses, and `ValueError` for an unknown policy.
     """
-    return _Loop(workload, machine, policy, progress, rules).run()
+    return _Loop(workload, machine, policy, progress, rules, workflows).run()
 
 
 class _Live(msgspec.Struct, gc=False):
@@ -123,6 +125,7 @@ class _Loop:
         policy: str,
         progress: Callable[[Step], None] | None,
         rules: Rules | None,
+        workflows: Sequence[Workflow],
     ) -> None:
         self._jobs = workload.jobs
         self._kills = workload.kill_at_limit
@@ -151,6 +154,9 @@ class _Loop:
         self._cycles = 0
         self._waiting_max = 0
         self._moved_us = 0
+        # Workflows of several jobs by the first of them, and what their first stages will say: (instant, workflow, stage).
+        self._workflows = {one.jobs[0]: one for one in workflows if len(one.jobs) > 1}
+        self._calls: list[tuple[int, int, int]] = []
         # Number of preemptions since a job last came or ended for good.
         self._made_room = 0
 
@@ -161,6 +167,7 @@ class _Loop:
             self._idle.advance(now_us)
             self._seat.advance(now_us)
             self._end(now_us)
+            self._call(now_us)
             self._arrive(now_us)
             if self._seat.wants_cycle:
                 self._cycle(now_us)
@@ -206,6 +213,8 @@ class _Loop:
         next_us = self._ends[0][0] if self._ends else INFINITY_US
         if self._arrived < len(self._jobs):
             next_us = min(next_us, self._jobs[self._arrived].submit_us)
+        if self._calls:
+            next_us = min(next_us, self._calls[0][0])
         return min(next_us, self._seat.wake_us(now_us))
 
     def _is_stale(self, end: tuple[int, int, int]) -> bool:
@@ -247,12 +256,30 @@ class _Loop:
             self._arrived += 1
             self._moved_us = now_us
             self._made_room = 0
-            refusal = self._seat.arrive(job)
-            if refusal:
-                self._tally.refuse(job.pending.job_id, job.name, refusal)
-                continue
-            self._promises.expect(job)
-            self._idle.wait(job.processors)
+            workflow = self._workflows.get(job.pending.job_id)
+            jobs: tuple[Job, ...] = (job,)
+            if workflow is None:
+                refusal = self._seat.arrive(job)
+            else:
+                assert self._ruled is not None
+                jobs = self._jobs[self._arrived - 1 : self._arrived - 1 + len(workflow.jobs)]
+                self._arrived += len(jobs) - 1
+                refusal = self._ruled.arrive_together(workflow, jobs)
+            for one in jobs:
+                if refusal:
+                    self._tally.refuse(one.pending.job_id, one.name, refusal)
+                    continue
+                self._promises.expect(one)
+                self._idle.wait(one.processors)
+
+    def _call(self, now_us: int) -> None:
+        """What running first stages say about the later ones of their workflows."""
+        while self._calls and self._calls[0][0] <= now_us:
+            _, first, at = heapq.heappop(self._calls)
+            stage = self._workflows[first].stages[at]
+            if first in self._live and stage.job not in self._started:
+                assert self._ruled is not None
+                self._ruled.call(self._workflows[first], stage)
 
     def _cycle(self, now_us: int) -> None:
         self._cycles += 1
@@ -338,6 +365,10 @@ class _Loop:
         heapq.heappush(self._ends, (end_us, number, live.ends))
         self._ran.append(Ran(job, now_us, end_us, spans, 0, account, qos))
         self._idle.start(job.processors)
+        workflow = self._workflows.get(number)
+        if workflow is not None and workflow.mode in SAYS_WHEN:
+            for at, stage in enumerate(workflow.stages[1:], 1):
+                heapq.heappush(self._calls, (now_us + stage.after_us, number, at))
 
     @staticmethod
     def _must_be_right(wrong: str, now_us: int, job: Job | None = None) -> None:

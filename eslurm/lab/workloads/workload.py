@@ -50,6 +50,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     qos: str = ""
     asked_partition: str = ""
     """The partition it names; empty: the default."""
+    requests: tuple[Request, ...] = ()
+    """Of a job of several parts; `pending` then has the first."""
 
     @property
     def name(self) -> str:

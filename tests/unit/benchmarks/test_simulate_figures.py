@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.figures import Figures
-from benchmarks.plan import policies, simulate
+from benchmarks.plan import policies, simulate, workflows
+from eslurm.lab.workloads.workflows import MODES
 from tests.kits.workloads import SYNTHETIC
 
 
@@ -53,3 +54,17 @@ def test_the_table_has_a_row_for_each_policy(
     assert [row.split(" | ")[1] for row in rows] == ["fcfs", "easy", "conservative", "planned"]
     assert all(row.count("|") == head.count("|") for row in rows)
     assert policies.main(["nowhere"]) == 2
+
+
+def test_the_table_and_the_pictures_of_workflows(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEEDS", "2")
+    monkeypatch.setenv("JOBS", "60")
+    monkeypatch.setenv("PICTURES", str(tmp_path / "pictures"))
+    assert workflows.main(["KTH"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(workflows.PERCENTS) * len(MODES)
+    assert len(list((tmp_path / "pictures").glob("workflows-kth-*.svg"))) == len(workflows.DRAWN)
+    monkeypatch.delenv("TRACES")
+    assert workflows.main([]) == 2
