@@ -7,6 +7,7 @@ import json
 import pytest
 
 from eslurm.v1 import controller_pb2 as pb
+from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster
 
 SECOND_US = 1_000_000
@@ -122,3 +123,23 @@ def test_a_pack_that_can_never_run_is_refused_by_its_part(cluster: LiveCluster) 
     ):
         ran = cluster.run("essubmit", *line.split())
         assert ran.code != 0 and says in ran.err, ran.err
+
+
+@pytest.mark.slow
+def test_a_controller_that_is_killed_keeps_the_times_of_a_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(nodes=2, agents=1, satellites=1) as cluster:
+        monkeypatch.chdir(cluster.work)
+        first = ("-n1", "-t", "5", "--wrap", "sleep 60")
+        jobs = submitted(cluster, *first, ":", "--delay=8", "-n1", "-t", "1", "--wrap", "date +%s.%N > began")
+        cluster.reaches(jobs[0], "RUNNING")
+        anchor_us = cluster.job(jobs[0]).pack_start_us
+        cluster.kill("esctld")
+        cluster.launch("esctld")
+        found = infos(cluster, jobs)
+        assert anchor_us and [one.pack_start_us for one in found] == [anchor_us] * 2
+        assert cluster.end(jobs[1]) == "COMPLETED"
+        (text,) = cluster.lines("began")
+        due_us = anchor_us + 8 * SECOND_US
+        assert due_us <= float(text) * SECOND_US <= due_us + LATE_US
+        cluster.do("escancel", str(jobs[0]))
+        assert cluster.end(jobs[0]) == "CANCELLED"
