@@ -60,7 +60,8 @@ COMMANDS: dict[str, About] = {
     ),
     "escancel": About(
         "escancel [OPTIONS] [JOB ...]",
-        "End jobs, or send them a signal. JOB is 17, a task 17_4, or tasks 17_[4-6]; a part 17+1 means its whole job.",
+        "End jobs, or send them a signal. JOB is 17, a task 17_4, or tasks 17_[4-6]; a part 17+1 means its whole job,\n"
+        "and each job of a pack that has not begun the whole pack.",
         (
             ("escancel 17 18_3", "a job and one task of an array"),
             ("escancel --me -t PD", "all my waiting jobs"),
