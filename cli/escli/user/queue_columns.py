@@ -62,10 +62,10 @@ def _reason(info: Any) -> str:
 
 
 def nodes_or_reason(info: Any, _now_us: int) -> str:
-    """The nodes of a job, or why it has none."""
+    """The nodes of a job, and its gateways if it has some, or why it has none."""
     if info.state == "PENDING":
         return f"({_reason(info)})"
-    return str(info.node_names)
+    return f"{info.node_names} via {info.gateway_names}" if info.gateway_names else str(info.node_names)
 
 
 def pack_label(record: Any, _now_us: int = 0) -> str:

@@ -6,6 +6,7 @@ from escli.option_table import rows_of
 from escli.options import Parser
 from escli.user.draft_resources import draft_resources
 from escli.user.esinfo import by_module, by_node, by_partition
+from escli.user.queue_columns import nodes_or_reason
 from eslurm.v1 import controller_pb2 as pb
 
 NODES = [
@@ -49,6 +50,13 @@ def test_the_partition_of_the_gateways_is_not_shown() -> None:
         pb.PartitionInfo(name="gateways", up=True, role="gateway"),
     ]
     assert "gateways" not in by_partition(NODES, partitions, header=False, is_long=False)
+
+
+def test_the_queue_shows_gateways_behind_the_nodes() -> None:
+    info = pb.JobInfo(state="RUNNING", node_names="cn[1-2]", gateways=1)
+    assert nodes_or_reason(info, 0) == "cn[1-2]"
+    info.gateway_names = "gw1"
+    assert nodes_or_reason(info, 0) == "cn[1-2] via gw1"
 
 
 def test_a_request_says_its_module() -> None:
