@@ -2,27 +2,32 @@
 
 After each fact the world checks every invariant, that rows and log give the same state, and what a restart would find. The
 walk remembers by itself what was reported: no script starts before all daemons have told their addresses and the routes are
-written, no gateway is two jobs', and when all goes well again every job ends.
+written, no gateway is two jobs', no daemon is left behind, and when all goes well again every job ends.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from eslurm.core.control.jobs import gateways, outcomes, stopping
 from eslurm.core.dispatch.effect_delivery import Send
+from eslurm.core.model.facts import AttemptEnded, Fact
 from eslurm.core.model.gateways import GatewayStage
-from eslurm.core.model.job import Attempt, StepEnd
+from eslurm.core.model.job import Attempt, Job, StepEnd
 from eslurm.core.model.job_states import FINAL, AttemptPhase, JobState
 from eslurm.core.model.messages import CancelJobs, HoldJobs, JobRef, RequeueJobs, UpdateNodes
-from eslurm.core.model.protocol import GatewayReported, LaunchStep, PhaseReported, Start
+from eslurm.core.model.parts import gateway_nodes
+from eslurm.core.model.protocol import End, GatewayReported, LaunchStep, PhaseReported, Start, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import GATEWAY_STEP
-from eslurm.core.state.cluster import attempts_of
+from eslurm.core.state.cluster import State, attempts_of
 from tests.kits.core import ROOT, World
 from tests.kits.gateways import GATEWAYS, USERS, gateway_world, submit
-from tests.kits.walks import end_some
 from tests.support.profiles import draws
 
 SEEDS = draws(30)
@@ -44,6 +49,10 @@ class Walk:
         self.told: dict[Key, set[int]] = {}
         self.routed: set[Key] = set()
         self.stages: set[GatewayStage] = set()
+        self.daemons: set[tuple[int, Key]] = set()
+        """Nodes with daemons of an attempt, by what they were told."""
+        self.buried: set[tuple[int, Key]] = set()
+        """Nodes that start nothing more of an attempt."""
 
     def act(self) -> None:
         acts = (
@@ -62,7 +71,10 @@ class Walk:
         self.check()
 
     def check(self) -> None:
-        """No gateway is held for two attempts, and none runs its script too early."""
+        """No gateway is held for two attempts, no daemon outlives its attempt, and no script runs too early."""
+        for node, key in self.daemons:
+            attempt = self.find(key)
+            assert attempt is not None and node in attempt.held, f"a daemon of {key} is left on {node}"
         holders: dict[int, Key] = {}
         for job in self.world.state.jobs.values():
             for attempt in attempts_of(job):
@@ -76,8 +88,8 @@ class Walk:
                     self.may_start(key, attempt)
 
     def may_start(self, key: Key, attempt: Attempt) -> None:
-        gateways = {node for node in attempt.nodes if node >= FIRST_GATEWAY}
-        assert self.told.get(key, set()) >= gateways and key in self.routed
+        nodes = {node for node in attempt.nodes if node >= FIRST_GATEWAY}
+        assert self.told.get(key, set()) >= nodes and key in self.routed
 
     def submit(self) -> None:
         count = self.rng.choice((1, 1, 2))
@@ -99,8 +111,26 @@ class Walk:
                 if attempt is not None:
                     self.may_start((send.body.job_id, send.body.attempt), attempt)
             nodes = tuple(node for node in send.nodes if self.rng.random() < 0.95)
-            status = self.rng.choice(("ok",) * 19 + ("failed",))
-            self.world.done(send, status, nodes, self.world.answer_of(send) if status == "ok" else b"")
+            self.hear(send, nodes, self.rng.choice(("ok",) * 19 + ("failed",)))
+
+    def hear(self, send: Send, nodes: tuple[int, ...], status: str = "ok") -> None:
+        """These nodes get a command and answer."""
+        body = send.body
+        if isinstance(body, LaunchStep):
+            key = body.job_id, body.attempt
+            if any((node, key) in self.buried for node in nodes):
+                status = "failed"
+            elif status == "ok" and body.step == GATEWAY_STEP:
+                self.daemons.update((node, key) for node in nodes)
+        elif isinstance(body, End):
+            self.bury(nodes, (body.job_id, body.attempt))
+            status = "ok"
+        self.world.done(send, status, nodes, self.world.answer_of(send) if status == "ok" else b"")
+
+    def bury(self, nodes: Iterable[int], key: Key) -> None:
+        """Nothing of the attempt is left on these nodes, nor ever will be."""
+        self.buried.update((node, key) for node in nodes)
+        self.daemons.difference_update([(node, key) for node in nodes])
 
     def find(self, key: Key) -> Attempt | None:
         found = self.world.state.find_attempt(*key)
@@ -122,8 +152,8 @@ class Walk:
         found = self.some(GatewayStage.DAEMONS, GatewayStage.DAEMONS, GatewayStage.ROUTES)
         if found is not None:
             key, attempt = found
-            gateways = [node for node in attempt.nodes if node >= FIRST_GATEWAY]
-            self.tell(key, self.rng.choice(gateways))
+            nodes = [node for node in attempt.nodes if node >= FIRST_GATEWAY]
+            self.tell(key, self.rng.choice(nodes))
 
     def tell(self, key: Key, node: int) -> None:
         incarnation = self.world.state.nodes[node].incarnation
@@ -174,7 +204,14 @@ class Walk:
             self.ends(key, node, phase, StepEnd(self.rng.choice((0, 1))))
 
     def end(self) -> None:
-        end_some(self.world, self.rng)
+        """A script ends by itself, and its first node is left."""
+        running = [job for job in self.world.state.jobs.values() if job.state is JobState.RUNNING]
+        if running:
+            job = self.rng.choice(running)
+            attempt = self.world.attempt(job.job_id)
+            key, incarnation = (job.job_id, attempt.number), self.world.state.nodes[attempt.first].incarnation
+            self.bury((attempt.first,), key)
+            self.world.report(StepEnded(attempt.first, incarnation, *key, StepEnd(0), gone=True))
 
     def people(self) -> None:
         jobs = [job for job in self.world.state.jobs.values() if job.state not in FINAL]
@@ -185,13 +222,21 @@ class Walk:
             )
 
     def lose(self) -> None:
+        """A host is gone, and boots: what was sent to it before is for another session."""
         node = self.rng.randrange(NODES)
+        for key in {
+            (job.job_id, number)
+            for job in self.world.state.jobs.values()
+            for number in range(job.attempts + 1)
+        }:
+            self.bury((node,), key)
         self.world.send(UpdateNodes(ROOT, (f"cn{node}",), "lost", "gone"))
         self.world.register(node, boot=f"b{self.rng.random()}", session=f"s{self.rng.random()}")
 
     def deliver_well(self) -> None:
         """Nodes do what they are told, and report it."""
-        for send in self.world.deliver():
+        for send in self.world.sends():
+            self.hear(send, send.nodes)
             if isinstance(send.body, LaunchStep) and send.body.step == GATEWAY_STEP:
                 for node in send.nodes:
                     self.tell((send.body.job_id, send.body.attempt), node)
@@ -218,8 +263,14 @@ class Walk:
             self.check()
             for job in list(world.state.jobs.values()):
                 stops = job.attempt is not None and job.attempt.stop is not None
-                if job.state is JobState.RUNNING or stops:
-                    world.end(job.job_id)
+                if job.attempt is not None and (job.state is JobState.RUNNING or stops):
+                    attempt = job.attempt
+                    self.bury((attempt.first,), (job.job_id, attempt.number))
+                    incarnation = world.state.nodes[attempt.first].incarnation
+                    end = StepEnd(0)
+                    world.report(
+                        StepEnded(attempt.first, incarnation, job.job_id, attempt.number, end, gone=True)
+                    )
             world.pass_time(300)
         left = [job.job_id for job in world.state.jobs.values() if job.state not in FINAL]
         assert not left, f"jobs {left} never end"
@@ -241,3 +292,40 @@ def test_histories_reach_every_stage() -> None:
             walk.act()
         stages |= walk.stages
     assert stages == set(GatewayStage)
+
+
+def gateway_leaked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateways of an attempt that ends are free at once: nothing ends their daemons."""
+    real = stopping.ended
+
+    def ended(state: State, job: Job, attempt: Attempt, now_us: int, **others: Any) -> AttemptEnded:
+        if attempt.gateway is not None:
+            left = [node for node in gateway_nodes(job.spec, attempt) if node in attempt.held]
+            others["released"] = tuple(dict.fromkeys((*others.get("released", ()), *left)))
+        return real(state, job, attempt, now_us, **others)
+
+    for module in (stopping, outcomes, gateways):
+        monkeypatch.setattr(module, "ended", ended)
+
+
+def script_before_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper's end is taken for success, whatever it was."""
+    real = gateways.on_step_ended
+
+    def ended(state: State, report: PhaseReported, now_us: int) -> list[Fact]:
+        end = StepEnd(0) if report.phase == "routes" else report.end
+        return real(state, replace(report, end=end), now_us)
+
+    monkeypatch.setattr(gateways, "on_step_ended", ended)
+
+
+@pytest.mark.parametrize("plant", [gateway_leaked, script_before_routes])
+def test_planted_bugs_are_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(40):
+            walk = Walk(seed)
+            for _ in range(STEPS):
+                walk.act()
