@@ -3,6 +3,7 @@
     from eslurm import job
     job.finish_part(1)                     # gives back the nodes of part 1
     job.extend(by=600)                     # ten minutes more
+    job.move_starts(earlier_by=1800)       # the other jobs of its pack start half an hour earlier
     job.set_dependency(42, "afterok:17")   # job 42, of the same user, waits for job 17
 
 Each call speaks one line of the protocol in docs/reference/job-protocol.md to the agent of its node, waits until the change
@@ -22,9 +23,12 @@ __all__ = [
     "DependencySet",
     "Extended",
     "JobError",
+    "MovedStart",
     "PartFinished",
+    "StartsMoved",
     "extend",
     "finish_part",
+    "move_starts",
     "set_dependency",
     "show",
 ]
@@ -69,11 +73,41 @@ class PartFinished:
 
 @dataclass(frozen=True)
 class Extended:
-    """The time limits before and after, in seconds; 0: none."""
+    """The time limits before and after, in seconds, and the latest ends, in seconds since 1970 UTC.
+
+    `text` is the planner's word: it gives as much as delays no other job. It has `decided`, or still has the wish.
+    """
 
     job: int
     before_s: int
     after_s: int
+    until_before: float
+    until_after: float
+    decided: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class MovedStart:
+    """Planned starts of one job, in seconds since 1970 UTC."""
+
+    job: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class StartsMoved:
+    """The starts of the pack's jobs that have not begun, which are `earlier_s` seconds earlier now.
+
+    `text` is the planner's word: it gives as much as delays no other job. It has `decided`, or still has the wish.
+    """
+
+    pack: int
+    earlier_s: float
+    starts: tuple[MovedStart, ...]
+    decided: bool
+    text: str
 
 
 @dataclass(frozen=True)
@@ -104,11 +138,54 @@ def finish_part(
 def extend(
     *, by: int | None = None, to: int | None = None, dry_run: bool = False, job: int | None = None
 ) -> Extended:
-    """Give this job so many seconds more, or a time limit of so many."""
+    """Give this job so many seconds more, or a time limit of so many, as far as no other job's planned start is later."""
     if (by is None) == (to is None):
         raise ValueError("give one of by and to")
     found = _ask("extend", job, {"by": by} if to is None else {"to": to}, dry_run=dry_run)
-    return Extended(int(found["job"]), int(found["before-s"]), int(found["after-s"]))
+    return Extended(
+        int(found["job"]),
+        int(found["before-s"]),
+        int(found["after-s"]),
+        int(found["until-before-us"]) / 1e6,
+        int(found["until-after-us"]) / 1e6,
+        found["decided"] == "yes",
+        found["text"],
+    )
+
+
+def move_starts(
+    *,
+    earlier_by: int | None = None,
+    to: float | None = None,
+    asap: bool = False,
+    dry_run: bool = False,
+    job: int | None = None,
+) -> StartsMoved:
+    """Start those jobs of this job's pack that have not begun so many seconds earlier, the first of them at a time (seconds
+    since 1970 UTC), or as early as possible: all by the same time, as far as no other job's planned start is later.
+    """
+    if (earlier_by is not None) + (to is not None) + asap != 1:
+        raise ValueError("give one of earlier_by, to and asap")
+    values: dict[str, object] = {}
+    if earlier_by is not None:
+        values["earlier"] = earlier_by
+    if to is not None:
+        values["to"] = int(to)
+    found = _ask("move-starts", job, values, asap=asap, dry_run=dry_run)
+    starts = [
+        MovedStart(
+            int(one), int(found[f"job-{one}-before-us"]) / 1e6, int(found[f"job-{one}-after-us"]) / 1e6
+        )
+        for one in found["jobs"].split(",")
+        if one
+    ]
+    return StartsMoved(
+        int(found["pack"]),
+        int(found["earlier-us"]) / 1e6,
+        tuple(starts),
+        found["decided"] == "yes",
+        found["text"],
+    )
 
 
 def set_dependency(job: int, on: str, *, dry_run: bool = False) -> DependencySet:
@@ -131,13 +208,11 @@ def _amounts(found: dict[str, str], word: str) -> Amounts:
     )
 
 
-def _ask(
-    verb: str, job: int | None, values: dict[str, object], *, kill: bool = False, dry_run: bool = False
-) -> dict[str, str]:
+def _ask(verb: str, job: int | None, values: dict[str, object], **flags: bool) -> dict[str, str]:
     """The answer's values. Raises `JobError`, OSError."""
     named = job if job is not None else _own_job()
     words = [verb, f"job={named}", *[f"{name}={_encoded(str(value))}" for name, value in values.items()]]
-    words += [*(["kill"] if kill else []), *(["dry-run"] if dry_run else [])]
+    words += [name.replace("_", "-") for name, is_given in flags.items() if is_given]
     found: dict[str, str] = {}
     for line in _lines(" ".join(words)):
         if line == "ok":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.figures import Figures
-from benchmarks.plan import joint, memory, ops, parts, replan, simulate, sort, structure, submitting
+from benchmarks.plan import joint, memory, ops, packs, parts, replan, simulate, sort, structure, submitting
 
 
 def measure(figures: Figures, directory: Path, *, quick: bool) -> None:
@@ -14,6 +14,7 @@ def measure(figures: Figures, directory: Path, *, quick: bool) -> None:
     joint.measure(figures, directory, quick=quick)
     parts.measure(figures, directory, quick=quick)
     replan.measure(figures, directory, quick=quick)
+    packs.measure(figures, directory, quick=quick)
     structure.measure(figures, directory, quick=quick)
     sort.run(figures, quick=quick)
     memory.measure(figures, directory, quick=quick)

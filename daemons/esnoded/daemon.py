@@ -176,7 +176,7 @@ class NodeDaemon:
             in_parts=is_straight,
             is_login=options.is_login,
         )
-        self._door_counters = ApiCounters()
+        self._door_counters, self._job_counters = ApiCounters(), ApiCounters()
         self._commands: OrderedDict[int, tuple[bytes, Command | str]] = OrderedDict()
         self._shell: Shell | None = None
         self._health = watch(options.state_dir)
@@ -210,7 +210,8 @@ class NodeDaemon:
             counters=self._door_counters,
         )
         rpc = RpcServer([self._server.handler()], Interceptor())
-        job_socket = JobSocket(options.state_dir / JOB_SOCKET, self._answerer(), self._local_nodes)
+        path = options.state_dir / JOB_SOCKET
+        job_socket = JobSocket(path, self._answerer(), self._local_nodes, self._job_counters)
         chaos: ChaosSocket | None = None
         runner.start()
         uplink: asyncio.Task[None] | None = None
@@ -286,6 +287,7 @@ class NodeDaemon:
             driver.relay,
             driver.counters,
             self._door_counters,
+            self._job_counters,
             tls=self._options.tls,
         )
         told.lag.start()

@@ -21,6 +21,7 @@ from eslurm.api.unix_server import bind_path, peer_ids
 from eslurm.core.agent.attempt import MAY_START_STEPS
 from eslurm.core.agent.node import LocalNode
 from eslurm.ports.door import Answerer
+from eslurm.transport.counters import ApiCounters
 from eslurm.transport.fair_quota import FairQuota
 from esnoded.job_lines import LINE_BYTES_MAX, LineError, answer, read_line, refusal
 from esnoded.job_verbs import Verbs
@@ -50,11 +51,13 @@ class JobSocket:
         path: Path,
         answerer: Answerer,
         nodes: Callable[[], Collection[LocalNode]],
+        counters: ApiCounters,
         settings: JobSocketSettings | None = None,
     ) -> None:
         self.path = path
         self._answerer = answerer
         self._nodes = nodes
+        self._counters = counters
         self._settings = settings or JobSocketSettings()
         bounds = self._settings
         self._places: FairQuota[int] = FairQuota(bounds.connections_max, bounds.connections_per_uid_max)
@@ -91,11 +94,14 @@ class JobSocket:
         try:
             uid, gid = peer_ids(writer.transport)
             if not self._places.enter(uid, privileged=uid == 0):
+                self._counters.connections_refused += 1
                 writer.write(refusal("EXHAUSTED", "too many connections of this user: close one"))
                 return
+            self._counters.connections_now += 1
             try:
                 await self._serve(reader, writer, uid, gid)
             finally:
+                self._counters.connections_now -= 1
                 self._places.leave(uid, privileged=uid == 0)
         except (OSError, TimeoutError):
             # It went away, was silent, or does not read its answers.
@@ -124,10 +130,12 @@ class JobSocket:
                 await writer.drain()
 
     async def _answer(self, line: bytes, uid: int, gid: int) -> bytes:
+        self._counters.calls += 1
         try:
             request = read_line(line)
             return answer(await Verbs(self._answerer, uid, gid, self._jobs(uid)).answer(request))
         except LineError as error:
+            self._counters.calls_refused += 1
             return refusal(error.code, str(error))
 
     def _jobs(self, uid: int) -> set[int]:

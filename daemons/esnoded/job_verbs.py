@@ -16,7 +16,9 @@ from eslurm.api.methods import Method
 from eslurm.compat.dependencies import dependency_fields, parse_dependencies
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.job import Principal
+from eslurm.core.model.job_states import JobState
 from eslurm.core.model.request_limits import TIME_LIMIT_MAX_S
+from eslurm.core.model.units import SECOND_US
 from eslurm.ports.door import Answerer, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.job_lines import Line, LineError
@@ -24,7 +26,12 @@ from esnoded.job_lines import Line, LineError
 PROTOCOL: Final = 1
 PATIENCE_S: Final = 30.0
 """For one call, while the controller is being replaced, too."""
+PLANNER_PATIENCE_S: Final = 75.0
+"""For a call that waits for the planner, up to 60 s."""
 AGAIN_S: Final = 0.5
+LAUNCH_LOOKS: Final = 50
+LAUNCH_LOOK_S: Final = 0.2
+EPOCH_MAX_S: Final = 2**33
 ID_MAX: Final = 2**31 - 1
 _CODES: Final = {
     Status.INVALID_ARGUMENT: "INVALID",
@@ -132,24 +139,49 @@ class Verbs:
         """Give the job another time limit."""
         if len(line.values.keys() & {"by", "to"}) != 1:
             raise LineError("INVALID", "extend takes by=SECONDS or to=SECONDS")
-        job_id = self._job(line)
-        before_s = int((await self._info(job_id)).time_limit_s)
-        if "by" in line.values:
-            if not before_s:
-                raise LineError("CONFLICT", f"job {job_id} has no time limit")
-            after_s = before_s + _number(line, "by", TIME_LIMIT_MAX_S)
-        else:
-            after_s = _number(line, "to", TIME_LIMIT_MAX_S)
-        dry_run = "dry-run" in line.flags
-        job = pb.JobRef(job_id=job_id)
-        await self._change(pb.UpdateJobRequest(job=job, time_limit_s=after_s, dry_run=dry_run))
-        if not dry_run:
-            after_s = int((await self._info(job_id)).time_limit_s)
-        return [("job", job_id), ("before-s", before_s), ("after-s", after_s)]
+        request = pb.ExtendJobRequest(
+            job=pb.JobRef(job_id=await self._begun(line)),
+            by_s=_number(line, "by", TIME_LIMIT_MAX_S) if "by" in line.values else 0,
+            to_s=_number(line, "to", TIME_LIMIT_MAX_S) if "to" in line.values else 0,
+            dry_run="dry-run" in line.flags,
+        )
+        reply: pb.ExtendJobReply = await self._call(methods.EXTEND_JOB, request, PLANNER_PATIENCE_S)
+        return [
+            ("job", reply.job_id),
+            ("before-s", reply.before_s),
+            ("after-s", reply.after_s),
+            ("until-before-us", reply.until_before_us),
+            ("until-after-us", reply.until_after_us),
+            *_decision(reply.text, is_open=reply.open),
+        ]
+
+    async def move_starts(self, line: Line) -> Pairs:
+        """Start the other jobs of the pack earlier."""
+        if len((line.values.keys() | line.flags) & {"earlier", "to", "asap"}) != 1:
+            raise LineError("INVALID", "move-starts takes earlier=SECONDS, to=EPOCH or asap")
+        request = pb.MovePackRequest(
+            job=pb.JobRef(job_id=await self._begun(line)),
+            earlier_s=_number(line, "earlier", TIME_LIMIT_MAX_S) if "earlier" in line.values else 0,
+            to_us=_number(line, "to", EPOCH_MAX_S) * SECOND_US if "to" in line.values else 0,
+            dry_run="dry-run" in line.flags,
+        )
+        reply: pb.MovePackReply = await self._call(methods.MOVE_PACK, request, PLANNER_PATIENCE_S)
+        pairs: Pairs = [
+            ("pack", reply.pack_id),
+            ("earlier-us", reply.earlier_us),
+            ("jobs", ",".join(str(one.job_id) for one in reply.starts)),
+        ]
+        for one in reply.starts:
+            pairs += [
+                (f"job-{one.job_id}-before-us", one.before_us),
+                (f"job-{one.job_id}-after-us", one.after_us),
+            ]
+        return [*pairs, *_decision(reply.text, is_open=reply.open)]
 
     async def finish_part(self, line: Line) -> Pairs:
         """Give a part of the job back."""
-        job_id, part = self._job(line), _number(line, "part", ID_MAX, least=0)
+        part = _number(line, "part", ID_MAX, least=0)
+        job_id = await self._begun(line)
         request = pb.FinishPartRequest(
             job=pb.JobRef(job_id=job_id, part=part),
             kill="kill" in line.flags,
@@ -181,6 +213,15 @@ class Verbs:
             raise LineError("NOT_FOUND" if not self._jobs else "INVALID", f"{few}: say which, job=17")
         return next(iter(self._jobs))
 
+    async def _begun(self, line: Line) -> int:
+        """The job that is meant, once the controller knows that it runs: its script may be quicker with its first line."""
+        job_id = self._job(line)
+        for _ in range(LAUNCH_LOOKS):
+            if (await self._info(job_id)).state != JobState.LAUNCHING.value:
+                break
+            await asyncio.sleep(LAUNCH_LOOK_S)
+        return job_id
+
     async def _info(self, job_id: int) -> pb.JobInfo:
         request = pb.JobsRequest(jobs=[pb.JobRef(job_id=job_id)], finished_too=True)
         reply: pb.JobsReply = await self._call(methods.JOBS, request)
@@ -194,10 +235,10 @@ class Verbs:
         for problem in reply.problems:
             raise LineError(_PROBLEMS.get(problem.code, "INTERNAL"), problem.text)
 
-    async def _call(self, method: Method[Any, Any], request: Any) -> Any:
+    async def _call(self, method: Method[Any, Any], request: Any, patience_s: float = PATIENCE_S) -> Any:
         """The reply. A call that no leader answers is repeated under its id, so that it takes effect once."""
         loop = asyncio.get_running_loop()
-        ends_s = loop.time() + PATIENCE_S
+        ends_s = loop.time() + patience_s
         payload, request_id = request.SerializeToString(), os.urandom(16) if method.mutating else b""
         is_retry = False
         while True:
@@ -215,6 +256,11 @@ class Verbs:
                 raise LineError(_CODES.get(answered.status, "INTERNAL"), answered.text)
             is_retry = True
             await asyncio.sleep(pause_s)
+
+
+def _decision(text: str, *, is_open: bool) -> Pairs:
+    """What the planner has said; not decided in time, the wish stays."""
+    return [("decided", "no" if is_open else "yes"), ("text", text)]
 
 
 def _value(line: Line, key: str) -> str:
@@ -236,5 +282,6 @@ _VERBS: Final[dict[str, tuple[_Verb, Sequence[str], Sequence[str]]]] = {
     "show": (Verbs.show, ("job",), ()),
     "set-dependency": (Verbs.set_dependency, ("job", "on"), ("dry-run",)),
     "extend": (Verbs.extend, ("job", "by", "to"), ("dry-run",)),
+    "move-starts": (Verbs.move_starts, ("job", "earlier", "to"), ("asap", "dry-run")),
     "finish-part": (Verbs.finish_part, ("job", "part"), ("kill", "dry-run")),
 }

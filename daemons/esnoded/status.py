@@ -44,9 +44,20 @@ DOOR_REFUSED = Described(
 DOOR_CONNECTIONS = Described(
     "eslurm_agent_door_connections", "gauge", "Commands that are connected to the agent's door."
 )
+JOB_REQUESTS = Described(
+    "eslurm_agent_job_requests_total", "counter", "Requests of jobs' programs at the job's socket."
+)
+JOB_REFUSED = Described(
+    "eslurm_agent_job_requests_refused_total",
+    "counter",
+    "Those that were refused, here or by the controller.",
+)
+JOB_CONNECTIONS = Described(
+    "eslurm_agent_job_connections", "gauge", "Programs that are connected to the job's socket."
+)
 AGENT = (
     *(NODES, ATTEMPTS, UNACKNOWLEDGED, SPOOL, SILENCE, UPLINK),
-    *(DOOR_CALLS, DOOR_REFUSED, DOOR_CONNECTIONS),
+    *(DOOR_CALLS, DOOR_REFUSED, DOOR_CONNECTIONS, JOB_REQUESTS, JOB_REFUSED, JOB_CONNECTIONS),
 )
 
 
@@ -67,6 +78,7 @@ class AgentStatus:
         relay: Relay,
         counters: RelayCounters,
         door: ApiCounters,
+        job: ApiCounters,
         tls: parts.Certificates | None = None,
     ) -> None:
         self._agent = agent
@@ -75,7 +87,7 @@ class AgentStatus:
         self._table = table
         self._relay = relay
         self._counters = counters
-        self._door = door
+        self._door, self._job = door, job
         self._tls = tls
         self.lag = LoopLag()
 
@@ -100,6 +112,9 @@ class AgentStatus:
         yield DOOR_CALLS.is_(self._door.calls)
         yield DOOR_REFUSED.is_(self._door.calls_refused)
         yield DOOR_CONNECTIONS.is_(self._door.connections_now)
+        yield JOB_REQUESTS.is_(self._job.calls)
+        yield JOB_REFUSED.is_(self._job.calls_refused)
+        yield JOB_CONNECTIONS.is_(self._job.connections_now)
         yield from parts.relay_families(self._counters, self._relay)
         yield from parts.link_families(self._table.counters)
         yield from parts.own_families(self._tls, self.lag.take_us() / 1e6)

@@ -139,8 +139,9 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         info.nodes = len(numbers)
         info.cpus, info.memory_mib = _held(spans)
         info.node_names = fold(shown.node_names(numbers))
-        if attempt.gone:
-            names = fold(shown.node_names(sorted(attempt.gone)))
+        lost = attempt.gone.difference(node for _, node in attempt.given)
+        if lost:
+            names = fold(shown.node_names(sorted(lost)))
             info.reason_text = f"without {names}, lost since its start"
         elif attempt.finished:
             info.reason_text = f"without {_parts(attempt.finished)}, given back"

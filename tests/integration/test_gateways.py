@@ -309,3 +309,82 @@ def test_a_plugin_that_does_not_exist_is_one_line(modules: Modules) -> None:
     assert not modules.lines("ran")
     modules.clear()
     modules.empty_work_of_jobs()
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Modules]:
+    with opened(Modules) as cluster:
+        yield cluster
+
+
+def at_a_gate(cluster: Modules, script: str, *words: str) -> int:
+    """A job whose daemon on cn0006 waits before it tells its address; both run."""
+    os.mkfifo(cluster.work / "gate")
+    wait = f"test $SLURMD_NODENAME = cn0005 || read x < {cluster.work}/gate"
+    job_id = cluster.start_job(script, *words, daemon=cluster.daemon(wait))
+    cluster.pid("cn0005"), cluster.pid("cn0006")
+    return job_id
+
+
+def survives(cluster: Modules, killed: str) -> None:
+    job_id = at_a_gate(cluster, EXCHANGE)
+    pids = [cluster.pid("cn0005"), cluster.pid("cn0006")]
+    cluster.kill(killed)
+    cluster.launch(killed)
+    (cluster.work / "gate").write_text("go\n")
+    assert cluster.end(job_id) == "COMPLETED", (cluster.lines("said"), cluster.why(job_id))
+    assert meetings(cluster.lines("said")).keys() == PAIRS
+    assert [cluster.pid("cn0005"), cluster.pid("cn0006")] == pids
+    cluster.wait_idle()
+    cluster.empty_work_of_jobs()
+
+
+@pytest.mark.parametrize("killed", ["g1", "g2"])
+def test_a_start_survives_the_death_of_a_gateway_s_agent(plain: Modules, killed: str) -> None:
+    survives(plain, killed)
+
+
+def test_a_start_survives_the_death_of_the_controller() -> None:
+    with opened(Modules) as cluster:
+        survives(cluster, "esctld")
+
+
+def test_a_supervisor_that_dies_in_the_run_is_an_end_of_its_daemon(plain: Modules) -> None:
+    script = "trap 'echo told > told' USR2\nsleep 600 &\necho now > running\nwait\nsleep 600 &\nwait $!\n"
+    job_id = plain.start_job(script)
+    plain.wait_lines("running")
+    os.kill(plain.supervisor("g2"), signal.SIGKILL)
+    assert plain.wait_lines("told") == ["told"]
+    assert "gateway cn0006: daemon ended" in plain.why(job_id)
+    plain.clear()
+    plain.empty_work_of_jobs()
+
+
+def test_a_job_cancelled_while_its_gateways_start_leaves_no_daemon(plain: Modules) -> None:
+    job_id = at_a_gate(plain, "echo ran > ran")
+    pids = [plain.pid("cn0005"), plain.pid("cn0006")]
+    plain.do("escancel", str(job_id))
+    assert plain.end(job_id) == "CANCELLED"
+    plain.wait_idle()
+    assert not any(map(lives, pids)) and not plain.lines("ran")
+    plain.empty_work_of_jobs()
+
+
+def test_several_daemons_of_a_gateway_take_turns(plain: Modules) -> None:
+    script = f"cut -d' ' -f1 $ESLURM_GATEWAY_ROUTES | sort | uniq -c > used\n{EXCHANGE}"
+    job_id = plain.start_job(script, "--gateways-per-node", "2", "--gateway-plugin", "names")
+    assert plain.end(job_id) == "COMPLETED", (plain.lines("said"), plain.why(job_id))
+    assert [line.split()[0] for line in plain.lines("used")] == ["2"] * 4
+    plain.wait_idle()
+    plain.empty_work_of_jobs()
+
+
+def test_a_job_that_gives_back_a_part_keeps_its_gateways_until_its_end(plain: Modules) -> None:
+    script = f"{EXCHANGE}\nesctl finish-part +1 && echo given > given\nsleep 600"
+    job_id = plain.start_job(script)
+    plain.wait_lines("given")
+    plain.wait_nodes(lambda nodes: not nodes["cn0003"].jobs)
+    assert lives(plain.pid("cn0005")) and plain.job(job_id).state == "RUNNING"
+    plain.clear()
+    assert not lives(plain.pid("cn0005"))
+    plain.empty_work_of_jobs()

@@ -39,7 +39,7 @@ def test_a_running_job_gives_a_part_back_and_gets_more_time(cluster: LiveCluster
     assert said[:3] == ["protocol=1", f"jobs={job_id}", "ok"]
     assert text.count(given) == 2 and text.count("leaving=cn[0002-0003]") == 2
     assert f"error CONFLICT part 1 of job {job_id} was given back already" in said
-    assert f"job={job_id}\nbefore-s=600\nafter-s=660\nok" in text
+    assert f"job={job_id}\nbefore-s=600\nafter-s=660\n" in text and "decided=yes" in said
     assert said[-1] == "code 0" and "part-1-nodes=0" in said and "time-limit-s=660" in said
 
     def is_free() -> bool:
@@ -68,3 +68,18 @@ def test_another_job_of_the_user_waits_for_something_else(cluster: LiveCluster, 
     ]
     (cluster.work / "go").touch()
     assert cluster.end(first) == "COMPLETED" and cluster.end(other) == "COMPLETED"
+
+
+def test_a_pack_moves_its_other_jobs_forward(cluster: LiveCluster, ask: str) -> None:
+    """Goal: the second job is planned in an hour, and begins while the first one still runs."""
+    asks = f"exec > moved; {ask} move-starts earlier=60; {ask} move-starts asap; while test ! -e began; do sleep 0.05; done"
+    first, second = cluster.script("first.sh", asks), cluster.script("second.sh", "touch began")
+    words = ("-N1", "-t", "10", first, ":", "--delay=1:00:00", "-N1", "-t", "10", second)
+    ran = cluster.run_as_user("essubmit", "--parsable", "-D", str(cluster.work), *words)
+    assert ran.code == 0, ran
+    job_id = int(ran.out)
+    assert cluster.end(job_id) == "COMPLETED", cluster.lines("moved")
+    said = cluster.lines("moved")
+    assert said[:3] == [f"pack={job_id}", "earlier-us=60000000", f"jobs={job_id + 1}"]
+    assert said.count("decided=yes") == 2 and said.count("ok") == 2
+    assert cluster.end(job_id + 1) == "COMPLETED"

@@ -110,6 +110,10 @@ def test_a_pack_that_waits_says_which_job_decides(cluster: LiveCluster) -> None:
     assert {one.job_id for one in plan.jobs} == {holder, *jobs} and plan.waiting == 0
     line = cluster.run("esqueue", "-h", "-j", str(jobs[1]), "-o", "%H %d %t %r").out.split()
     assert line == [f"{jobs[0]}[1]", "+00:01:00", "PD", "PackNotBegun"]
+    line = "--test-only --json -n1 -t 1 --wrap true : --delay=60 -t 1 -w cn0002 --wrap true"
+    tested = json.loads(cluster.run("essubmit", *line.split()).out)["jobs"]
+    assert tested[1]["start_us"] - tested[0]["start_us"] == 60 * SECOND_US
+    assert [one["nodes"] for one in tested][1] == "cn0002"
     cluster.do("escancel", str(jobs[0]), str(holder))
     assert [cluster.end(job_id) for job_id in jobs] == ["CANCELLED"] * 2
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from eslurm.core.model.config import Module, NodeConfig, Partition
 from eslurm.core.model.gateways import GATEWAY, PARTITION, GatewayRequest
 from eslurm.core.model.job import StepEnd
-from eslurm.core.model.protocol import GatewayReported, LaunchStep, PhaseReported
+from eslurm.core.model.parts import gateway_nodes
+from eslurm.core.model.protocol import GatewayReported, PhaseReported
 from eslurm.core.model.request import Request
 from tests.kits.core import World
 
@@ -61,10 +62,9 @@ def ends(world: World, job_id: int, node: int, phase: str, end: StepEnd, attempt
 
 def addressed(world: World, job_id: int) -> None:
     """The daemons start and tell their addresses."""
-    for send in world.deliver():
-        assert isinstance(send.body, LaunchStep), send
-        for node in send.nodes:
-            address(world, job_id, node)
+    world.deliver()
+    for node in gateway_nodes(world.job(job_id).spec, world.attempt(job_id)):
+        address(world, job_id, node)
 
 
 def started(world: World, job_id: int) -> None:

@@ -215,8 +215,6 @@ class ControllerService:
         if not len(request.jobs):
             raise Refused(RefusalCode.INVALID, f"no jobs in this call: give 1 to {REFERENCES_MAX}")
         packs = requests.pack_drafts(request.packs, len(request.jobs)) if request.packs else ()
-        if packs and request.test_only:
-            raise Refused(RefusalCode.INVALID, "--test-only: packs cannot be tested: test the jobs alone")
         trace = self._new_trace()
         reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace)
         specs: list[JobSpec] = []
@@ -231,7 +229,7 @@ class ControllerService:
                 await asyncio.sleep(0)
                 began_s = time.perf_counter()
         if request.test_only:
-            return await self._inquiries.test(specs)
+            return await self._inquiries.test(specs, packs)
         answer = await self._decide(SubmitJobs(tuple(specs), packs), caller, reader.blobs.rows)
         assert isinstance(answer, Submitted)
         # They will be launched soon: their nodes' satellites need not wait for the store.

@@ -23,14 +23,15 @@ from eslurm.core.control.jobs.access import get_seen
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.explain.alternatives import Alternative
 from eslurm.core.explain.easy_heads import head_starts
-from eslurm.core.explain.inquiry import Answer, why_waiting, would_wait
+from eslurm.core.explain.inquiry import Answer, why_waiting, would_wait, would_wait_together
 from eslurm.core.explain.start_interval import UNKNOWN, Interval, StartIntervals
 from eslurm.core.explain.why import Holder, Reason, known_us
 from eslurm.core.model.accounts import Reservation, Validity
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Job, JobSpec, Principal, Span
 from eslurm.core.model.job_states import JobState
-from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs
+from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.parts import partitions_of
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.resources.windows import DAY_US, HORIZON_US, STRETCH_US, Calendar, Window, clipped, merged
@@ -147,11 +148,13 @@ class Inquiries:
                     return task
         return job
 
-    async def test(self, specs: Sequence[JobSpec]) -> pb.SubmitReply:
-        """`--test-only`: for each of these jobs alone, its start, its nodes, and its waiting reasons.
+    async def test(self, specs: Sequence[JobSpec], packs: Sequence[PackDraft] = ()) -> pb.SubmitReply:
+        """`--test-only`: for each of these jobs alone, or for all as a pack, its start, its nodes, and its waiting reasons.
 
-        Raises `Refused`: of several jobs each refused one has its refusal as its answer.
+        Raises `Refused`: of several jobs each refused one has its refusal as its answer, a pack has one for all.
         """
+        if packs:
+            return await self._tested(await self._test_pack(SubmitJobs(tuple(specs), tuple(packs))))
         if len(specs) > TESTS_MAX:
             raise Refused(
                 RefusalCode.INVALID,
@@ -165,6 +168,9 @@ class Inquiries:
                 if len(specs) == 1:
                     raise
                 found.append(pb.TestAnswer(answer=f"would be refused: {refused.text}", refused=True))
+        return await self._tested(found)
+
+    async def _tested(self, found: Sequence[pb.TestAnswer]) -> pb.SubmitReply:
         await self._dispatcher.committed()
         first = found[0]
         return pb.SubmitReply(
@@ -196,6 +202,26 @@ class Inquiries:
             earliest_us=interval.earliest_us,
             latest_us=interval.latest_us,
         )
+
+    async def _test_pack(self, message: SubmitJobs) -> list[pb.TestAnswer]:
+        if len(message.packs) > 1 or len(message.packs[0].delays_s) < len(message.specs):
+            text = "--test-only: other jobs are in the call of the pack: ask about one pack alone"
+            raise Refused(RefusalCode.INVALID, text)
+        planner = self._planner
+        async with self._turn():
+            now_us = self._dispatcher.now_us()
+            asked = would_wait_together(self._state, planner.schedule, message, now_us, planner.ranking)
+            answers = await paced(asked)
+        is_seen = partial(_is_seen, self._state, Visibility(self._view, message.specs[0].user))
+        return [
+            pb.TestAnswer(
+                answer=_verdict(answer, now_us),
+                start_us=answer.start_us,
+                nodes=fold(answer.nodes),
+                reasons=[_reason(one, is_seen) for one in answer.reasons],
+            )
+            for answer in answers
+        ]
 
     # ---- the plan ----
 

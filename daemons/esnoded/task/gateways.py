@@ -13,7 +13,7 @@ from eslurm.core.model.gateways import GatewayStep
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
 from eslurm.core.model.step_key import ROUTE_ERROR_STEP, StepKey
 from eslurm.ports.step_runner import StepSpec
-from esnoded.task.routes import Errand, helper_argv
+from esnoded.task.errand import Errand, helper_argv
 
 HELPER_GRACE_US = 5_000_000
 """From the end of the job to SIGKILL, for the removal of a file."""
@@ -68,4 +68,5 @@ def build_helper(key: StepKey, launch: JobLaunch, request: LaunchStep, node_name
         cwd="/",
         umask=spec.umask,
         kill_grace_us=HELPER_GRACE_US,
+        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
     )

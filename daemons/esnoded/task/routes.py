@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,35 +22,15 @@ import msgspec
 
 from eslurm.compat.filenames import error_file, routes_file
 from eslurm.compat.routes import PLUGINS, RouteError, RoutePlugin, route_lines
-from eslurm.core.model.gateways import LIMITS_S, GatewayStage, GatewayStep
+from eslurm.core.model.gateways import LIMITS_S, GatewayStage
+from esnoded.task.errand import Errand
 
-MODULE: Final = "esnoded.task.routes"
 BY_NUMBERS, BY_NAMES = "eslurm.routes", "eslurm.routes_by_name"
 LIMIT_S: Final = LIMITS_S[GatewayStage.ROUTES] - 10
 """Seconds for plug-in and file; the controller waits longer, so it hears the reason."""
-_ARGUMENT_CHARS: Final = 100_000
 _TEXT_BYTES_MAX: Final = 2_048
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _DONE = b"+"
-
-
-class Errand(msgspec.Struct, frozen=True):
-    """What the helper is to write: the routes, or with `is_failure` why there are none (`step.failed`)."""
-
-    job_id: int
-    work_dir: str
-    file: str
-    plugin: str
-    cleanup: bool
-    step: GatewayStep
-    is_failure: bool = False
-
-
-def helper_argv(errand: Errand) -> tuple[str, ...]:
-    """The command that does the errand, in arguments that a kernel takes."""
-    text = msgspec.json.encode(errand).decode()
-    parts = (text[at : at + _ARGUMENT_CHARS] for at in range(0, len(text), _ARGUMENT_CHARS))
-    return (sys.executable, "-P", "-m", MODULE, *parts)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -138,6 +119,7 @@ def _child(path: str, fresh: str, make: Callable[[], Iterable[str]], told_fd: in
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # Words of a plug-in are no words of the helper's.
         os.dup2(2, 1)
+        _check_target(path)
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         with open(fd, "w", encoding="utf-8", buffering=1 << 20) as file:
             file.writelines(make())
@@ -154,6 +136,14 @@ def _child(path: str, fresh: str, make: Callable[[], Iterable[str]], told_fd: in
     finally:
         os.write(told_fd, told[:_TEXT_BYTES_MAX])
         os._exit(code)
+
+
+def _check_target(path: str) -> None:
+    """Raises `RouteError` where the name is that of a device or anything else that no file is to replace, OSError."""
+    with suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+            raise RouteError(f"cannot write {path}: it exists and is no file")
 
 
 def _wait(pid: int, limit_s: float, what: str) -> int:

@@ -1,6 +1,6 @@
 """The steps of esrun on one node each, and those of gateways: tasks started inside a prepared or running attempt.
 
-Invariant: a step in `attempt.steps` still owes an answer, or is one of gateways that was not handed to the runner yet; a
+Invariant: a step in `attempt.steps` still owes an answer, which a step of gateways has once it is handed to the runner; a
 step in `attempt.live` has or may have processes; a step that is in neither is over or unknown here.
 """
 
@@ -66,9 +66,6 @@ class Tasks:
             self._buffer.settle(waiter, node.number, OK)
         else:
             attempt.steps[command.step] = PendingStep(command, [waiter], waiter.sealed)
-            if is_gateway:
-                self._answer(attempt, command.step, OK)
-                attempt.steps[command.step] = PendingStep(command, credential=waiter.sealed)
             self.on_ready(attempt, command.step)
 
     def on_ready(self, attempt: Attempt, step: int) -> None:
@@ -86,17 +83,19 @@ class Tasks:
             contact_us = self._nodes[attempt.node].contact_us
             self._buffer.emit(RunTasks(key, attempt.launch, request, *share, pending.credential, contact_us))
             self._adjustments.on_run(attempt, key)
+            if step in _GATEWAYS:
+                self._answer(attempt, step, OK)
 
     def on_started(self, attempt: Attempt, step: int, lines: tuple[str, ...] = ()) -> None:
         """The tasks exist; those of gateways have said so in these lines."""
-        self._answer(attempt, step, OK)
         if step in _GATEWAYS:
             self.gateways.on_ready(attempt, step, lines)
+            return
+        self._answer(attempt, step, OK)
 
     def on_ended(self, attempt: Attempt, step: int, end: StepEnd) -> None:
         """The tasks are over; if their start was not answered yet, this answers it."""
         if step in _GATEWAYS:
-            attempt.steps.pop(step, None)
             self.gateways.on_ended(attempt, step, end)
             return
         could_not_start = end.cause in ("spawn_failed", "lost")
@@ -104,17 +103,14 @@ class Tasks:
 
     def refuse(self, attempt: Attempt, step: int, why: str) -> None:
         """The step does not start here."""
-        if step in _GATEWAYS:
-            attempt.steps.pop(step, None)
+        if step in _GATEWAYS and step not in attempt.steps:
             self.gateways.refuse(attempt, step, why)
-            return
         self._answer(attempt, step, failed(why))
 
     def refuse_waiting(self, attempt: Attempt, why: str) -> None:
         """Give up the steps that have not been handed to the runner."""
         for step in [step for step in attempt.steps if step not in attempt.live]:
-            # Gateways have been answered: what is not reported of them the end of the attempt says.
-            self._answer(attempt, step, failed(why))
+            self.refuse(attempt, step, why)
 
     def _answer(self, attempt: Attempt, step: int, outcome: Outcome) -> None:
         pending = attempt.steps.pop(step, None)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from eslurm.core.control.jobs.admission import admitted, checked, first_priority
+from eslurm.core.control.jobs.admission import admitted, checked, first_priority, on_submit
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.updating import accepted
 from eslurm.core.control.planning import take_snapshot
@@ -24,19 +24,20 @@ from eslurm.core.explain.whatif import WhatIf
 from eslurm.core.explain.why import Holder, Reason, Sources, known_us, plan_reasons
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import Account
+from eslurm.core.model.facts import JobSubmitted
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Job, JobSpec
 from eslurm.core.model.job_states import JobState
-from eslurm.core.model.messages import Refused
+from eslurm.core.model.messages import Refused, SubmitJobs
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle import reasons as explain
 from eslurm.core.plan.cycle.packs import NoPlaces, PackQuery
 from eslurm.core.plan.cycle.priority import Ranking, weighs
-from eslurm.core.plan.cycle.queue import Pending, QueueEntry
+from eslurm.core.plan.cycle.queue import Follower, Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
-from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
 from eslurm.core.plan.placement.mapping import spans_of
 from eslurm.core.plan.profile.search import PlacementQuery, Start
@@ -110,11 +111,48 @@ def would_wait(
     return _Case(state, schedule, draft, now_us, ranking).answer(None, with_alternatives=False)
 
 
+def would_wait_together(
+    state: State, schedule: Schedule, message: SubmitJobs, now_us: int, ranking: Ranking | None = None
+) -> Generator[None, None, tuple[Answer, ...]]:
+    """The same for a submission that is one pack: the answer for each of its jobs. Raises `Refused`."""
+    submitted, _ = on_submit(state, message, now_us)
+    # Ids below 1: none of them is a job's.
+    jobs = [
+        Job(
+            -index,
+            fact.spec,
+            JobState.PENDING,
+            now_us,
+            fact.priority,
+            hold="user" if fact.spec.held else "",
+            open=fact.open,
+            not_before_us=fact.not_before_us,
+            pack=fact.pack,
+        )
+        for index, fact in enumerate([one for one in submitted if isinstance(one, JobSubmitted)])
+    ]
+    counts = state.config.use_forecasts
+    followers = tuple(
+        Follower(job.pack.delay_us, pending_of(job, 1, use_forecasts=counts))
+        for job in jobs[1:]
+        if job.pack is not None
+    )
+    case = _Case(state, schedule, jobs[0], now_us, ranking, followers)
+    first = yield from case.answer(None, with_alternatives=False)
+    return first, *[case.of_draft(job) for job in jobs[1:]]
+
+
 class _Case:
-    """One inquiry about one job."""
+    """One inquiry about one job, and the others of its pack."""
 
     def __init__(
-        self, state: State, schedule: Schedule, job: Job, now_us: int, ranking: Ranking | None
+        self,
+        state: State,
+        schedule: Schedule,
+        job: Job,
+        now_us: int,
+        ranking: Ranking | None,
+        followers: tuple[Follower, ...] = (),
     ) -> None:
         self._state = state
         self._schedule = schedule
@@ -125,6 +163,10 @@ class _Case:
         self._sources = _Sources(state, snapshot.running)
         ready = state.queue.find(job.job_id) or state.later.find(job.job_id)
         self._pending = ready if ready is not None else self._pending_of(job.spec)
+        if followers:
+            self._pending = msgspec.structs.replace(self._pending, followers=followers)
+        # Of a pack that has none: those that it would get.
+        self._places: tuple[Booking, ...] = ()
         self._own = own_reasons(state, schedule, job)
         self._from_us = self._ready_us()
         self._ahead = self._before_it(snapshot.pending)
@@ -162,6 +204,18 @@ class _Case:
             return Answer(reasons)
         return Answer(reasons, booking.start_us, False, self._names(span.node for span in booking.spans))
 
+    def of_draft(self, job: Job) -> Answer:
+        """Another job of a pack that is not submitted, once the first one has its answer."""
+        assert job.pack is not None
+        reason = packs.of_draft(job.pack)
+        booking = next((one for one in self._places if one.job_id == job.job_id), None)
+        if booking is None:
+            return Answer((reason,))
+        nodes = self._names(span.node for span in booking.spans)
+        return Answer(
+            (msgspec.structs.replace(reason, until_us=booking.start_us),), booking.start_us, True, nodes
+        )
+
     def _of_pack(self, said: Why | None) -> Inquiry:
         """The first job of a pack that has not begun: the member that decides the start of all, and its reasons."""
         whatif, job = self._whatif, self._pending
@@ -198,6 +252,7 @@ class _Case:
             first, member, is_estimate = found.bookings[0], found.member, True
             if not self._is_foreseen:
                 return 0, (), True, member
+            self._places = found.bookings
         return first.start_us, self._names(span.node for span in first.spans), is_estimate, member
 
     # ---- when ----

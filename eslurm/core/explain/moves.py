@@ -22,6 +22,8 @@ def would_move(
     wanted = wanted_starts(state, message, now_us)
     yield
     whatif = WhatIf(take_snapshot(state, now_us, None), schedule)
+    whatif.schedule.held.update(schedule.held)
+    yield from whatif.cycle.keep_firm()
     return wanted, (yield from move(whatif.cycle, wanted))
 
 

@@ -43,11 +43,19 @@ def booking_of(schedule: Schedule, place: PackPlace, job_id: int) -> Booking | N
     return next((one for one in schedule.bookings.get(place.pack_id, ()) if one.job_id == job_id), None)
 
 
+def of_draft(place: PackPlace) -> Reason:
+    """The reason of a job of a pack that is not submitted."""
+    return Reason(PACK, f"starts {delay_words(place.delay_us)} after the first job of the pack")
+
+
 def words_of(job: Pending, member: int) -> str:
     """`part 1 (job 18, 00:30:00 after the first)`."""
     delay_us = job.delays_us[member]
-    after = f", {delay_words(delay_us)} after the first" if delay_us else ""
-    return f"part {member} (job {job.members[member].job_id}{after})"
+    job_id = job.members[member].job_id
+    # A pack that is not submitted has no ids.
+    words = [f"job {job_id}"] if job_id > 0 else []
+    words += [f"{delay_words(delay_us)} after the first"] if delay_us else []
+    return f"part {member} ({', '.join(words)})" if words else f"part {member}"
 
 
 def delay_words(delay_us: int) -> str:

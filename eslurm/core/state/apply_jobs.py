@@ -219,8 +219,8 @@ def apply_started(state: State, fact: facts.AttemptStarted) -> None:
         waiting=frozenset(),
         started_us=fact.started_us,
     )
-    if attempt.phases and attempt.stop is None and attempt.until_us < INFINITY_US:
-        # Its prolog took its time, and the limit counts from the script's start.
+    if attempt.more is not None and attempt.stop is None and attempt.until_us < INFINITY_US:
+        # Its prolog or its gateways took their time, and the limit counts from the script's start.
         late_us = end_us(attempt, limit_s(job, attempt))
         attempt = replace(attempt, until_us=max(attempt.until_us, late_us))
     state.put_job(

@@ -68,7 +68,9 @@ def check_job(state: State, job: Job) -> None:
         _require(
             not gone & held.held and gone <= nodes, f"{name} goes on without nodes that it holds or never had"
         )
-        _require(not gone or (job.spec.no_kill and held.first not in gone), f"{name} goes on without {gone}")
+        given = {node for _, node in held.given}
+        missed = gone if not job.spec.no_kill else gone & {held.first}
+        _require(missed <= given, f"{name} goes on without {missed}")
         _require(bool(held.held), f"{name} keeps an attempt that holds nothing")
     if attempt is not None:
         _require(

@@ -28,7 +28,9 @@ def status_of(registered: int, offered: int, *, silence_s: float = 0.0, link: ob
         SimpleNamespace(silence_s=silence_s, link=link),
         SimpleNamespace(counters=LinkCounters(links_now=3)),
     )
-    return AgentStatus(*parts, Relay(), RelayCounters(acknowledgements=5), ApiCounters(calls=8))
+    return AgentStatus(
+        *parts, Relay(), RelayCounters(acknowledgements=5), ApiCounters(calls=8), ApiCounters()
+    )
 
 
 @pytest.mark.parametrize(

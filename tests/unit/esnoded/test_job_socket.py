@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from eslurm import job
 from eslurm.core.agent.attempt import Stage
 from eslurm.ports.door import Answered, Caller, Status
+from eslurm.transport.counters import ApiCounters
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.job_lines import LINE_BYTES_MAX, LineError, answer, read_line, refusal
 from esnoded.job_socket import JobSocket, JobSocketSettings
@@ -29,15 +30,15 @@ class Controller:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any, Caller]] = []
-        self.away = 0
-        self.limit_s = 600
+        self.absences = {"FinishPart": 0}
+        self.launching = 0
         self.waits_for = "afterok:16(unfulfilled)"
 
     async def answer(self, method: Any, payload: bytes, caller: Caller) -> Answered:
         request = method.request.FromString(payload)
         self.calls.append((method.name, request, caller))
-        if self.away:
-            self.away -= 1
+        if self.absences.get(method.name):
+            self.absences[method.name] -= 1
             return Answered(Status.UNAVAILABLE, "no leader", b"", 0.001)
         made: Any = getattr(self, method.name.lower())(request)
         return made if isinstance(made, Answered) else Answered(Status.OK, "", made.SerializeToString())
@@ -45,20 +46,42 @@ class Controller:
     def jobs(self, request: Any) -> pb.JobsReply:
         (ref,) = request.jobs
         info = pb.JobInfo(
-            job_id=ref.job_id, state="RUNNING", name="a=b%", time_limit_s=self.limit_s, node_names="cn[0-3]"
+            job_id=ref.job_id,
+            state="LAUNCHING" if self.launching else "RUNNING",
+            name="a=b%",
+            time_limit_s=600,
+            node_names="cn[0-3]",
         )
         info.dependencies = self.waits_for
+        self.launching = max(0, self.launching - 1)
         return pb.JobsReply(jobs=[info])
 
     def updatejob(self, request: Any) -> pb.ChangeReply:
-        if request.time_limit_s > 9_000:
-            problem = pb.Problem(what="17", code="conflict", text="too long:\nask an operator")
+        if request.job.job_id == 43:
+            problem = pb.Problem(what="43", code="conflict", text="job 43 runs")
             return pb.ChangeReply(problems=[problem])
         if not request.dry_run:
-            self.limit_s = request.time_limit_s or self.limit_s
-            if request.HasField("dependencies"):
-                self.waits_for = "afterany:17(unfulfilled)"
+            self.waits_for = "afterany:17(unfulfilled)"
         return pb.ChangeReply(count=1)
+
+    def extendjob(self, request: Any) -> Any:
+        if request.by_s > 8_000:
+            return Answered(Status.FAILED_PRECONDITION, "too long:\nask an operator", b"")
+        return pb.ExtendJobReply(
+            job_id=request.job.job_id,
+            before_s=600,
+            after_s=660,
+            until_before_us=1_600_000_000,
+            until_after_us=1_660_000_000,
+            text="granted",
+        )
+
+    def movepack(self, request: Any) -> pb.MovePackReply:
+        starts = [
+            pb.MovedStart(job_id=at, before_us=us, after_us=us - 60_000_000)
+            for at, us in ((18, 2_000_000_000), (19, 3_000_000_000))
+        ]
+        return pb.MovePackReply(pack_id=17, open=True, starts=starts, earlier_us=60_000_000)
 
     def finishpart(self, request: Any) -> Any:
         if request.job.part == 3:
@@ -88,7 +111,7 @@ def serving(
         controller = Controller()
         node = SimpleNamespace(attempts=dict(enumerate(attempts)))
         settings = JobSocketSettings(**{"requests_per_s": 1e6, "burst": 1_000} | bounds)
-        one = JobSocket(directory / "job.sock", controller, lambda: [node], settings)  # type: ignore[list-item]
+        one = JobSocket(directory / "job.sock", controller, lambda: [node], ApiCounters(), settings)  # type: ignore[list-item]
         await one.start()
         try:
             await scenario(controller, one.path)
@@ -134,7 +157,7 @@ def test_several_jobs_have_to_be_told_apart(state_dir: Path) -> None:
         text = "error INVALID several jobs of this user run here: say which, job=17"
         assert await ask(path, "extend by=5") == [text]
         assert (await ask(path, "extend by=60 job=18"))[-1] == "ok"
-        assert controller.calls[1][1].job.job_id == 18
+        assert controller.calls[-1][1].job.job_id == 18
 
     serving(state_dir, scenario, attempt(17), attempt(18))
 
@@ -169,21 +192,53 @@ def test_finish_part_says_before_and_after(state_dir: Path) -> None:
             "ok",
             "error CONFLICT part 3 was given back already",
         ]
-        name, request, caller = controller.calls[0]
+        _, (name, request, caller), *_ = controller.calls
         assert (name, request.kill, request.dry_run) == ("FinishPart", True, True)
         assert len(caller.request_id) == 16 and caller.deadline_us
 
     serving(state_dir, scenario, attempt(17))
 
 
-def test_extend_counts_from_the_present_limit(state_dir: Path) -> None:
+def test_extend_tells_both_limits(state_dir: Path) -> None:
     async def scenario(controller: Controller, path: Path) -> None:
-        assert await ask(path, "extend by=60 dry-run") == ["job=17", "before-s=600", "after-s=660", "ok"]
-        assert controller.limit_s == 600
-        assert await ask(path, "extend to=700") == ["job=17", "before-s=600", "after-s=700", "ok"]
+        rest = ["until-before-us=1600000000", "until-after-us=1660000000", "decided=yes", "text=granted"]
+        answers = ["job=17", "before-s=600", "after-s=660", *rest, "ok"]
+        assert await ask(path, "extend by=60 dry-run") == answers
+        assert await ask(path, "extend to=660") == answers
         assert await ask(path, "extend by=9000") == ["error CONFLICT too long:%0Aask an operator"]
-        assert (await ask(path, "extend"))[0].startswith("error INVALID")
-        assert (await ask(path, "extend by=1 to=2"))[0].startswith("error INVALID")
+        for line in ("extend", "extend by=1 to=2", "extend by=0", "extend by=1e3"):
+            assert (await ask(path, line))[0].startswith("error INVALID")
+        first, second, _ = [request for name, request, _ in controller.calls if name == "ExtendJob"]
+        assert first == pb.ExtendJobRequest(job=pb.JobRef(job_id=17), by_s=60, dry_run=True)
+        assert second == pb.ExtendJobRequest(job=pb.JobRef(job_id=17), to_s=660)
+
+    serving(state_dir, scenario, attempt(17))
+
+
+def test_the_starts_of_a_pack_are_moved(state_dir: Path) -> None:
+    async def scenario(controller: Controller, path: Path) -> None:
+        assert await ask(path, "move-starts earlier=60") == [
+            "pack=17",
+            "earlier-us=60000000",
+            "jobs=18,19",
+            "job-18-before-us=2000000000",
+            "job-18-after-us=1940000000",
+            "job-19-before-us=3000000000",
+            "job-19-after-us=2940000000",
+            "decided=no",
+            "text=",
+            "ok",
+        ]
+        for line in ("move-starts asap dry-run", "move-starts to=1790000000"):
+            assert (await ask(path, line))[-1] == "ok"
+        for line in ("move-starts", "move-starts asap earlier=1", "move-starts to=-1", "move-starts later=5"):
+            assert (await ask(path, line))[0].startswith("error INVALID")
+        asked = [request for name, request, _ in controller.calls if name == "MovePack"]
+        assert [(one.earlier_s, one.to_us, one.dry_run) for one in asked] == [
+            (60, 0, False),
+            (0, 0, True),
+            (0, 1_790_000_000_000_000, False),
+        ]
 
     serving(state_dir, scenario, attempt(17))
 
@@ -197,17 +252,29 @@ def test_another_job_of_the_user_waits_for_something_else(state_dir: Path) -> No
         request = controller.calls[-2][1]
         assert (request.job.job_id, request.dependencies.all[0].job_id) == (42, 17)
         assert (await ask(path, "set-dependency job=42 on=after%3Anow"))[0].startswith("error INVALID")
+        assert await ask(path, "set-dependency job=43 on=") == ["error CONFLICT job 43 runs"]
 
     serving(state_dir, scenario, attempt(17))
 
 
 def test_a_call_that_no_leader_takes_is_repeated_under_its_id(state_dir: Path) -> None:
     async def scenario(controller: Controller, path: Path) -> None:
-        controller.away = 2
+        controller.absences["FinishPart"] = 2
         assert (await ask(path, "finish-part part=1"))[-1] == "ok"
-        callers = [caller for _, _, caller in controller.calls]
+        callers = [caller for name, _, caller in controller.calls if name == "FinishPart"]
         assert len({caller.request_id for caller in callers}) == 1
         assert [caller.retry for caller in callers] == [False, True, True]
+
+    serving(state_dir, scenario, attempt(17))
+
+
+def test_a_script_may_be_quicker_than_the_news_of_its_start(state_dir: Path) -> None:
+    """Goal: its first line is answered as any other, and not by the state of a moment before."""
+
+    async def scenario(controller: Controller, path: Path) -> None:
+        controller.launching = 2
+        assert (await ask(path, "finish-part part=1"))[-1] == "ok"
+        assert [name for name, *_ in controller.calls] == ["Jobs"] * 3 + ["FinishPart"]
 
     serving(state_dir, scenario, attempt(17))
 
@@ -302,8 +369,12 @@ def test_the_library_speaks_it(state_dir: Path, monkeypatch: pytest.MonkeyPatch)
         made = await asyncio.to_thread(job.finish_part, 1, kill=True)
         before, after = job.Amounts(4, "cn[0-3]", 9, 0), job.Amounts(1, "cn0", 2, 0)
         assert made == job.PartFinished(17, 1, before, after, "cn[1-3]", "", (3, 4))
-        assert await asyncio.to_thread(lambda: job.extend(by=60)) == job.Extended(17, 600, 660)
-        assert await asyncio.to_thread(lambda: job.extend(to=660, dry_run=True)) == job.Extended(17, 660, 660)
+        more = job.Extended(17, 600, 660, 1_600.0, 1_660.0, True, "granted")
+        assert await asyncio.to_thread(lambda: job.extend(by=60)) == more
+        moved = await asyncio.to_thread(lambda: job.move_starts(asap=True, dry_run=True))
+        starts = (job.MovedStart(18, 2_000.0, 1_940.0), job.MovedStart(19, 3_000.0, 2_940.0))
+        assert moved == job.StartsMoved(17, 60.0, starts, False, "")
+        assert await asyncio.to_thread(lambda: job.move_starts(to=1_790_000_000.5)) == moved
         found = await asyncio.to_thread(job.set_dependency, 42, "afterany:17")
         assert found == job.DependencySet(42, "afterok:16(unfulfilled)", "afterany:17(unfulfilled)")
         assert (await asyncio.to_thread(job.show))["name"] == "a=b%"
@@ -324,6 +395,8 @@ def test_the_library_speaks_it(state_dir: Path, monkeypatch: pytest.MonkeyPatch)
         job.show()
     with pytest.raises(ValueError, match="one of"):
         job.extend()
+    with pytest.raises(ValueError, match="one of"):
+        job.move_starts(asap=True, earlier_by=5)
 
 
 @given(st.binary(max_size=200))

@@ -13,7 +13,7 @@ import pytest
 
 from eslurm.core.model.gateways import GatewayStep
 from esnoded.task import routes
-from esnoded.task.routes import Errand, helper_argv
+from esnoded.task.errand import Errand, helper_argv
 
 STEP = GatewayStep(
     "gw1", (("127.0.0.1:7000", "127.0.0.1:7001"),), (("cluster", "cn[1-2]"), ("booster", "bo1"))
@@ -119,6 +119,15 @@ def test_a_directory_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     code, out, err = run(errand(tmp_path / "no"))
     assert (code, out) == (1, "")
     assert err == f"cannot write {tmp_path}/no/eslurm-route-17: no such file or directory\n"
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "r")
+    (tmp_path / "d").mkdir()
+    for name in ("r", "d"):
+        code, out, err = run(errand(tmp_path, file=str(tmp_path / name)))
+        assert (code, out, err) == (1, "", f"cannot write {tmp_path}/{name}: it exists and is no file\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "r"]
 
 
 @pytest.mark.parametrize(

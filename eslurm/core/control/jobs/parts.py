@@ -80,6 +80,9 @@ def _running(job: Job, part: int) -> Attempt:
     if job.state is JobState.SUSPENDED:
         text = f"job {job.job_id} is suspended: give its parts back when it has been resumed"
         raise Refused(RefusalCode.CONFLICT, text)
+    if job.state is JobState.LAUNCHING:
+        text = f"job {job.job_id} is being started: try again in a moment"
+        raise Refused(RefusalCode.CONFLICT, text)
     if attempt is None or job.state is not JobState.RUNNING:
         text = f"job {job.job_id} is {job.state.value}: a part is given back while its job runs"
         raise Refused(RefusalCode.CONFLICT, text)

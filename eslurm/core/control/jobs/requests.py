@@ -263,7 +263,7 @@ def _check_whole(state: State, job: Job) -> None:
     names = fold(state.node_names(sorted(attempt.gone)))
     raise Refused(
         RefusalCode.CONFLICT,
-        f"job {job.job_id} goes on without {names} (--no-kill), where it may still run, and it has --no-requeue: "
+        f"job {job.job_id} goes on without {names}, where it may still run, and it has --no-requeue: "
         "cancel it and submit it again",
     )
 

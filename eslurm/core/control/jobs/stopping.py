@@ -190,7 +190,8 @@ def node_gone(
     released = facts.NodesReleased(job.job_id, attempt.number, (number,))
     if number in attempt.leaving:
         # The job has given it back: it only waited for what was left there.
-        return [released]
+        lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
+        return [released, lost] if may_run_on else [released]
     if job.spec.no_kill and attempt.stop is None:
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
         return [released, lost, *_without(state, job, number, why)]

@@ -153,7 +153,7 @@ def _members(cycle: Cycle, wanted: WantedStarts) -> list[Member] | str:
         if isinstance(query, Why):
             return f"job {job_id} cannot be moved: {query.text}"
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
-        found.append(Member(entry, bookings[0], moves, why, query))
+        found.append(Member(entry, bookings[0], moves, why, cycle.clear_of_overruns(query)))
     return found or "none of its jobs that are to come has its place in the plan at present"
 
 

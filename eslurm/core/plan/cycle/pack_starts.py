@@ -15,9 +15,9 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.placement_query import allows, is_open
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
-from eslurm.core.plan.cycle.reasons import Why, WhyKind, kind_of
+from eslurm.core.plan.cycle.reasons import Why, WhyKind, kind_of, nodes_unavailable
 from eslurm.core.plan.cycle.schedule import Booking, ends_of
-from eslurm.core.plan.placement.mapping import spans_of
+from eslurm.core.plan.placement.mapping import choose, spans_of
 from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.plan.profile.search import RESOURCES, NoStart, PlacementQuery, first_start
 from eslurm.core.resources.vector import add, sum_per_node
@@ -133,7 +133,7 @@ def why_not(cycle: Cycle, pack: packs.PackQuery, missing: packs.NoPlaces, from_u
         return packs.of_member(Why(kind_of(last.kind), last.text), member)
     if not delay_us and from_us == cycle.now_us:
         return packs.of_member(cycle.reasons.why_not_now(query, missing.moves), member)
-    return packs.of_member(_too_little(delay_us), member)
+    return packs.of_member(_too_little(cycle, query, delay_us), member)
 
 
 def why_waiting(cycle: Cycle, pack: packs.PackQuery, places: packs.Places) -> Why:
@@ -143,11 +143,15 @@ def why_waiting(cycle: Cycle, pack: packs.PackQuery, places: packs.Places) -> Wh
     if is_ruled or not pack.delays_us[member]:
         why = cycle.reasons.why_waiting(pack.queries[member], places.moves, start_us)
     else:
-        why = replace(_too_little(pack.delays_us[member]), planned_start_us=start_us)
+        why = _too_little(cycle, pack.queries[member], pack.delays_us[member])
+        why = replace(why, planned_start_us=start_us)
     return packs.of_member(why, member)
 
 
-def _too_little(delay_us: int) -> Why:
+def _too_little(cycle: Cycle, query: PlacementQuery, delay_us: int) -> Why:
+    """The reason of a member for which there is too little at its delay, or with the nodes in service at all."""
+    if choose(cycle.reasons.emptied(), query.need) is None:
+        return nodes_unavailable(query.need, cycle.ledger)
     return Why(WhyKind.RESOURCES, f"too little is free for it {_clock(delay_us)} after the start of the pack")
 
 

@@ -23,7 +23,15 @@ from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.placement.joint import most_demanding_first
 from eslurm.core.plan.placement.mapping import spans_of
 from eslurm.core.plan.profile.profile import ProfileError
-from eslurm.core.plan.profile.search import Move, NoStart, PlacementQuery, Start, first_start, start_exactly
+from eslurm.core.plan.profile.search import (
+    RESOURCES,
+    Move,
+    NoStart,
+    PlacementQuery,
+    Start,
+    first_start,
+    start_exactly,
+)
 from eslurm.core.resources.timeline import INFINITY_US
 
 NEAR_TRIES: Final = 48
@@ -34,7 +42,9 @@ BOOKED_MAX: Final = 256
 """Members booked in all these tries of either kind: a pack of many members has fewer tries."""
 MEMBERS_PER_SLICE: Final = 16
 MOVES_MAX: Final = 64
-"""Times that the members move the common start: rules may let each of two begin again and again, and never both."""
+"""Times that rules move the common start: they may let each of two members begin again and again, and never both."""
+ASKED_MAX: Final = 4_096
+"""Times that anything moves it, for packs of many members in a full machine."""
 ORDERS_MAX: Final = 8
 """Orders in which the members are booked at one instant."""
 
@@ -264,7 +274,7 @@ def _agreed(
     starts: dict[int, Start] = {}
     at_us, member = from_us, 0
     moves: tuple[Move, ...] = ()
-    content = index = moved = 0
+    content = index = moved = ruled = 0
     while content < len(queries):
         found = first(queries[index], at_us + delays_us[index])
         if isinstance(found, Why):
@@ -276,7 +286,8 @@ def _agreed(
         if start_us > at_us:
             at_us, member, moves, content = start_us, index, found.moves, 0
             moved += 1
-            if at_us >= until_us or moved > MOVES_MAX:
+            ruled += bool(moves) and moves[-1].kind != RESOURCES
+            if at_us >= until_us or ruled > MOVES_MAX or moved > ASKED_MAX:
                 return NoPlaces(index, moves)
             yield
         elif index % MEMBERS_PER_SLICE == MEMBERS_PER_SLICE - 1:

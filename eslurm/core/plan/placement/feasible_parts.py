@@ -1,8 +1,9 @@
-"""Feasibility of the parts of one job together: can they ever begin at once?
+"""Feasibility of the parts of one job together, or of the jobs of a pack at the same time: is there a place for all of them?
 
 Each part must fit its partition's empty nodes alone (`feasible`); this asks about all of them beside each other. A refusal
-names the parts, the requested amount, the largest that would fit and the way out. Invariant: a refusal is proved; parts of
-which neither a place nor its absence is known are accepted and wait.
+names the parts, the requested amount, the largest that would fit and the way out. Invariant: a refusal of a job is proved;
+where neither a place nor its absence is known, it is accepted and waits. A pack is accepted when a place is found: its jobs
+are booked one after another, by no better search than this one, and what has no place may hold up what is behind it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.plurals import counted
 from eslurm.core.model.request import Request
 from eslurm.core.plan.placement import joint, single_nodes
-from eslurm.core.plan.placement.compiled_request import CompiledRequest, compile_job, joined
+from eslurm.core.plan.placement.compiled_request import (
+    CompiledRequest,
+    compile_job,
+    compile_request,
+    joined,
+)
 from eslurm.core.plan.placement.feasible import Infeasible, not_wide
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.resources.ledger import Ledger
@@ -29,24 +35,55 @@ def feasible_together(
     partitions: Sequence[PartitionView],
     empty: Ledger,
     time_limit_us: int = 0,
-    numbers: Sequence[int] = (),
 ) -> Infeasible | None:
     """None when parts that fit alone fit the empty nodes together, or when that is not known.
 
-    `empty` is an `empty_ledger`; the time limit (0: none) matters where some nodes are for short jobs only. `numbers` are
-    those by which a refusal names the parts; none: 0, 1, 2...
+    `empty` is an `empty_ledger`; the time limit (0: none) matters where some nodes are for short jobs only.
     """
     need = compile_job(requests, partitions, empty.topology, time_limit_us=time_limit_us)
-    if not need.members:
-        return None
+    return _together(need, partitions, empty, range(len(requests))) if need.members else None
+
+
+def feasible_beside(
+    requests: Sequence[Request],
+    partitions: Sequence[PartitionView],
+    time_limits_us: Sequence[int],
+    empty: Ledger,
+    numbers: Sequence[int],
+) -> Infeasible | None:
+    """None when a place is found on the empty nodes for the requests of all jobs of a pack that run at the same time.
+
+    Each has the time limit of its own job. `numbers` are those by which a refusal names the jobs.
+    """
+    members = [
+        compile_request(request, partition, empty.topology, time_limit_us=limit_us)
+        for request, partition, limit_us in zip(requests, partitions, time_limits_us, strict=True)
+    ]
+    return _together(joined(members), partitions, empty, numbers, needs_place=True)
+
+
+def _together(
+    need: CompiledRequest,
+    partitions: Sequence[PartitionView],
+    empty: Ledger,
+    numbers: Sequence[int],
+    *,
+    needs_place: bool = False,
+) -> Infeasible | None:
     wrong = not_wide(need, empty.topology, "all parts together ask for")
     if wrong is not None:
         return wrong
     for group in joint.groups(need.members):
         if len(group) > 1 and choose(empty, joined([need.members[index] for index in group])) is None:
-            wrong = _too_large(group, need.members, partitions, empty, numbers or range(len(requests)))
+            wrong = _too_large(group, need.members, partitions, empty, numbers)
             if wrong is not None:
                 return wrong
+            if needs_place:
+                text = (
+                    f"{_parts(group, numbers)}: no place beside each other is found on the empty nodes of "
+                    f"{_where(group, partitions)}: ask for less"
+                )
+                return Infeasible(text, "nodes", len(group), len(group) - 1)
     return None
 
 

@@ -19,7 +19,7 @@ from eslurm.core.model.protocol import (
     StepEnded,
 )
 from eslurm.core.model.step_key import GATEWAY_STEP, PROLOG_STEP, ROUTE_ERROR_STEP, ROUTE_STEP, StepKey
-from eslurm.core.relay.results import OK
+from eslurm.core.relay.results import OK, failed
 from tests.kits.agent import ENVIRONMENT, World, is_ok, launch, step_launch
 
 LAUNCH = launch((0, 1))
@@ -119,13 +119,23 @@ def test_a_daemon_that_cannot_start_is_reported_as_an_end() -> None:
     assert ends(world) == [("gateway", 1, "this host has no gateway daemon")]
 
 
-def test_a_daemon_whose_environment_is_missing_is_reported_as_an_end() -> None:
+def test_a_daemon_whose_environment_is_missing_is_refused_and_one_whose_agent_dies_meanwhile_has_no_answer() -> (
+    None
+):
     world = prepared(1)
     world.blobs.discard(ENVIRONMENT)
-    assert is_ok(world.order(step(GATEWAY_STEP, 1), (1,))[1])
+    ref = world.give(world.command(step(GATEWAY_STEP, 1), (1,)))
+    assert world.answered(ref) == {}
     world.perform(world.agent.on_blobs_missing((ENVIRONMENT,), world.now_us))
-    assert ends(world) == [("gateway", 1, "the environment could not be fetched")]
-    assert not world.runner.started
+    assert world.answered(ref) == {1: failed("the environment could not be fetched")}
+    assert not world.runner.started and not ends(world)
+    again = world.give(world.command(step(GATEWAY_STEP, 1), (1,)))
+    world.restart()
+    world.register()
+    assert world.answered(again) == {}
+    world.blobs.add(ENVIRONMENT)
+    assert is_ok(world.order(step(GATEWAY_STEP, 1), (1,))[1])
+    assert world.runner.started == {StepKey(7, 1, GATEWAY_STEP, 1): 1}
 
 
 @pytest.mark.parametrize("cleanup", [False, True])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.core.explain.inquiry import Answer
+from eslurm.core.explain.inquiry import Answer, would_wait_together
 from eslurm.core.model.config import Partition
 from eslurm.core.model.job import JobSpec
-from eslurm.core.model.messages import SubmitJobs, Submitted, UpdateNodes
+from eslurm.core.model.messages import Refused, SubmitJobs, Submitted, UpdateNodes
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.cycle import exhaust
 from tests.kits.asking import HOUR, Site
 from tests.kits.core import ROOT, SECOND, World
 from tests.kits.packs import member
@@ -122,3 +123,28 @@ def test_jobs_behind_a_pack_are_asked_about_with_its_places() -> None:
         0
     ]
     assert here.why(later).start_us >= world.now_us + 5 * HOUR * SECOND
+
+
+def test_a_pack_that_is_only_asked_about_gets_a_start_for_each_job() -> None:
+    here = site()
+    submit(here, one(PAIR, "booster", 2))
+    world = here.world
+    before = (world.state.next_id, len(world.state.jobs))
+    message = SubmitJobs((one(WHOLE), one(PAIR, "booster"), one(WHOLE)), (PackDraft(0, (0, 1800, 5)),))
+    answers = exhaust(would_wait_together(world.state, here.schedule, message, world.now_us))
+    start_us = world.now_us + (2 * HOUR - 1800) * SECOND
+    assert [answer.start_us - start_us for answer in answers] == [0, 1800 * SECOND, 5 * SECOND]
+    assert [len(answer.nodes) for answer in answers] == [1, 2, 1]
+    (text,) = blocking(answers[0])
+    assert text.startswith("part 1 (00:30:00 after the first): ")
+    assert blocking(answers[1]) == ["starts 00:30:00 after the first job of the pack"]
+    assert (world.state.next_id, len(world.state.jobs)) == before, "nothing is submitted"
+    jobs = submit(here, *message.specs, delays=(0, 1800, 5))
+    assert [here.why(job_id).start_us for job_id in jobs] == [answer.start_us for answer in answers]
+
+
+def test_a_pack_that_would_be_refused_is_refused_when_asked_about() -> None:
+    here = site()
+    message = SubmitJobs((one(WHOLE), one(Request(nodes_min=9), "booster")), (PackDraft(0, (0, 5)),))
+    with pytest.raises(Refused, match="part 1: "):
+        exhaust(would_wait_together(here.world.state, here.schedule, message, here.world.now_us))

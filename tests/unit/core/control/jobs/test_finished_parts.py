@@ -21,7 +21,7 @@ from eslurm.core.model.protocol import End, HeldAttempt, LaunchStep, Signal
 from eslurm.core.model.request import Request
 from eslurm.core.model.step import StepState
 from eslurm.core.state.usage import usage_now
-from tests.kits.core import ALICE, BOB, ROOT, World, refused
+from tests.kits.core import ALICE, BOB, ROOT, World, problem, refused
 from tests.kits.parts import parted, place, span, submit
 
 APART = (span(0, 2), span(1, 3, 1), span(2, 3, 1), span(3, 1, 2))
@@ -239,6 +239,19 @@ def test_a_leaving_node_that_is_lost_is_just_free() -> None:
     attempt = world.attempt(job)
     assert (world.state_of(job), attempt.stop, attempt.held) == ("RUNNING", None, {0, 3})
     assert not attempt.leaving and not attempt.gone
+
+
+def test_a_job_that_must_not_run_twice_is_not_requeued_while_its_part_may_run() -> None:
+    """Goal: a silent node of a finished part is given up without its word: the job goes on, and begins never again."""
+    world, job = running(*APART, requeue=False)
+    finish(world, job, 1)
+    world.restart(register=False)
+    for number in (0, 2, 3):
+        world.register(number, *world.inventory(number), session="s2")
+    world.pass_time(100_000)
+    assert (world.state_of(job), world.attempt(job).gone) == ("RUNNING", {1})
+    assert "goes on without cn1, where it may still run" in problem(world.requeue(job, ROOT))
+    assert job_info(world.view, world.job(job), None).reason_text == "without part 1, given back"
 
 
 def test_a_node_of_another_part_that_is_lost_ends_the_job_as_ever() -> None:

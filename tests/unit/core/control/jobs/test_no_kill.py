@@ -116,7 +116,18 @@ def test_a_silent_node_is_given_up_in_time() -> None:
         world.register(number, *world.inventory(number), session="s2")
     world.pass_time(100_000)
     assert (world.state_of(job), world.attempt(job).gone) == ("RUNNING", {1})
-    assert "goes on without cn1 (--no-kill), where it may still run" in problem(world.requeue(job))
+    assert "goes on without cn1, where it may still run" in problem(world.requeue(job))
+
+
+def test_later_steps_are_told_of_the_nodes_that_are_left() -> None:
+    """Goal: neither the step's environment nor its credential names the lost node."""
+    world, job = running()
+    world.lose(1)
+    world.send(CreateStep(ALICE, job, 0, 0, ("app",), b"e", "/tmp", "host:9", b"c"))
+    (send,) = world.sends()
+    assert isinstance(send.body, LaunchStep) and send.body.launch is not None
+    assert send.body.launch.node_names == "cn[0,2]"
+    assert [group.runs for group in send.body.launch.groups] == [((0, 1), (2, 1))]
 
 
 def test_a_requeueable_job_is_requeued_without_its_lost_node() -> None:

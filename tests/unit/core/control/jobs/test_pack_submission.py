@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.pack_submission import overlapping
-from eslurm.core.model.config import Partition, Resource
+from eslurm.core.model.config import NodeRule, Partition, Resource
 from eslurm.core.model.job import ArraySpec
 from eslurm.core.model.messages import Refused, SubmitJobs, Submitted
 from eslurm.core.model.pack import PackDraft, PackPlace
@@ -113,6 +114,46 @@ def test_parts_that_run_at_the_same_time_have_to_fit_together() -> None:
     assert "they run at the same time" in said
     # The second has ended by then.
     assert isinstance(try_pack(world, first, second, third, delays=(0, 10, 110)), Submitted)
+
+
+def test_a_pack_without_a_place_on_empty_nodes_is_refused() -> None:
+    """Goal: a pack that fits by its sums, and no node has room for all of it, does not stand before others for ever."""
+    world = World(4, 4)
+    first = member(
+        components=(Request(nodes_min=3, nodes_max=3, tasks=3, cpus_per_task=4),), time_limit_s=100
+    )
+    second = member(components=(Request(nodes_min=2, nodes_max=2, tasks=2),), time_limit_s=30)
+    said = refused(try_pack(world, first, second, delays=(0, 60)))
+    assert "parts 0 and 1: no place beside each other is found on the empty nodes of partition main" in said
+    assert isinstance(try_pack(world, first, second, delays=(0, 100)), Submitted)
+
+
+def test_a_job_that_may_have_more_nodes_leaves_them_to_the_others() -> None:
+    world = World(4, 4)
+    wide = member(components=(Request(nodes_min=1, nodes_max=4, tasks=4, cpus_per_task=1, exclusive=True),))
+    assert isinstance(try_pack(world, wide, wide, delays=(0, 60)), Submitted)
+    # It needs more than the least that it names: two nodes.
+    two = member(components=(Request(nodes_min=1, nodes_max=4, tasks=2, cpus_per_task=4),))
+    assert isinstance(try_pack(world, wide, two, delays=(0, 60)), Submitted)
+
+
+def test_short_jobs_count_on_the_nodes_for_short_jobs() -> None:
+    world = World(2, 4, node_rules=(NodeRule(("cn1",), time_max_s=60),))
+    whole = (Request(cpus_per_task=4),)
+    short, long = member(components=whole, time_limit_s=50), member(components=whole, time_limit_s=5000)
+    assert isinstance(try_pack(world, long, short, delays=(0, 10)), Submitted)
+    assert "parts 0 and 1" in refused(try_pack(world, long, long, delays=(0, 10)))
+
+
+def test_a_call_with_too_much_to_check_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: packs beyond what is checked would pass unchecked."""
+    monkeypatch.setattr(pack_submission, "TOGETHER_MAX", 5)
+    world = World()
+    same = (member(time_limit_s=9), member(time_limit_s=9)) * 3
+    drafts = (PackDraft(0, (0, 1)), PackDraft(2, (0, 1)), PackDraft(4, (0, 1)))
+    assert isinstance(world.send(SubmitJobs(same, drafts)), Submitted)
+    different = tuple(member(time_limit_s=9 + number) for number in range(6))
+    assert "submit the packs in several calls" in refused(world.send(SubmitJobs(different, drafts)))
 
 
 def test_licences_count_in_sum() -> None:

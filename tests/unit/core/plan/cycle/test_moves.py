@@ -188,6 +188,18 @@ def test_a_member_without_its_place_holds_back_none_of_the_others(policy: str) -
     assert site.starts() == {3: 70}
 
 
+@pytest.mark.parametrize("policy", AHEAD)
+def test_a_moved_start_holds_by_limits_not_by_forecasts(policy: str) -> None:
+    site = MovingSite(policy, 2)
+    site.run(900, 0, 100, estimate_s=40)
+    site.submit(pack(1, (0, ONE, 30 * S), (150 * S, TWO, 20 * S)))
+    assert started(site.cycle().placements) == [1]
+    site.end(1)
+    site.cycle(NOW + S)
+    assert site.starts() == {2: 150}
+    assert site.ask(50).granted[0].starts == ((2, NOW + 100 * S),)
+
+
 def test_a_pack_without_members_to_come_is_answered() -> None:
     site = begun("easy", (0, ONE, 100), (50, ONE, 20))
     site.cycle(NOW + 50 * S)

@@ -12,7 +12,7 @@ from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.placement.compiled_request import compile_request
-from eslurm.core.plan.profile.search import PlacementQuery, Start
+from eslurm.core.plan.profile.search import Move, PlacementQuery, Start
 from eslurm.core.plan.slices import exhaust
 from tests.kits.plan_building import NOW, started
 from tests.kits.planned_packs import PackSite, node_jobs, pack, single
@@ -305,7 +305,8 @@ def test_a_pack_whose_members_never_agree_is_given_up() -> None:
     def first(query: PlacementQuery, from_us: int) -> Start:
         nonlocal asked
         asked += 1
-        return Start(from_us + (from_us + query.duration_us) % 2, [])
+        late = (from_us + query.duration_us) % 2
+        return Start(from_us + late, [], (Move("limit", from_us + late),) if late else ())
 
     found = exhaust(packs.find(site.schedule, job, query, 0, first=first))
     assert isinstance(found, packs.NoPlaces)
@@ -337,7 +338,7 @@ def test_a_delay_holds_whatever_others_make_of_their_limits(policy: str) -> None
     site.submit(pack(1, (0, here, 300), (100, there, 100)))
     plan = site.cycle()
     assert site.starts() == {1: 300, 2: 400}
-    assert plan.why(1).text == "member 1: too little is free for it 0:00:00 after the start of the pack"
+    assert plan.why(1).text == "part 1: too little is free for it 0:00:00 after the start of the pack"
     # It ends when it was expected to: the pack begins at once.
     site.end(900)
     assert started(site.cycle(NOW + 50).placements) == [1]
