@@ -403,6 +403,8 @@ class Cycle:
         if job_id in self.placed:
             return 0
         if not self.has_room(entry.job):
+            self.waiting[job_id] = reasons.NEXT_PLAN
+            self.is_unfinished = True
             return 1
         _, kept = self._withdrawn.get(job_id, (entry, ()))
         why = yield from pack_starts.start_now(self, entry, kept)

@@ -56,6 +56,7 @@ _OUT = "nodes that are not in service"
 NOT_EXAMINED = Why(WhyKind.NOT_EXAMINED, "the planner has not reached this job yet")
 WAITS = Why(WhyKind.DEPENDENCY, "waits for something whose end cannot be foreseen")
 NO_HOLE = Why(WhyKind.PRIORITY, "waits behind others: nothing is free that they leave to it")
+NEXT_PLAN = Why(WhyKind.PRIORITY, "begins with the next plan: this one has as many starts as one may have")
 NOTHING_IN_SERVICE = Why(WhyKind.NODES_UNAVAILABLE, "no node of any partition that is up is in service")
 
 

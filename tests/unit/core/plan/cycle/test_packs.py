@@ -9,6 +9,7 @@ from eslurm.core.model.accounts import Amount, Limit, Policy
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
@@ -438,3 +439,13 @@ def test_a_rule_against_one_member_costs_the_pack_its_places(policy: str) -> Non
     site.end(*[900 + node for node in range(6)])
     assert started(site.cycle(NOW + 100).placements) == [1, 11]
     assert site.starts() == {2: 130}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_members_that_begin_together_wait_for_a_plan_that_has_room_for_their_starts(policy: str) -> None:
+    site = PackSite(policy, limits=PlanLimits(placements_max=2, overdue_grace_us=25))
+    site.submit(single(1), pack(11, (0, ONE, 100), (0, ONE, 100)), single(21))
+    plan = site.cycle()
+    assert 11 not in started(plan.placements)
+    assert plan.is_unfinished or policy in AHEAD
+    assert started(site.cycle().placements)[:2] == [11, 12]
