@@ -111,9 +111,12 @@ def _add_gateways(job: dict[str, Any], given: Words) -> None:
         )
     from eslurm.compat import gateways
 
-    gateway: dict[str, Any] = {"count": positive(given, "gateways"), "cleanup": given.has("gateway-cleanup")}
+    gateway: dict[str, Any] = {
+        "count": positive(given, "gateways", limits.GATEWAYS_MAX),
+        "cleanup": given.has("gateway-cleanup"),
+    }
     if given.has("gateways-per-node"):
-        gateway["per_node"] = positive(given, "gateways-per-node")
+        gateway["per_node"] = positive(given, "gateways-per-node", limits.GATEWAYS_PER_NODE_MAX)
     if given.has("gateway-plugin"):
         name, option = given.text("gateway-plugin"), given.spelling("gateway-plugin")
         gateway["plugin"] = gateways.checked_plugin(name, option)

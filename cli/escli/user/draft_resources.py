@@ -239,14 +239,17 @@ def _exclusive(given: Words) -> bool:
     return given.has("exclusive")
 
 
-def positive(given: Words, long: str) -> int:
-    """A positive number, or 0 when the option was not given."""
+def positive(given: Words, long: str, most: int = limits.COUNT_MAX) -> int:
+    """A positive number up to `most`, or 0 when the option was not given."""
     if not given.has(long):
         return 0
     text = given.text(long)
     number = whole_number(text, 10)
-    if not 0 < number <= limits.COUNT_MAX:
-        raise OptionError(given.spelling(long), text, "is not a number from 1 on", f"use e.g. --{long} 4")
+    if not 0 < number <= most:
+        bound = "on" if most == limits.COUNT_MAX else f"to {most}"
+        raise OptionError(
+            given.spelling(long), text, f"is not a number from 1 {bound}", f"use e.g. --{long} 4"
+        )
     return number
 
 

@@ -108,7 +108,7 @@ def _draft(member: Member, scripts: dict[str, bytes]) -> _Draft:
     try:
         return _draft_of(member.parts, scripts, member.name)
     except OptionError as error:
-        if error.option.startswith(member.where):
+        if error.option.startswith((member.where, "part ")):
             raise
         raise error.renamed(f"{member.where}{error.option}") from None
 

@@ -93,7 +93,39 @@ def ranges(n: int, step: int = 1) -> list[pb.TaskRange]:
     return [pb.TaskRange(first=2 * number, last=2 * number, step=step) for number in range(n)]
 
 
+def gateways(**makers: Callable[[int], Any]) -> Callable[[int], dict[str, Any]]:
+    """A request for gateways with these fields."""
+    return lambda n: {
+        "gateway": pb.GatewayRequest(**{"count": 1, **{name: make(n) for name, make in makers.items()}})
+    }
+
+
+def variables_of(n: int) -> list[str]:
+    return [f"A{number}=1" for number in range(n)]
+
+
 FIELDS = (
+    Field("GATEWAYS_MAX", option("gateways"), gateways(count=int)),
+    Field(
+        "GATEWAYS_PER_NODE_MAX",
+        lambda n: [f"--gateways-per-node={n}", "--gateways=1"],
+        gateways(per_node=int),
+    ),
+    Field(
+        "GATEWAY_PLUGIN_CHARS_MAX",
+        lambda n: [f"--gateway-plugin={text_of(n)}", "--gateways=1"],
+        gateways(plugin=text_of),
+    ),
+    Field(
+        "GATEWAY_ENV_MAX",
+        lambda n: [f"--gateway-env={','.join(variables_of(n))}", "--gateways=1"],
+        gateways(env=variables_of),
+    ),
+    Field(
+        "GATEWAY_ENV_CHARS_MAX",
+        lambda n: [f"--gateway-env=A={text_of(n - 2)}", "--gateways=1"],
+        gateways(env=lambda n: [f"A={text_of(n - 2)}"]),
+    ),
     Field("NAME_CHARS_MAX", option("job-name", text_of), field("name", text_of)),
     Field("NAME_CHARS_MAX", option("account", text_of), field("account", text_of)),
     Field("NAME_CHARS_MAX", option("qos", text_of), field("qos", text_of)),

@@ -235,6 +235,7 @@ BAD_LINES = [
     ("a.sh : --delay=5 none.sh", "part 1: script: 'none.sh' does not exist"),
     ("-t x a.sh : -N1 b.sh", "part 0: -t: 'x' is not a time"),
     ("a.sh : --delay=5 -t x b.sh", "part 1: -t: 'x' is not a time"),
+    ("a.sh : --delay=5 -n1 b.sh : -n x", "part 2: -n: 'x' is not a number from 1 on"),
     (MANY, "parts: ':' makes it a job of 129 parts"),
     ("delayed.sh", "#ESLURM (line 2) --delay: '5' is for the command line only"),
     ("--pack nowhere", "--pack: 'nowhere' does not exist: use an existing file"),
