@@ -8,7 +8,9 @@ of a gateway and two nodes of different modules; a choice outside of the gateway
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import permutations
+from operator import add
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -18,6 +20,8 @@ from eslurm.core.model.gateways import GatewayStep, is_address
 
 ROUTES_MAX: Final = 4_000_000
 """Lines of a file of routes: two modules of 1,414 nodes each."""
+
+_NODES_MAX: Final = 16_384
 
 ByNumbers: TypeAlias = Callable[[int, int, int, int, int], int]
 """`f(a, b, size_a, size_b, gateways)` is the index of a gateway."""
@@ -54,9 +58,16 @@ def plugin3(a: int, b: int, _size_a: int, size_b: int, gateways: int) -> int:
 
 def nearest_name(node_a: str, node_b: str, gateways: Sequence[str]) -> int:
     """The gateway whose name begins most like those of both nodes (`rack3-gw1` for `rack3-n12`); equal ones in turn."""
-    likeness = [_alike(name, node_a) + _alike(name, node_b) for name in gateways]
-    best = [index for index, found in enumerate(likeness) if found == max(likeness)]
+    names = tuple(gateways)
+    likeness = list(map(add, _likeness(node_a, names), _likeness(node_b, names)))
+    most = max(likeness)
+    best = [index for index, found in enumerate(likeness) if found == most]
     return best[(_number(node_a) + _number(node_b)) % len(best)]
+
+
+@lru_cache(_NODES_MAX)
+def _likeness(node: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(_alike(name, node) for name in names)
 
 
 def _alike(name: str, other: str) -> int:
@@ -64,6 +75,7 @@ def _alike(name: str, other: str) -> int:
     return next((at for at, (one, two) in enumerate(zip(name, other, strict=False)) if one != two), len(name))
 
 
+@lru_cache(_NODES_MAX)
 def _number(name: str) -> int:
     """The digits at the end of a name."""
     digits = name[len(name.rstrip("0123456789")) :]

@@ -42,7 +42,6 @@ nodes = "cn[0005-0006]"
 kind = "gateway"
 """
 USERS = ("cn0001", "cn0002", "cn0003", "cn0004")
-RETRY_S = 600
 
 
 class Modules(LiveCluster):
@@ -322,7 +321,8 @@ def at_a_gate(cluster: Modules, script: str, *words: str) -> int:
     os.mkfifo(cluster.work / "gate")
     wait = f"test $SLURMD_NODENAME = cn0005 || read x < {cluster.work}/gate"
     job_id = cluster.start_job(script, *words, daemon=cluster.daemon(wait))
-    cluster.pid("cn0005"), cluster.pid("cn0006")
+    for node in ("cn0005", "cn0006"):
+        cluster.pid(node)
     return job_id
 
 
