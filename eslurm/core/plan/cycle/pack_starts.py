@@ -35,7 +35,7 @@ def start_now(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Gener
     if kept and cycle.late_us(kept[0]) and (yield from _take_kept(cycle, job, pack, kept)):
         yield from begin(cycle, entry, kept)
         return None
-    found = yield from packs.take_at(cycle.schedule, job, pack, cycle.now_us)
+    found = yield from packs.take_at(cycle.schedule, job, pack, cycle.now_us, spares=True)
     if isinstance(found, packs.NoPlaces):
         return why_not(cycle, pack, found, cycle.now_us)
     yield from begin(cycle, entry, found.bookings)

@@ -47,6 +47,8 @@ ASKED_MAX: Final = 4_096
 """Times that anything moves it, for packs of many members in a full machine."""
 ORDERS_MAX: Final = 8
 """Orders in which the members are booked at one instant."""
+SPARED_MAX: Final = 24
+"""Nodes that members leave to the others, one after another, where no order gives all of them a place."""
 
 
 class PackQuery(msgspec.Struct, frozen=True, gc=False):
@@ -129,11 +131,12 @@ def find(
     at_us = from_us
     places: Places | NoPlaces
     missing: NoPlaces | None = None
+    last: _Agreed | None = None
     for steps in _tries(len(pack.queries)):
         agreed = yield from _agreed(pack, at_us, until_us, ask)
         if isinstance(agreed, NoPlaces):
             return agreed
-        at_us = agreed.at_us
+        last, at_us = agreed, agreed.at_us
         places = yield from take_at(schedule, job, pack, at_us, agreed.starts)
         if isinstance(places, Places):
             # One that has no place beside the others decides, unless another one has none at all before.
@@ -147,6 +150,11 @@ def find(
         at_us = min(next_us, max(places.again_us, at_us + 1))
         if at_us >= until_us:
             break
+    if missing is not None and last is not None and until_us >= INFINITY_US:
+        # Behind all plans: what finds no place here would never begin.
+        places = yield from take_at(schedule, job, pack, last.at_us, last.starts, spares=True)
+        if isinstance(places, Places):
+            return msgspec.structs.replace(places, member=missing.member, moves=missing.moves)
     return missing or NoPlaces(0)
 
 
@@ -182,45 +190,93 @@ def sooner_us(
 
 
 def take_at(
-    schedule: Schedule, job: Pending, pack: PackQuery, at_us: int, starts: Mapping[int, Start] = NO_STARTS
+    schedule: Schedule,
+    job: Pending,
+    pack: PackQuery,
+    at_us: int,
+    starts: Mapping[int, Start] = NO_STARTS,
+    *,
+    spares: bool = False,
 ) -> Generator[None, None, Places | NoPlaces]:
     """Take places such that the pack starts at exactly this instant; none is taken when one is missing.
 
-    `starts` are those of the single members at that instant, as far as they are known.
+    `starts` are those of the single members at that instant, as far as they are known. With `spares` members that fit alone,
+    and beside the others in no order, leave them a node.
     """
-    members = job.members
     order = list(pack.order)
     orders_max = min(ORDERS_MAX, max(2, BOOKED_MAX // len(order)))
-    tried: set[tuple[int, ...]] = set()
+    tried: dict[tuple[int, ...], dict[int, Booking]] = {}
     missing = NoPlaces(0)
     # An end that is rounded up never reaches into what comes behind it.
     marked = [at_us + delay_us for delay_us in pack.delays_us]
     schedule.book.mark(marked)
     try:
         while tuple(order) not in tried and len(tried) < orders_max:
-            tried.add(tuple(order))
-            taken: dict[int, Booking] = {}
-            for index in order:
-                known = _beside(schedule, members[index], pack.queries[index], starts.get(index), taken)
-                found = yield from _take(schedule, members[index], pack, index, at_us, known)
-                if isinstance(found, NoPlaces):
-                    missing = found
-                    break
-                taken[index] = found
-                if len(taken) % MEMBERS_PER_SLICE == 0:
-                    yield
-            else:
-                return Places(tuple([taken[index] for index in range(len(members))]), 0, ())
-            for index, booking in reversed(taken.items()):
-                yield from schedule.giving(members[index], booking)
+            taken, failed = yield from _take_in(order, schedule, job, pack, at_us, starts)
+            if failed is None:
+                return _places(taken)
+            missing = failed
             if not taken:
-                break
+                return missing
+            tried[tuple(order)] = taken
             # The others took what this one needs: it goes first.
             order.remove(missing.member)
             order.insert(0, missing.member)
+        for tried_order, without in _spared(schedule, pack, tried) if spares else ():
+            taken, failed = yield from _take_in(tried_order, schedule, job, without, at_us, NO_STARTS)
+            if failed is None:
+                return _places(taken)
     finally:
         schedule.book.unmark(marked)
     return missing
+
+
+def _take_in(
+    order: Sequence[int],
+    schedule: Schedule,
+    job: Pending,
+    pack: PackQuery,
+    at_us: int,
+    starts: Mapping[int, Start],
+) -> Generator[None, None, tuple[dict[int, Booking], NoPlaces | None]]:
+    """Take the places of the members in this order. Where one has none: what the others had, given back, and the lack."""
+    members = job.members
+    taken: dict[int, Booking] = {}
+    for index in order:
+        known = _beside(schedule, members[index], pack.queries[index], starts.get(index), taken)
+        found = yield from _take(schedule, members[index], pack, index, at_us, known)
+        if isinstance(found, NoPlaces):
+            for other, booking in reversed(taken.items()):
+                yield from schedule.giving(members[other], booking)
+            return taken, found
+        taken[index] = found
+        if len(taken) % MEMBERS_PER_SLICE == 0:
+            yield
+    return taken, None
+
+
+def _places(taken: Mapping[int, Booking]) -> Places:
+    return Places(tuple([taken[index] for index in range(len(taken))]), 0, ())
+
+
+def _spared(
+    schedule: Schedule, pack: PackQuery, tried: Mapping[tuple[int, ...], dict[int, Booking]]
+) -> Generator[tuple[tuple[int, ...], PackQuery]]:
+    """The orders that came farthest, each with one node left out for one member: it may serve the others better."""
+    positions = schedule.book.topology.positions
+    left = min(SPARED_MAX, max(2, BOOKED_MAX // len(pack.queries)))
+    for order, taken in sorted(tried.items(), key=lambda entry: -len(entry[1])):
+        for index in reversed(taken):
+            need = pack.queries[index].need
+            nodes = dict.fromkeys([span.node for span in taken[index].spans]) if not need.members else ()
+            for node in nodes:
+                left -= 1
+                if left < 0:
+                    return
+                elsewhere = msgspec.structs.replace(need, allowed=need.allowed & ~(1 << positions[node]))
+                queries = list(pack.queries)
+                queries[index] = msgspec.structs.replace(queries[index], need=elsewhere)
+                yield order, msgspec.structs.replace(pack, queries=tuple(queries))
 
 
 def _beside(

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from eslurm.core.model.accounts import Amount, Limit, Policy
 from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.policy import PlanLimits
@@ -102,6 +103,23 @@ def test_members_that_need_the_same_nodes_at_the_same_time_are_counted_together(
     assert not site.cycle().placements
     if policy in PROMISING:
         assert site.starts() == {1: 50, 2: 60}
+
+
+@pytest.mark.parametrize("policy", ALL)
+@pytest.mark.parametrize(
+    "members",
+    [
+        ((0, node_jobs(3, 1), 10), (5, node_jobs(2, 2), 30), (0, node_jobs(3, 2), 10)),
+        ((0, node_jobs(2, 2), 30), (20, node_jobs(3, 1), 30), (5, node_jobs(3, 2), 100)),
+    ],
+)
+def test_members_leave_each_other_a_node_where_no_order_gives_all_of_them_a_place(
+    policy: str, members: tuple[tuple[int, Request, int], ...]
+) -> None:
+    """Goal: a pack that has places on empty nodes begins, and is not in the way of others for ever."""
+    site = PackSite(policy)
+    site.submit(pack(1, *members))
+    assert 1 in started(site.cycle().placements)
 
 
 @pytest.mark.parametrize("policy", ALL)
