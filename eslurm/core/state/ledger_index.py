@@ -93,7 +93,7 @@ def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None
         if previous is None:
             if attempt.wide and attempt.held:
                 state.ledger.hold_wide(attempt.wide)
-            for span in attempt.spans:
+            for span in spans_in_use(attempt):
                 if span.devices and span.node in attempt.held:
                     state.devices.hold(span.node, span.devices)
             for number, amounts in shares_of(attempt):

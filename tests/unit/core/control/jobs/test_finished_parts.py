@@ -105,6 +105,8 @@ def test_devices_are_free_again() -> None:
     world, job = running(*spans, nodes_with=nodes, resources=(Resource("gpu", devices=True),))
     finish(world, job, 1)
     assert world.state.devices.used(0, 2) == 0b01
+    world.restart()
+    assert world.state.devices.used(0, 2) == 0b01, "a new leader holds none of them again"
 
 
 @pytest.mark.parametrize("spans", [APART, SHARED])
