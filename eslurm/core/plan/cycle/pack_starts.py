@@ -7,23 +7,57 @@ each member is placed, or booked under its own id with the start that it is owed
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec.structs import replace
 
+from eslurm.core.model.job import Span
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.placement_query import allows, is_open
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind, kind_of, nodes_unavailable
-from eslurm.core.plan.cycle.schedule import Booking, ends_of
+from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
+from eslurm.core.plan.cycle.shortage import Reasons
+from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose, spans_of
+from eslurm.core.plan.placement.protocols import Assignment
 from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.plan.profile.search import RESOURCES, NoStart, PlacementQuery, first_start
+from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import add, sum_per_node
 
-if TYPE_CHECKING:
-    from eslurm.core.plan.cycle.policy import Cycle
+
+class Cycle(Protocol):
+    """What the beginning of a pack needs of a planning cycle (`policy.Cycle`, which begins packs by this module)."""
+
+    now_us: int
+    ledger: Ledger
+    schedule: Schedule
+    reasons: Reasons
+
+    def query(self, entry: QueueEntry) -> PlacementQuery | Why:
+        """The query of a job."""
+
+    def pack(self, entry: QueueEntry) -> packs.PackQuery | Why:
+        """The query of a pack."""
+
+    def careful_pack(self, entry: QueueEntry, *, is_first: bool = False) -> packs.PackQuery | Why:
+        """The query of a pack for a new place."""
+
+    def chosen(self, booking: Booking) -> Assignment | None:
+        """The booking's nodes; None when one of them is out of service."""
+
+    def booking(
+        self, job: Pending, need: CompiledRequest, start_us: int, spans: tuple[Span, ...], tasks: int = 1
+    ) -> Booking:
+        """A booking of the job at that time on these nodes."""
+
+    def late_us(self, planned: Booking) -> int:
+        """Delay of a planned start, if short; else 0."""
+
+    def place(self, booking: Booking, late_us: int = 0, anchor_us: int = 0) -> Generator[None, None, None]:
+        """Note a start that the schedule has booked already."""
 
 
 def start_now(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Generator[None, None, Why | None]:
