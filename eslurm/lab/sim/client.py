@@ -22,9 +22,11 @@ from eslurm.core.model.messages import (
     Changed,
     ChangePolicies,
     CreateStep,
+    ExtendJob,
     FinishStep,
     HoldJobs,
     JobRef,
+    MovePack,
     Refused,
     Request,
     RequeueJobs,
@@ -94,6 +96,7 @@ class Client(Process):
         self._random = random.Random(f"{world.seed}/people")
         # Packs are drawn apart: the other choices of a seed stay what they are.
         self._packs_random = random.Random(f"{world.seed}/packs")
+        self._moves_random = random.Random(f"{world.seed}/moves")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -299,6 +302,20 @@ class Client(Process):
             self.later(at_us, self.call, CancelJobs(self.operator, jobs))
         elif act == "requeue":
             self.later(at_us, self.call, RequeueJobs(self.operator, jobs))
+        self._move_pack(job_ids)
+
+    def _move_pack(self, job_ids: Sequence[int]) -> None:
+        """Now and then its user starts the others earlier, and extends a job that may run."""
+        rng = self._moves_random
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            earlier_us = rng.choice((0, 1, 3, 8)) * SECOND_US
+            move = MovePack(self.operator, JobRef(rng.choice(job_ids)), earlier_us)
+            self.later(rng.randint(0, PACK_ACT_WITHIN_US), self.call, move)
+        if rng.random() < 0.5:
+            extend = ExtendJob(
+                self.operator, JobRef(rng.choice(self._jobs[-20:])), by_s=rng.choice((1, 5, 60))
+            )
+            self.later(rng.randint(0, PACK_ACT_WITHIN_US), self.call, extend)
 
     def _hold(self) -> None:
         if self._jobs:

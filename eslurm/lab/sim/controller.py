@@ -37,7 +37,9 @@ from eslurm.core.model.messages import (
     Changed,
     ConfigLoaded,
     EpochStarted,
+    ExtensionTaken,
     Message,
+    MoveTaken,
     Reports,
     StepCreated,
     SubmitJobs,
@@ -68,7 +70,7 @@ SLICE_US = 5_000
 """The longest time that others have between two slices of a planning cycle."""
 INTERRUPTED_SHARE = 0.25
 """Of the slices of a cycle, so many are followed by other work."""
-_answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated)
+_answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated | MoveTaken | ExtensionTaken)
 Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 
 

@@ -35,6 +35,7 @@ WATCHED: Final = frozenset(
         "JobPlaced",
         "AttemptEnded",
         "NodesReleased",
+        "PackMoved",
         "JobFinished",
         "NodeStateChanged",
         "NodeDrainChanged",
@@ -85,6 +86,8 @@ class PackChecks:
         self._calm: dict[int, set[int]] = {}
         # Nodes of the planned places of members that wait while their pack has begun, by the newest plan.
         self._planned: dict[int, frozenset[int]] = {}
+        # Starts that the newest plan grants to members which are moved.
+        self._moving: dict[int, int] = {}
         self.seen: dict[str, int] = {}
         """Number of checks of each kind: a check that never runs finds nothing."""
 
@@ -115,6 +118,9 @@ class PackChecks:
                 continue
             if isinstance(fact, facts.JobSubmitted) and fact.pack is not None:
                 self._on_member(fact)
+            if isinstance(fact, facts.PackMoved):
+                self._on_moved(fact)
+                continue
             job_id: int = getattr(fact, "job_id", 0)
             pack = self._pack_of.get(job_id)
             if pack is None:
@@ -175,6 +181,18 @@ class PackChecks:
         member.state, member.placed = JobState.LAUNCHING, True
         member.attempts, member.held = fact.attempt, {span.node for span in fact.spans}
         self._planned.pop(job_id, None)
+
+    def _on_moved(self, fact: facts.PackMoved) -> None:
+        """The members that were to come start earlier, all by the same time."""
+        pack = self._packs[fact.pack_id]
+        self._count("moved" if fact.starts else "not moved")
+        earlier: set[int] = set()
+        for job_id, start_us in fact.starts:
+            member = pack.members[job_id]
+            require(member.waits and not member.placed, f"job {job_id} is moved to {start_us}, and has begun")
+            earlier.add(pack.anchor_us + member.delay_us - start_us)
+            member.delay_us = start_us - pack.anchor_us
+        require(not earlier or (len(earlier) == 1 and min(earlier) > 0), f"{fact} moves jobs by {earlier}")
 
     def _on_left(self, pack: _Pack) -> None:
         """A member may wait again: with all others it waits for another beginning of the pack."""
@@ -246,6 +264,7 @@ class PackChecks:
         if not self._packs:
             return
         placed = {one.job_id: one.anchor_us for one in plan.placements}
+        self._moving = dict(start for grant in plan.granted for start in grant.starts)
         calm = self._calm.setdefault(state.epoch, set())
         if gives_way or any(one.until_us <= plan.made_us for one in state.live.values()):
             # What goes on beyond its limit holds what was planned for others.
@@ -302,7 +321,8 @@ class PackChecks:
             # It had begun and waits again, or the log does not say yet that the pack has begun.
             return
         delay_us = place.delay_us if place.moved else own.members[job.job_id].delay_us
-        owed_us = own.anchor_us + delay_us
+        # The plan has the start that it grants; the log will have it with this plan's placements.
+        owed_us = self._moving.get(job.job_id, own.anchor_us + delay_us)
         self._planned[job.job_id] = _nodes(plan.bookings.get(job.job_id, ()))
         require(
             start_us is None or start_us >= owed_us,
