@@ -45,8 +45,12 @@ FULL_CHECK_WORK = 4
 """The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
 
 
-COUNTED = frozenset(("NodeRegistered", "NodeStateChanged", "AttemptEnded", "NodesLost", "NodeCleared"))
-WATCHED = frozenset(("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced"))
+COUNTED = frozenset(
+    ("NodeRegistered", "NodeStateChanged", "AttemptEnded", "NodesLost", "NodeCleared", "PartFinished")
+)
+WATCHED = frozenset(
+    ("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced", "PartFinished")
+)
 FOLLOWED_CHECK_EVERY = 16
 
 
@@ -158,6 +162,10 @@ class Checks:
                 self._on_released(fact)
             case facts.AttemptEnded():
                 self.phases.on_released(fact.job_id, fact.attempt, fact.released)
+            case facts.PartFinished():
+                run = self._runs.get((fact.job_id, fact.attempt))
+                if run is not None:
+                    self._occupancy.give_part_back(run, fact.component)
             case facts.JobPlaced():
                 cancelled = fact.job_id in self.cancelled or fact.array_job_id in self.cancelled
                 require(not cancelled, f"job {fact.job_id} is placed after its cancellation was acknowledged")

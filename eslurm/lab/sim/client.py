@@ -23,6 +23,7 @@ from eslurm.core.model.messages import (
     ChangePolicies,
     CreateStep,
     ExtendJob,
+    FinishPart,
     FinishStep,
     HoldJobs,
     JobRef,
@@ -68,6 +69,8 @@ REFUSED_RETRY_US = (50_000, 600_000)
 ASKED_AGAIN = 0.2
 LATE_US = 60 * SECOND_US
 """So late a fixed start is missed for good."""
+PART_US = 2 * SECOND_US
+"""So often a running job of several parts may give one of them back."""
 ASKED_AGAIN_WITHIN_US = 8 * SECOND_US
 PACKS_SHARE = 0.08
 """Share of the submissions that bring a pack, too."""
@@ -97,6 +100,7 @@ class Client(Process):
         # Packs are drawn apart: the other choices of a seed stay what they are.
         self._packs_random = random.Random(f"{world.seed}/packs")
         self._moves_random = random.Random(f"{world.seed}/moves")
+        self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -125,6 +129,8 @@ class Client(Process):
         if world.faults.ordeals.long_jobs:
             self.later(5 * SECOND_US, self._submit_long)
         self.later(world.faults.plan.calm_us, self._care)
+        for at_us in range(PART_US, world.faults.plan.calm_us, PART_US):
+            self.later(at_us, self._finish_part)
 
     # ---- asking ----
 
@@ -373,6 +379,19 @@ class Client(Process):
                 chosen = self._random.sample(parts, self._random.randint(1, len(parts)))
                 step = msgspec.structs.replace(step, components=tuple(sorted(chosen)))
             self.call(step)
+
+    def _finish_part(self) -> None:
+        """A running job gives a part back. It has a random source of its own: its draws move no other's."""
+        controller, rng = self.world.controller, self._parts_random
+        jobs = [
+            job
+            for job in (controller.state.jobs.values() if controller is not None else ())
+            if job.state is JobState.RUNNING and len(job.spec.components) > 1
+        ]
+        if jobs and rng.random() < 0.4:
+            job = rng.choice(jobs)
+            ref = JobRef(job.job_id, part=rng.randrange(1, len(job.spec.components)))
+            self.call(FinishPart(job.spec.user, ref, kill=rng.random() < 0.3))
 
     def _care(self) -> None:
         """Once all is calm, the operator lets everything run that was held or forbidden, until nothing is."""

@@ -40,6 +40,7 @@ from eslurm.core.model.messages import (
     ExtensionTaken,
     Message,
     MoveTaken,
+    PartGivenBack,
     Reports,
     StepCreated,
     SubmitJobs,
@@ -70,7 +71,9 @@ SLICE_US = 5_000
 """The longest time that others have between two slices of a planning cycle."""
 INTERRUPTED_SHARE = 0.25
 """Of the slices of a cycle, so many are followed by other work."""
-_answers = msgspec.msgpack.Decoder(Submitted | Changed | StepCreated | MoveTaken | ExtensionTaken)
+_answers = msgspec.msgpack.Decoder(
+    Submitted | Changed | StepCreated | MoveTaken | ExtensionTaken | PartGivenBack
+)
 Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 
 

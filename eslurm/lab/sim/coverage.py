@@ -32,6 +32,7 @@ PATHS: Final = (
     "pack taken over before its second start",
     "follower lost its node",
     "first member requeued before the second began",
+    "part given back",
     "request unsettled when the store went away",
     "unsettled request asked again",
     "prolog under way across a restart of its agent",
@@ -77,6 +78,8 @@ class Coverage:
                     self._given_up[fact.job_id, fact.attempt] = silent
                 case facts.NodesLost():
                     self.count("job went on without a lost node")
+                case facts.PartFinished():
+                    self.count("part given back")
                 case facts.NodeCleared():
                     self.count("fault of a node cleared by its check")
                 case facts.NodeRegistered() if fact.number in self._lost:

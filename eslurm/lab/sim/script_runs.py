@@ -49,22 +49,38 @@ class Run:
     `usage` is what it uses by node, `lent` the cores that it does not use while it stands still.
     """
 
-    __slots__ = ("clock", "devices", "disturbed", "host", "key", "lent", "outcome", "shares_node", "usage")
+    __slots__ = (
+        "clock",
+        "device_parts",
+        "devices",
+        "disturbed",
+        "host",
+        "key",
+        "lent",
+        "outcome",
+        "parts",
+        "shares_node",
+        "usage",
+    )
 
     def __init__(self, host: Host, key: StepKey, launch: JobLaunch, clock: Clock) -> None:
         self.clock = clock
         self.host = host
         self.key = key
         self.usage: dict[int, tuple[int, ...]] = {}
+        self.parts: dict[int, dict[int, tuple[int, ...]]] = {}
+        """By node what each part uses there."""
         self.shares_node = False
         """Whether two parts of the job are on one node."""
         for group in launch.groups:
             for start, length in group.runs:
                 for number in range(start, start + length):
                     before = self.usage.get(number)
+                    self.parts.setdefault(number, {})[group.component] = group.amounts
                     self.shares_node |= before is not None
                     self.usage[number] = group.amounts if before is None else _sum(before, group.amounts)
         self.devices = launch.devices
+        self.device_parts = launch.device_parts
         self.lent: dict[int, int] = {}
         self.outcome: StepOutcome | None = None
         self.disturbed = False
@@ -113,6 +129,20 @@ class Occupancy:
             for device in devices if node == number else ():
                 if self._devices.get((node, resource, device)) is run.key:
                     del self._devices[node, resource, device]
+
+    def give_part_back(self, run: Run, part: int) -> None:
+        """A finished part uses nodes that it shares no more; those that it has alone go one by one."""
+        for number, amounts in run.parts.items():
+            if part not in amounts or len(amounts) == 1 or number not in run.usage:
+                continue
+            mine = amounts.pop(part)
+            run.usage[number] = _sum(run.usage[number], tuple(-amount for amount in mine))
+            for at, amount in enumerate(mine):
+                self._used[number][at] -= amount
+            for (node, resource, devices), owner in zip(run.devices, run.device_parts, strict=True):
+                for device in devices if (node, owner) == (number, part) else ():
+                    if self._devices.get((node, resource, device)) is run.key:
+                        del self._devices[node, resource, device]
 
     def lend(self, run: Run) -> None:
         """A script stands still: others may have its cores, nothing else."""
