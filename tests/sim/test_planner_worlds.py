@@ -172,7 +172,7 @@ def first_failure(first: int, seeds_max: int) -> Failure | None:
         (newcomers_first, 36, 20, "was promised"),
         (placed_twice, 1, 2, "times in one plan"),
         (no_reasons, 1, 5, "without any reason"),
-        (lost_pauses, 9, 20, "stood still"),
+        (lost_pauses, 31, 10, "stood still"),
         (anybody_pushes_out_anybody, 11, 10, "no rule lets"),
         (the_cancelled_wait_again, 14, 30, "waits again"),
     ],
