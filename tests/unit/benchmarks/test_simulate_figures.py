@@ -60,7 +60,8 @@ def test_the_table_and_the_pictures_of_workflows(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SEEDS", "2")
-    monkeypatch.setenv("JOBS", "60")
+    monkeypatch.setenv("JOBS", "30")
+    monkeypatch.setattr(workflows, "PERCENTS", (20,))
     monkeypatch.setenv("PICTURES", str(tmp_path / "pictures"))
     assert workflows.main(["KTH"]) == 0
     lines = capsys.readouterr().out.splitlines()
