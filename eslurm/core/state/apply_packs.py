@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import HOLDS, JobState
+from eslurm.core.model.promise import Promise
 from eslurm.core.state.cluster import State
 
 
@@ -41,6 +42,8 @@ def wait_again(state: State, job: Job) -> None:
     # The first one last: until then the others are in no queue, and its entry carries all of them at once.
     for one in reversed(found):
         assert one.pack is not None
+        # What was promised to it counts from a start that has come to nothing.
+        state.put_promise(Promise(one.job_id))
         state.put_job(
             replace(
                 one,

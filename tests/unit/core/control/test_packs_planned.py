@@ -139,3 +139,18 @@ def test_a_first_member_that_is_lost_early_begins_the_pack_anew(policy: str) -> 
     led.now_us = anchor_us + 40 * SECOND
     led.settle()
     assert led.job(second).attempt.placed_us == anchor_us + 40 * SECOND  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_what_a_member_was_promised_ends_with_the_beginning_of_its_pack(policy: str) -> None:
+    """A new leader would take it over, and plan the member before its time."""
+    led = Led(policy, nodes=3)
+    first, second = submit(led, 0, 40)
+    led.settle()
+    led.now_us += EVERY_US
+    led.settle()
+    assert second in led.state.promises
+    (node,) = {span.node for span in led.job(first).attempt.spans}  # type: ignore[union-attr]
+    led.lose(node)
+    assert not led.job(first).pack.anchor_us  # type: ignore[union-attr]
+    assert second not in led.state.promises
