@@ -134,6 +134,9 @@ def open_dependencies(
         if target is not None and not dependency.settled and _goes_by_task(dependency, target, spec):
             # Even of an array that has ended: each task has its own verdict.
             verdict = WAIT
+        elif dependency.kind == "aftercorr" and spec.array is not None:
+            # It holds back the whole array, whatever else lets its tasks go one by one.
+            dependency = replace(dependency, kind="afterok")
         if verdict == MET and spec.dependency_any:
             due_us = delayed_until_us(state, (dependency,))
             if due_us <= state.now_us:

@@ -295,6 +295,21 @@ def test_aftercorr_of_two_arrays_needs_both_counterparts() -> None:
     assert world.job(only).array_task == 0
 
 
+def test_aftercorr_of_an_array_and_of_a_job_lets_no_task_go_before_the_job_has_ended() -> None:
+    world = World(nodes=2)
+    first, job = world.submit(tasks=((0, 1),)), world.submit()
+    both = world.submit(
+        tasks=((0, 1),), dependencies=(*depends("aftercorr", first), *depends("aftercorr", job))
+    )
+    tasks = [one for one in world.start() if one != job]
+    for task in tasks:
+        world.end(task)
+    assert world.plan() == []
+    world.end(job)
+    started = [world.job(one) for one in world.start()]
+    assert sorted((one.array_job_id, one.array_task) for one in started) == [(both, 0), (both, 1)]
+
+
 def test_aftercorr_with_an_array_that_has_ended_already() -> None:
     world = World()
     first = world.submit(tasks=((0, 1),))
