@@ -1,4 +1,4 @@
-"""`esctl move-starts` and `esctl extend`: a workflow changes its own times, and is told before and after."""
+"""`esctl move-starts` and `esctl extend`: a workflow changes its own times; both say before and after."""
 
 from __future__ import annotations
 
