@@ -19,7 +19,7 @@ from eslurm.core.plan.cycle.changed_rules import keep_allowed
 from eslurm.core.plan.cycle.expected import end_us
 from eslurm.core.plan.cycle.placement_query import allows, query_of
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry, asks_alike, differs_in_estimate
-from eslurm.core.plan.cycle.reasons import Why
+from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.restored_bookings import take_over
 from eslurm.core.plan.cycle.schedule import (
     CHANGES_PER_SLICE,
@@ -250,8 +250,8 @@ class _Following:
                 schedule.stuck.pop(job_id, None)
                 schedule.whys.pop(job_id, None)
                 schedule.slack.forget(job_id)
-            elif entry.job.after:
-                # It waits for others than before: what was not foreseeable may be now.
+            elif entry.job.after or _had_no_foreseen_start(schedule, job_id):
+                # It waits for others than before, or for none: what was not foreseeable may be now.
                 schedule.stuck.pop(job_id, None)
             old = schedule.entries.get(job_id)
             if old is not None and (entry is None or _waits_for_others(entry.job, old.job)):
@@ -508,6 +508,12 @@ def _spans_of(one: Running) -> tuple[Span, ...]:
     if one.parts:
         return tuple([Span(node, amounts, 0, part) for part, node, amounts in one.parts])
     return tuple([Span(node, amounts, 0) for node, amounts in one.spans])
+
+
+def _had_no_foreseen_start(schedule: Schedule, job_id: int) -> bool:
+    """Check whether the job was without a place because the end of another job could not be foreseen."""
+    why = schedule.whys.get(job_id)
+    return why is not None and why.kind is WhyKind.DEPENDENCY
 
 
 def _waits_for_others(job: Pending, old: Pending) -> bool:

@@ -19,7 +19,7 @@ from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.resources.nodes import Resource
 from eslurm.replay.base import pack_base, unpack_base
-from tests.kits.core import ALICE, ROOT, SECOND, World
+from tests.kits.core import ALICE, ROOT, SECOND, World, depends
 from tests.kits.mirror import picture
 
 WHOLE = Request(cpus_per_task=4)
@@ -349,3 +349,17 @@ def test_easy_promises_a_job_that_waits_for_licences_and_the_first_that_waits_fo
     began_us = world.now_us
     assert starts(plan) == {2: began_us + 100 * SECOND, 3: began_us + 200 * SECOND}
     assert sorted(job.job_id for job in world.state.jobs.values() if job.attempt is not None) == [1, 4, 5]
+
+
+@pytest.mark.parametrize("policy", ["conservative", "easy", "fcfs", "planned"])
+def test_a_job_whose_start_could_not_be_foreseen_begins_when_its_dependency_is_met(policy: str) -> None:
+    """Nothing is given back meanwhile: the dependency alone has changed."""
+    led = Led(policy)
+    first = led.submit(held=True)
+    after = led.submit(dependencies=depends("after", first))
+    led.settle()
+    led.hold(first, release=True)
+    led.settle()
+    assert led.job(first).attempt is not None
+    led.settle()
+    assert led.job(after).attempt is not None
