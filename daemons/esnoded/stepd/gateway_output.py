@@ -14,13 +14,13 @@ from collections.abc import Callable
 from eslurm.core.model.gateways import ADDRESS_CHARS_MAX, is_address
 from eslurm.core.model.step_key import GATEWAY_STEP, StepKey
 from eslurm.ports.step_checks import parse_endpoint
-from esnoded.stepd.output import fds_max, make_pipe
+from esnoded.stepd.output import fds_max, last_words, make_pipe
 
 _READ_BYTES = 64 * 1024
 _READS_MAX = 16
 _LINE_BYTES_MAX = 4_096
 """The helper's first line is a path."""
-_WORDS_CHARS = 400
+_KEPT_BYTES = 1_600
 
 
 class GatewayOutput:
@@ -53,15 +53,13 @@ class GatewayOutput:
     def open_pipes(self, local: int) -> tuple[int, int]:
         """See `OutputPipes`."""
         writers: list[int] = []
+        on_pipe = self._wrap(self._read)
         try:
             for task in (local, -1):
                 read_fd, write_fd = make_pipe(fds_max())
                 writers.append(write_fd)
                 self._fds[read_fd] = task
-                on_pipe = self._wrap(self._read)
-                self._selector.register(
-                    read_fd, selectors.EVENT_READ, lambda _mask, fd=read_fd, call=on_pipe: call(fd)
-                )
+                self._selector.register(read_fd, selectors.EVENT_READ, lambda _mask, fd=read_fd: on_pipe(fd))
         except OSError:
             for fd in writers:
                 os.close(fd)
@@ -74,9 +72,7 @@ class GatewayOutput:
     def last_words(self) -> str:
         """The end of the output as one line of printable text; takes what the pipes still hold."""
         self._drain()
-        text = self._kept.decode(errors="replace")
-        words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-        return words if len(words) <= _WORDS_CHARS else "..." + words[-_WORDS_CHARS:]
+        return last_words(self._kept)
 
     def finish(self) -> None:
         """The step is over."""
@@ -108,7 +104,7 @@ class GatewayOutput:
         task = self._fds[fd]
         if task >= 0:
             data = self._first_line(fd, task, data)
-        self._kept = (self._kept + data)[-4 * _WORDS_CHARS :]
+        self._kept = (self._kept + data)[-_KEPT_BYTES:]
         return True
 
     def _first_line(self, fd: int, task: int, data: bytes) -> bytes:

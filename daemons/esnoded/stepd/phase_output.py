@@ -13,12 +13,11 @@ from contextlib import suppress
 
 from eslurm.core.model.step_key import StepKey
 from esnoded.procd.log import complain
-from esnoded.stepd.output import fds_max, make_pipe
+from esnoded.stepd.output import fds_max, last_words, make_pipe
 
 KEPT_BYTES = 64 * 1024
 KEPT_FILES = 256
 _READ_BYTES = 64 * 1024
-_WORDS_CHARS = 400
 
 
 class PhaseOutput:
@@ -56,9 +55,7 @@ class PhaseOutput:
     def last_words(self) -> str:
         """The end of the output as one line of printable text; takes what the pipe still holds."""
         self._drain()
-        text = self._kept[-4 * _WORDS_CHARS :].decode(errors="replace")
-        words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-        return words if len(words) <= _WORDS_CHARS else "..." + words[-_WORDS_CHARS:]
+        return last_words(self._kept)
 
     def finish(self) -> None:
         """The phase is over: keep its output."""

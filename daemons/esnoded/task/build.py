@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment, find_tasks
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import JobSpec
@@ -17,6 +19,7 @@ from eslurm.core.model.step_key import GATEWAY_STEP, StepKey
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.ports.step_runner import OutputEndpoint, StepSpec, StepWarning
 from esnoded.task.gateways import build_daemon, build_helper
+from esnoded.task.user_step import user_step
 
 STEP_ENVIRONMENTS_MAX = 64
 
@@ -107,23 +110,14 @@ def _batch(key: StepKey, launch: JobLaunch, node_name: str, script: str, env: di
         array_task=launch.array_task,
     )
     output = spec.output or default_output(launch.array_task >= 0)
-    return StepSpec(
-        key=key,
-        node_name=node_name,
-        uid=spec.user.uid,
-        gid=spec.user.gid,
-        groups=spec.user.groups,
-        argv=(script, *spec.arguments),
-        env=env,
-        cwd=spec.work_dir,
+    step = user_step(key, launch, node_name, (script, *spec.arguments), env, spec.work_dir)
+    return replace(
+        step,
         stdin=expand_pattern(spec.input, fields) if spec.input else "/dev/null",
         stdout=expand_pattern(output, fields),
         stderr=expand_pattern(spec.error, fields) if spec.error else "",
         open_mode="append" if spec.append_output else "truncate",
-        umask=spec.umask,
         time_limit_us=spec.time_limit_s * 1_000_000,
-        kill_grace_us=int(launch.kill_grace_s * 1_000_000),
-        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
         warning=_warning(spec),
     )
 
@@ -136,24 +130,10 @@ def _task(
     env: dict[str, str],
     share: tuple[int, int],
 ) -> StepSpec:
-    spec = launch.spec
     address, port = parse_endpoint(request.endpoint)
-    return StepSpec(
-        key=key,
-        node_name=node_name,
-        uid=spec.user.uid,
-        gid=spec.user.gid,
-        groups=spec.user.groups,
-        argv=request.argv,
-        env=env,
-        cwd=request.work_dir,
-        endpoint=OutputEndpoint(address, port, request.cookie),
-        umask=spec.umask,
-        kill_grace_us=int(launch.kill_grace_s * 1_000_000),
-        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
-        tasks=share[0],
-        first_task=share[1],
-    )
+    step = user_step(key, launch, node_name, request.argv, env, request.work_dir)
+    endpoint = OutputEndpoint(address, port, request.cookie)
+    return replace(step, endpoint=endpoint, tasks=share[0], first_task=share[1])
 
 
 def _warning(spec: JobSpec) -> StepWarning | None:

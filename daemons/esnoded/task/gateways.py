@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 
+from msgspec.structs import replace
+
 from eslurm.compat.environment import PHASE_PATH
 from eslurm.core.model.gateways import GatewayStep
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
 from eslurm.core.model.step_key import ROUTE_ERROR_STEP, StepKey
 from eslurm.ports.step_runner import StepSpec
 from esnoded.task.errand import Errand, helper_argv
+from esnoded.task.user_step import user_step
 
 HELPER_GRACE_US = 5_000_000
 """From the end of the job to SIGKILL, for the removal of a file."""
@@ -25,21 +28,8 @@ def build_daemon(
     """A gateway daemon, with the job's variables and those that are asked for. `share`: tasks here, rank of the first."""
     spec = launch.spec
     asked = dict(spec.gateway.env) if spec.gateway is not None else {}
-    return StepSpec(
-        key=key,
-        node_name=node_name,
-        uid=spec.user.uid,
-        gid=spec.user.gid,
-        groups=spec.user.groups,
-        argv=(daemon,),
-        env=env | asked,
-        cwd=spec.work_dir,
-        umask=spec.umask,
-        kill_grace_us=int(launch.kill_grace_s * 1_000_000),
-        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
-        tasks=share[0],
-        first_task=share[1],
-    )
+    step = user_step(key, launch, node_name, (daemon,), env | asked, spec.work_dir)
+    return replace(step, tasks=share[0], first_task=share[1])
 
 
 def build_helper(key: StepKey, launch: JobLaunch, request: LaunchStep, node_name: str) -> StepSpec:
@@ -57,16 +47,6 @@ def build_helper(key: StepKey, launch: JobLaunch, request: LaunchStep, node_name
         key.step == ROUTE_ERROR_STEP,
     )
     own = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8", "PYTHONSAFEPATH": "1"}
-    return StepSpec(
-        key=key,
-        node_name=node_name,
-        uid=spec.user.uid,
-        gid=spec.user.gid,
-        groups=spec.user.groups,
-        argv=helper_argv(errand),
-        env=own | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
-        cwd="/",
-        umask=spec.umask,
-        kill_grace_us=HELPER_GRACE_US,
-        orphan_timeout_us=int(launch.orphan_timeout_s * 1_000_000),
-    )
+    env = own | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    step = user_step(key, launch, node_name, helper_argv(errand), env, "/")
+    return replace(step, kill_grace_us=HELPER_GRACE_US)

@@ -23,6 +23,7 @@ import msgspec
 from eslurm.compat.filenames import error_file, routes_file
 from eslurm.compat.routes import PLUGINS, RouteError, RoutePlugin, route_lines
 from eslurm.core.model.gateways import LIMITS_S, GatewayStage
+from eslurm.core.model.plurals import printable_line
 from esnoded.task.errand import Errand
 
 BY_NUMBERS, BY_NAMES = "eslurm.routes", "eslurm.routes_by_name"
@@ -40,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         errand = msgspec.json.decode("".join(argv), type=Errand)
         if errand.is_failure:
             path = error_file(errand.job_id, errand.work_dir)
-            lines = (f"job {errand.job_id}: its gateways failed: {_printable(errand.step.failed)}\n",)
+            lines = (f"job {errand.job_id}: its gateways failed: {printable_line(errand.step.failed)}\n",)
             _write_within(path, lambda: lines, LIMITS_S[GatewayStage.FAILED] - 2)
             return 0
         path = routes_file(errand.job_id, errand.file, errand.work_dir)
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
             signal.sigwait(_STOPS)
             _remove_own(path, own)
     except (RouteError, OSError, msgspec.MsgspecError) as error:
-        print(_printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201 # its supervisor reports the reason
+        print(printable_line(str(error)), file=sys.stderr, flush=True)  # noqa: T201 # its supervisor reports the reason
         return 1
     return 0
 
@@ -99,7 +100,7 @@ def _write_within(path: str, make: Callable[[], Iterable[str]], limit_s: float) 
         told = os.read(read_fd, _TEXT_BYTES_MAX)
     except RouteError as error:
         # Said first: the file system may be what hangs.
-        print(_printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201
+        print(printable_line(str(error)), file=sys.stderr, flush=True)  # noqa: T201
         _remove(fresh)
         raise SystemExit(1) from None
     finally:
@@ -178,10 +179,6 @@ def _remove(path: str) -> None:
 
 def _how(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {-code}"
-
-
-def _printable(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 if __name__ == "__main__":

@@ -34,3 +34,8 @@ def escaped(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+def printable_line(text: str) -> str:
+    """The words of `text` on one line, without what is not printable."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
