@@ -45,8 +45,10 @@ from eslurm.core.plan.rules.limits import Area, Consumer, Items
 from eslurm.core.plan.rules.pools import KeptAmount, Licence
 from eslurm.core.resources import bits
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.apply_jobs import record_of
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.faults import standing
+from eslurm.core.state.packs import followers
 from eslurm.core.state.queue_entries import UNFORESEEN, pending_of
 
 STRICT_POLICY = "fcfs"
@@ -116,28 +118,13 @@ def would_wait_together(
 ) -> Generator[None, None, tuple[Answer, ...]]:
     """The same for a submission that is one pack: the answer for each of its jobs. Raises `Refused`."""
     submitted, _ = on_submit(state, message, now_us)
+    drafts = [record_of(fact, now_us) for fact in submitted if isinstance(fact, JobSubmitted)]
     # Ids below 1: none of them is a job's.
-    jobs = [
-        Job(
-            -index,
-            fact.spec,
-            JobState.PENDING,
-            now_us,
-            fact.priority,
-            hold="user" if fact.spec.held else "",
-            open=fact.open,
-            not_before_us=fact.not_before_us,
-            pack=fact.pack,
-        )
-        for index, fact in enumerate([one for one in submitted if isinstance(one, JobSubmitted)])
-    ]
-    counts = state.config.use_forecasts
-    followers = tuple(
-        Follower(job.pack.delay_us, pending_of(job, 1, use_forecasts=counts))
-        for job in jobs[1:]
-        if job.pack is not None
-    )
-    case = _Case(state, schedule, jobs[0], now_us, ranking, followers)
+    jobs = [msgspec.structs.replace(draft, job_id=-index) for index, draft in enumerate(drafts)]
+    known, place = {job.job_id: job for job in jobs}, jobs[0].pack
+    assert place is not None
+    others = followers({place.pack_id: tuple(known)}, known, jobs[0], counts=state.config.use_forecasts)
+    case = _Case(state, schedule, jobs[0], now_us, ranking, others)
     first = yield from case.answer(None, with_alternatives=False)
     return first, *[case.of_draft(job) for job in jobs[1:]]
 

@@ -29,23 +29,26 @@ GIVEN_UP = "its node was given up before it told of the end"
 
 
 def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
-    spec = fact.spec
-    state.next_id = max(state.next_id, fact.job_id + ids_taken(spec))
+    state.next_id = max(state.next_id, fact.job_id + ids_taken(fact.spec))
     state.touched.settings = True
-    state.put_job(
-        Job(
-            job_id=fact.job_id,
-            spec=spec,
-            state=JobState.PENDING,
-            submitted_us=state.now_us,
-            priority=fact.priority,
-            hold="user" if spec.held else "",
-            open=fact.open,
-            not_before_us=fact.not_before_us,
-            tasks_left=spec.array.tasks if spec.array is not None else None,
-            tasks_ready=() if spec.array is not None and _corresponds(fact.open) else None,
-            pack=fact.pack,
-        )
+    state.put_job(record_of(fact, state.now_us))
+
+
+def record_of(fact: facts.JobSubmitted, now_us: int) -> Job:
+    """The first record of a job that is submitted now."""
+    spec = fact.spec
+    return Job(
+        job_id=fact.job_id,
+        spec=spec,
+        state=JobState.PENDING,
+        submitted_us=now_us,
+        priority=fact.priority,
+        hold="user" if spec.held else "",
+        open=fact.open,
+        not_before_us=fact.not_before_us,
+        tasks_left=spec.array.tasks if spec.array is not None else None,
+        tasks_ready=() if spec.array is not None and _corresponds(fact.open) else None,
+        pack=fact.pack,
     )
 
 

@@ -160,8 +160,8 @@ class _Ruling:
         if allowed is not None:
             self.past.add(booking)
             return
-        for later, one in zip(entry.job.members, bookings, strict=True):
-            if (one.start_us, bookings.index(one)) > (booking.start_us, index):
+        for at, (later, one) in enumerate(zip(entry.job.members, bookings, strict=True)):
+            if (one.start_us, at) > (booking.start_us, index):
                 # Not judged yet, and so not charged either: gives back what it was charged for.
                 schedule.charge(later, one)
         yield from schedule.displacing(entry.job_id)

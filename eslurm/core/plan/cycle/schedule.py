@@ -404,14 +404,13 @@ class Schedule:
                 self.noted.add(job_id)
         return bookings
 
-    def hand_out(self, job_id: int) -> tuple[Booking, ...]:
+    def hand_out(self, job_id: int) -> None:
         """Take all bookings of a pack that begins out of its name; they stay in the profile."""
-        del self.entries[job_id]
+        del self.bookings[job_id], self.entries[job_id]
         self.moves.pop(job_id, None)
         self.whys.pop(job_id, None)
         if self.noted is not None:
             self.noted.add(job_id)
-        return self.bookings.pop(job_id)
 
     def drop(self, job_id: int, *gone: Booking) -> None:
         """Release some of the bookings of an array."""
