@@ -23,6 +23,7 @@ pytest_plugins = (
     "tests.support.seeds",
     "tests.support.terminated",
     "tests.support.workers",
+    "tests.support.zone",
 )
 
 

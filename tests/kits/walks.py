@@ -7,9 +7,10 @@ import random
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import AttemptPhase
+from eslurm.core.model.messages import UpdateNodes
 from eslurm.core.model.protocol import NodeGone, StepEnded
 from eslurm.core.state.cluster import attempts_of
-from tests.kits.core import World
+from tests.kits.core import ROOT, World
 
 
 def deliver_some(world: World, unsent: list[Send], rng: random.Random) -> None:
@@ -41,3 +42,13 @@ def end_some(world: World, rng: random.Random) -> None:
     for node in attempt.nodes[1:]:
         if rng.random() < 0.7:
             world.report(NodeGone(node, 1, job.job_id, attempt.number))
+
+
+def lose_some(world: World, nodes: int, rng: random.Random) -> None:
+    """A node is lost and comes back, or an administrator drains or resumes it."""
+    number = rng.randrange(nodes)
+    if rng.random() < 0.5:
+        world.send(UpdateNodes(ROOT, (f"cn{number}",), "lost", "gone"))
+        world.register(number, boot=f"b{rng.random()}", session=f"s{rng.random()}")
+    else:
+        world.send(UpdateNodes(ROOT, (f"cn{number}",), rng.choice(("drain", "resume")), "test"))

@@ -27,14 +27,13 @@ from eslurm.core.model.messages import (
     SubmitJobs,
     SuspendJobs,
     UpdateJob,
-    UpdateNodes,
 )
 from eslurm.core.model.pack import PackDraft, PackPlace
 from eslurm.core.model.placement import Placement
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.kits.core import ALICE, ROOT, SECOND, World, depends
 from tests.kits.packs import member
-from tests.kits.walks import deliver_some, end_some
+from tests.kits.walks import deliver_some, end_some, lose_some
 from tests.support.profiles import draws
 
 SEEDS = draws(40)
@@ -219,13 +218,7 @@ class Walk:
             self.model.dead.update(whole)
 
     def lose(self) -> None:
-        rng, world = self.rng, self.world
-        name = f"cn{rng.randrange(NODES)}"
-        if rng.random() < 0.5:
-            world.send(UpdateNodes(ROOT, (name,), "lost", "gone"))
-            world.register(int(name[2:]), boot=f"b{rng.random()}", session=f"s{rng.random()}")
-        else:
-            world.send(UpdateNodes(ROOT, (name,), rng.choice(("drain", "resume")), "test"))
+        lose_some(self.world, NODES, self.rng)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

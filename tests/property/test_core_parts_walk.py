@@ -28,7 +28,6 @@ from eslurm.core.model.messages import (
     Preemption,
     RequeueJobs,
     SuspendJobs,
-    UpdateNodes,
 )
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.request import Request
@@ -36,7 +35,7 @@ from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import attempts_of
 from tests.kits.core import ALICE, ROOT, SECOND, World
 from tests.kits.parts import parted, submit
-from tests.kits.walks import deliver_some, end_some
+from tests.kits.walks import deliver_some, end_some, lose_some
 from tests.support.profiles import draws
 
 SEEDS = draws(30)
@@ -197,13 +196,7 @@ class Walk:
         )
 
     def lose(self) -> None:
-        rng, world = self.rng, self.world
-        name = f"cn{rng.randrange(NODES)}"
-        if rng.random() < 0.5:
-            world.send(UpdateNodes(ROOT, (name,), "lost", "gone"))
-            world.register(int(name[2:]), boot=f"b{rng.random()}", session=f"s{rng.random()}")
-        else:
-            world.send(UpdateNodes(ROOT, (name,), rng.choice(("drain", "resume")), "test"))
+        lose_some(self.world, NODES, self.rng)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

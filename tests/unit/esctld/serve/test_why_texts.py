@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from escli.user.why import answer as shown
@@ -16,14 +13,7 @@ from tests.kits.asking import Site
 from tests.support.golden import Golden
 from tests.unit.core.explain.test_alternatives import A100, PLAIN, V100, chunked, gpus, occupy, site, submit
 
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def text_of(here: Site, request: Request, hours: int) -> str:
