@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from eslurm.core.agent import restore
 from eslurm.core.agent.actions import AcknowledgeSteps, Contact
 from eslurm.core.agent.attempt import Stage
+from eslurm.core.agent.ends import Ends
 from eslurm.core.agent.fence import Fence
-from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.phases import Phases
 from eslurm.core.agent.pipeline import AgentPipeline, WriteSpool
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
+from eslurm.core.agent.starts import Starts
 from eslurm.core.control import decide, reactor
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import dependency, outcomes, requests, stopping, updating
@@ -191,7 +192,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 def launch_again(patch: pytest.MonkeyPatch) -> None:
     """A second copy of a launch is taken for a new one."""
-    patch.setattr(Lifecycle, "_refusal", lambda self, node, launch, waiter: "")
+    patch.setattr(Starts, "_refusal", lambda self, node, launch, waiter: "")
     patch.setattr(Fence, "keep", lambda self, effect, outcome: None)
 
 
@@ -212,13 +213,13 @@ def forget_reports(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
     """The agent tells its supervisor to forget how a script ended before anybody else has it on disk."""
-    on_batch_ended = Lifecycle._on_batch_ended
+    on_batch_ended = Ends.on_batch_ended
 
-    def forget(self: Lifecycle, attempt: Any, end: Any) -> None:
+    def forget(self: Ends, attempt: Any, end: Any) -> None:
         on_batch_ended(self, attempt, end)
         self._buffer.emit(AcknowledgeSteps((StepKey(*attempt.key, BATCH_STEP, attempt.node),)))
 
-    patch.setattr(Lifecycle, "_on_batch_ended", forget)
+    patch.setattr(Ends, "on_batch_ended", forget)
 
 
 def never_synced(patch: pytest.MonkeyPatch) -> None:
@@ -340,16 +341,16 @@ def phase_twice(patch: pytest.MonkeyPatch) -> None:
 
 def prepared_before_the_prolog(patch: pytest.MonkeyPatch) -> None:
     """A node says that its prolog has ended well as soon as it has begun."""
-    ready = Lifecycle._on_ready
+    ready = Starts.on_ready
 
-    def hasty(self: Lifecycle, attempt: Any) -> None:
+    def hasty(self: Starts, attempt: Any) -> None:
         ready(self, attempt)
         if attempt.stage is Stage.PREPARING:
             attempt.live.discard(PROLOG_STEP)
-            self.phases.report_prolog(attempt, StepEnd(0))
-            self._on_prepared(attempt)
+            self._phases.report_prolog(attempt, StepEnd(0))
+            self.on_prepared(attempt)
 
-    patch.setattr(Lifecycle, "_on_ready", hasty)
+    patch.setattr(Starts, "on_ready", hasty)
 
 
 def released_before_the_epilog(patch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from eslurm.core.agent.attempt import Attempt, Stage
-from eslurm.core.agent.lifecycle import ATTEMPTS_PER_NODE_MAX
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import LocalNode
+from eslurm.core.agent.starts import ATTEMPTS_PER_NODE_MAX
 from eslurm.core.model.protocol import NodeGone, PhaseReported
 from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, GATEWAY_STEPS, PROLOG, PROLOG_STEP
 

@@ -88,8 +88,8 @@ class Agent:
         self._addressed: tuple[Command, Addressed] | None = None
         self._problems: tuple[str, ...] = ()
         self._handlers: dict[type, Callable[[LocalNode, Any, Waiter], None]] = {
-            Prepare: self.lifecycle.prepare,
-            Start: self.lifecycle.start,
+            Prepare: self.lifecycle.starts.prepare,
+            Start: self.lifecycle.starts.start,
             Signal: self.lifecycle.signal,
             Suspend: self.lifecycle.adjustments.suspend,
             SetTime: self.lifecycle.adjustments.set_time,
@@ -191,7 +191,7 @@ class Agent:
 
     def on_storage(self, error: str) -> None:
         """The spool cannot be written (`error` says why) or can be again (empty): no work comes here meanwhile."""
-        self.lifecycle.storage_error = error
+        self.lifecycle.starts.storage_error = error
 
     def set_problems(self, problems: tuple[str, ...]) -> None:
         """Set this host's problems, sorted: they are in each answer to a heartbeat from now on."""
@@ -199,7 +199,7 @@ class Agent:
 
     def on_timer(self, now_us: int) -> list[Action]:
         """Time has passed."""
-        self.lifecycle.on_timer(now_us)
+        self.lifecycle.ends.on_timer(now_us)
         self.report_queue.on_timer(now_us)
         self.registry.on_timer(now_us)
         self.faults.on_timer(now_us)
@@ -207,7 +207,7 @@ class Agent:
 
     def next_timer_us(self) -> int | None:
         """Time of the next `on_timer`."""
-        due_us = self.lifecycle.next_timer_us()
+        due_us = self.lifecycle.ends.next_timer_us()
         others = (
             self.report_queue.next_timer_us(),
             self.registry.next_timer_us(),
@@ -344,7 +344,7 @@ class Agent:
         body = command.body
         if type(body) is End:
             # Always right: an attempt that was ever told to end must never run again.
-            self.lifecycle.end(node, body, waiter)
+            self.lifecycle.ends.end(node, body, waiter)
             return
         effect = (command.revision, command.index, node.number)
         outcome = self.buffer.fence(command.owner).outcomes.get(effect)

@@ -209,7 +209,7 @@ class NodeRegistry:
         for attempt in list(node.attempts.values()):
             self._lifecycle.tasks.refuse_waiting(attempt, "the node registers anew")
             if attempt.stage is Stage.FETCHING:
-                self._lifecycle.abandon(attempt, "the node registers anew")
+                self._lifecycle.starts.abandon(attempt, "the node registers anew")
                 if not attempt.was_prepared:
                     continue
             attempt.in_inventory = True

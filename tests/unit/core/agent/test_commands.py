@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from eslurm.core.agent import actions as act
-from eslurm.core.agent import lifecycle
+from eslurm.core.agent import starts
 from eslurm.core.agent.attempt import TRANSITIONS, Stage
 from eslurm.core.agent.machine import PARKED_MAX
 from eslurm.core.agent.outcomes import gone_outcome
@@ -333,7 +333,7 @@ def test_an_end_that_overtakes_a_launch_which_is_then_refused_says_for_ever_that
 
 def test_a_node_holds_so_many_attempts_and_not_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller that has gone mad fills neither the memory nor the spool of its nodes."""
-    monkeypatch.setattr(lifecycle, "ATTEMPTS_PER_NODE_MAX", 3)
+    monkeypatch.setattr(starts, "ATTEMPTS_PER_NODE_MAX", 3)
     world = World()
     answers = [world.order(Prepare(launch(job_id=job), start=True))[0] for job in range(1, 6)]
     assert [is_ok(one) for one in answers] == [True] * 3 + [False] * 2
