@@ -13,7 +13,8 @@ from benchmarks.plan.workload import PARTITION
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import Cycle, PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
+from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.reconcile import reconcile
@@ -40,7 +41,7 @@ class Desk:
 
     def query(self, job: Pending) -> PlacementQuery:
         """What is to be found for a job. Raises `ValueError` for one that can never run."""
-        found = self.cycle.query(self.entries[job.job_id])
+        found = self.cycle.queries.of(self.entries[job.job_id])
         if isinstance(found, Why):
             raise ValueError(f"job {job.job_id}: {found.text}")
         return found

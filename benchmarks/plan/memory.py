@@ -27,7 +27,7 @@ from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, Refu
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.state.cluster import State
 

@@ -37,8 +37,8 @@ from eslurm.core.model.protocol import HeldAttempt, Registration, Report, Report
 from eslurm.core.model.request import Request
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.policies import BUILT_IN
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.store_image import StoreImage

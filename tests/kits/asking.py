@@ -7,7 +7,7 @@ from eslurm.core.explain.inquiry import Answer, why_waiting
 from eslurm.core.explain.why import Reason
 from eslurm.core.model.messages import PlanMade
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from tests.kits.core import World
 

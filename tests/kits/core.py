@@ -51,7 +51,7 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.state import invariants
 from eslurm.core.state.cluster import State, attempts_of
 from eslurm.core.state.view import View

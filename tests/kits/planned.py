@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eslurm.core.control.planning import message_of, plan_slices
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
 from tests.kits.core import World

@@ -27,7 +27,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from tests.kits.core import ROOT, World
 from tests.kits.walks import deliver_some, end_some

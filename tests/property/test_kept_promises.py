@@ -19,7 +19,7 @@ from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingPart, PendingQueue
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule

@@ -13,8 +13,8 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.policies import BUILT_IN
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from eslurm.core.model.accounts import Access, Amount, FreePool, Limit, Policy, Reservation, Validity
 from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.policies import BUILT_IN
-from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.plan.cycle.queue import Pending
 from tests.property.test_kept_promises import NOW, Event, Site, requests
 from tests.support.profiles import draws

@@ -9,8 +9,8 @@ import pytest
 
 from eslurm.core.model.job import Span
 from eslurm.core.model.request import Request
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.policies import BUILT_IN
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView

@@ -9,8 +9,8 @@ from eslurm.core.model.accounts import KINDS, Amount, FreePool, Limit, Policy, R
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.policies import BUILT_IN
-from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Booking, Schedule

@@ -16,7 +16,7 @@ from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, PlanMade, Reports, SubmitJobs
 from eslurm.core.model.protocol import Command, Registration, Report
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.relay import messages as tree
 from eslurm.core.relay.results import OK, from_mapping
 from eslurm.core.state.cluster import State

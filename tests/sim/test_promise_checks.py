@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from eslurm.core.model.accounts import Amount, FreePool, Limit, Policy, kind_of
 from eslurm.core.model.messages import ChangePolicies, ConfigLoaded, JobRef, PolicyChange, SuspendJobs
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.resources.nodes import Resource
 from eslurm.lab.sim.promise_checks import PromiseChecks
 from eslurm.lab.sim.violation import CheckFailed

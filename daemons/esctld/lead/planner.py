@@ -15,8 +15,8 @@ from eslurm.config.policies import PolicyError, load_policy
 from eslurm.core.control.planning import LIMITS, plan_slices
 from eslurm.core.control.planning_cycle import Action, Begin, PlanningCycle, Post, Rest, Wait
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.policies import BUILT_IN
-from eslurm.core.plan.cycle.policy import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule

@@ -17,7 +17,7 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.option_text import asked_words
 from eslurm.core.model.parts import partitions_of
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.state.rows import decode_job
 from eslurm.core.state.view import View

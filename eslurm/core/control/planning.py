@@ -25,7 +25,7 @@ from eslurm.core.model.messages import PlanMade, Preemption
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.cycle import plan_cycle
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.preemption import Work
 from eslurm.core.plan.cycle.priority import Ranking, weighs
 from eslurm.core.plan.cycle.queue import PendingQueue, QueueEntry

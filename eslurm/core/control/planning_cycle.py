@@ -14,7 +14,7 @@ import msgspec
 
 from eslurm.core.control.planning import messages_of, next_cycle_in_us
 from eslurm.core.model.messages import PlanMade
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.state.cluster import State
 
 REST_SHARE: Final = 2

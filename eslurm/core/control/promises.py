@@ -17,7 +17,7 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.policy import BrokenPromise, Plan
+from eslurm.core.plan.cycle.plan import BrokenPromise, Plan
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
 from eslurm.core.plan.cycle.restored_bookings import PROMISES_PER_SLICE, kept_of
 from eslurm.core.plan.cycle.schedule import Schedule

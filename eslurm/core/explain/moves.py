@@ -23,7 +23,7 @@ def would_move(
     yield
     whatif = WhatIf(take_snapshot(state, now_us, None), schedule)
     whatif.schedule.held.update(schedule.held)
-    yield from whatif.cycle.keep_firm()
+    yield from whatif.cycle.queries.keep_firm()
     return wanted, (yield from move(whatif.cycle, wanted))
 
 

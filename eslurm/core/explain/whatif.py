@@ -11,7 +11,8 @@ from typing import Final
 
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import Cycle, PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
+from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.reconcile import reconcile
@@ -41,12 +42,12 @@ class WhatIf:
 
     def query(self, job: Pending) -> PlacementQuery | Why:
         """The query for a job of any shape; or the reason why it is impossible."""
-        refused = self.cycle.refused(job)
+        refused = self.cycle.queries.refused(job)
         if refused is not None:
             return refused
         # Shapes of the queue count upwards from 0: each question has one of its own.
         self._shape -= 1
-        return self.cycle.query(QueueEntry(0, 0, job.job_id, self._shape, job))
+        return self.cycle.queries.of(QueueEntry(0, 0, job.job_id, self._shape, job))
 
     def start(self, job: Pending, from_us: int) -> Generator[None, None, Start | None]:
         """The first start of such a job from `from_us` on beside all plans, in slices; None: there is none."""
@@ -79,15 +80,15 @@ class WhatIf:
             self._turns = {entry.job_id: entry.turn for entry in self.snapshot.pending}
         turn = self._turns.get(job.job_id, (-job.priority, self.now_us, INFINITY_US))
         self._shape -= 1
-        return self.cycle.clear_of_late(QueueEntry(*turn, self._shape, job), query)
+        return self.cycle.queries.clear_of_late(QueueEntry(*turn, self._shape, job), query)
 
     def pack(self, job: Pending) -> packs.PackQuery | Why:
         """The query for a pack that has not begun; or the reason why it is impossible."""
-        refused = self.cycle.refused(job)
+        refused = self.cycle.queries.refused(job)
         if refused is not None:
             return refused
         self._shape -= 1
-        return self.cycle.pack(QueueEntry(0, 0, job.job_id, self._shape, job))
+        return self.cycle.queries.of_pack(QueueEntry(0, 0, job.job_id, self._shape, job))
 
     def find_pack(
         self, job: Pending, pack: packs.PackQuery, from_us: int

@@ -105,7 +105,7 @@ def plan_reasons(whatif: WhatIf, job: Pending, query: PlacementQuery | Why, sour
 
 def _without_partition(whatif: WhatIf, job: Pending, sources: Sources) -> Reasons:
     """The further reasons of a job whose partition is down."""
-    query = whatif.cycle.query(QueueEntry(0, 0, job.job_id, -1 << 40, job))
+    query = whatif.cycle.queries.of(QueueEntry(0, 0, job.job_id, -1 << 40, job))
     if isinstance(query, Why):
         return [Reason(query.kind.value, query.text)]
     return (yield from _node_reasons(whatif, job, query, sources))

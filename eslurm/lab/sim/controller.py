@@ -49,7 +49,7 @@ from eslurm.core.model.messages import (
     UpdateJob,
 )
 from eslurm.core.model.timekeeping import Timekeeper, leap_bound_us
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.relay import messages as tree

@@ -21,7 +21,7 @@ from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.schedule import Booking
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.coverage import Coverage

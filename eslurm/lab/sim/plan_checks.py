@@ -17,7 +17,7 @@ from eslurm.core.model.accounts import Qos
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import JobState, StopCause
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.plan.cycle.snapshot import RunningKey

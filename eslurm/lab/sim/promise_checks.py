@@ -18,7 +18,7 @@ from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Job, JobSpec
 from eslurm.core.model.promise import Promise
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.schedule import ends_of
 from eslurm.core.resources.vector import Vector, add, fits, padded, scale
 from eslurm.core.state.cluster import State

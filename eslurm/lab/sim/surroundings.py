@@ -16,7 +16,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.protocol import Command, JobLaunch, Report
 from eslurm.core.model.step_key import StepKey
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.relay.messages import Tuning

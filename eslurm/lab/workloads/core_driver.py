@@ -56,7 +56,7 @@ from eslurm.core.model.protocol import (
     Suspend,
 )
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.priority import Ranking, weighs
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.slices import exhaust

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from eslurm.core.model.placement import Placement
 from eslurm.core.plan.cycle.cycle import plan_at_once
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.queue import PendingQueue
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey, Snapshot

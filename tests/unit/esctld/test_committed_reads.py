@@ -33,7 +33,7 @@ from eslurm.core.model.messages import (
     Reports,
 )
 from eslurm.core.model.protocol import Registration, Report
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.telemetry.metrics import ControllerMetrics

@@ -13,7 +13,7 @@ from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model import request_limits as limits
 from eslurm.core.model.messages import Changed, Message, Refused, Reports, SubmitJobs, Submitted
 from eslurm.core.model.protocol import Registration, Report
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.priority import PRIORITY_DEFAULT
 from eslurm.store.rows import load
 from eslurm.v1 import controller_pb2 as pb

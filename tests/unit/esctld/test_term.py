@@ -25,7 +25,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import PlanMade, Reports, SubmitJobs, Submitted
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.store_image import StoreImage

@@ -12,8 +12,9 @@ from typing import Final
 
 from eslurm.core.plan.cycle import moves, resuming
 from eslurm.core.plan.cycle.forward import ForwardPlanner
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.policies import get_policy
-from eslurm.core.plan.cycle.policy import Cycle, Plan, PlanLimits
+from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.preemption import PreemptionPlanner, Work
 from eslurm.core.plan.cycle.reconcile import reconcile
 from eslurm.core.plan.cycle.schedule import Schedule
@@ -47,7 +48,7 @@ def plan_cycle(
         moves.settle(schedule, snapshot)
     cycle = Cycle(snapshot, schedule, limits)
     if snapshot.has_packs:
-        yield from cycle.keep_firm()
+        yield from cycle.queries.keep_firm()
     ahead = ForwardPlanner(cycle)
     yield from ahead.start_due(fixed_only=True)
     yield from ahead.plan_fixed()

@@ -66,7 +66,7 @@ def _dependants(ahead: ForwardPlanner) -> Generator[None, None, dict[int, QueueE
 def _plan_later(ahead: ForwardPlanner, entry: QueueEntry) -> Generator[None, None, None]:
     schedule = ahead.schedule
     bookings = schedule.bookings.get(entry.job_id, ())
-    from_us = ahead.from_us(entry.job)
+    from_us = ahead.earliest.from_us(entry.job)
     if bookings and from_us is not None and min(booking.start_us for booking in bookings) >= from_us:
         # What it waits for may end sooner now, and its own nodes have been free all the time.
         yield from ahead.move_up(entry.job_id, is_changed=True)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
-import msgspec
-
 from eslurm.core.plan.cycle import pack_starts, packs, reasons
-from eslurm.core.plan.cycle.array_tasks import allowed_together, as_many, merged, split
-from eslurm.core.plan.cycle.assignments import assignment_of
-from eslurm.core.plan.cycle.placement_query import allows, is_open
+from eslurm.core.plan.cycle.array_tasks import as_many
+from eslurm.core.plan.cycle.beginnings import Beginnings
+from eslurm.core.plan.cycle.earliest import EarliestStarts, is_due, is_ready
 from eslurm.core.plan.cycle.policy import LATE_US, TRY_STEPS, Cycle
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
-from eslurm.core.plan.cycle.schedule import Booking, ends_of
+from eslurm.core.plan.cycle.schedule import Booking
 from eslurm.core.plan.placement.mapping import spans_of
 from eslurm.core.plan.profile.search import (
     RESOURCES,
@@ -30,7 +28,6 @@ from eslurm.core.plan.profile.search import (
     first_start,
     start_exactly,
 )
-from eslurm.core.plan.rules.limits import Area
 from eslurm.core.resources.timeline import INFINITY_US
 
 PASS_STEPS = 1
@@ -40,18 +37,15 @@ PASS_SIZE = 8_192
 class ForwardPlanner:
     """The forward planner of one cycle, for policies that book ahead."""
 
-    __slots__ = ("_ends", "_ends_at", "_is_late", "_never", "cycle", "schedule")
+    __slots__ = ("_beginnings", "_never", "cycle", "earliest", "schedule")
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
         self.schedule = cycle.schedule
-        # Ends of what runs, and how many jobs had started in this cycle when they were listed.
-        self._ends: dict[int, int] | None = None
-        self._ends_at = 0
+        self.earliest = EarliestStarts(cycle)
+        self._beginnings = Beginnings(cycle)
         # Quests (by identity, the cycle keeps them) that have no place at all, as was found in this cycle.
         self._never: dict[int, Why] = {}
-        # Whether a start of this cycle comes so late that others, planned after it, would overlap more of it.
-        self._is_late = False
 
     # ---- what a cycle consists of ----
 
@@ -63,13 +57,13 @@ class ForwardPlanner:
             # One that began before it, but late, may have taken its place.
             if entry is None or (fixed_only and not entry.job.start_at_us):
                 continue
-            is_refused = cycle.refused(entry.job) is not None
+            is_refused = cycle.queries.refused(entry.job) is not None
             if not is_refused and is_due(entry.job, cycle.now_us):
                 continue
             if is_refused or not is_ready(entry.job):
                 self.schedule.displace(job_id)
                 continue
-            yield from self._begin_all(entry)
+            yield from self._beginnings.start_due_tasks(entry)
             cycle.spend(TRY_STEPS)
             if cycle.slice_over():
                 yield
@@ -160,9 +154,9 @@ class ForwardPlanner:
         if isinstance(query, Why):
             self._stick(entry, query)
             return
-        from_us = self.from_us(job)
+        from_us = self.earliest.from_us(job)
         if from_us is None:
-            self._stick(entry, self._unforeseen(job))
+            self._stick(entry, self.earliest.why_unknown(job))
             return
         never = yield from self._find_places(entry, query, from_us, self._lacking(job))
         yield from self._settle(entry, query, never)
@@ -201,7 +195,7 @@ class ForwardPlanner:
         """Start the tasks that begin now, and note the waiting reason of the rest."""
         schedule = self.schedule
         job_id = entry.job_id
-        yield from self._start_if_now(entry)
+        yield from self._beginnings.start_if_now(entry)
         if self.cycle.slice_over():
             yield
         if schedule.displaced.pop(job_id, None) is not None:
@@ -210,7 +204,7 @@ class ForwardPlanner:
         if job_id in schedule.bookings:
             next_us = min(booking.start_us for booking in schedule.bookings[job_id])
             moves = schedule.moves[job_id]
-            plain = self._query(entry)
+            plain = self.cycle.queries.startable(entry)
             why = self.cycle.reasons.why_waiting(query if isinstance(plain, Why) else plain, moves, next_us)
             schedule.whys[job_id] = Why(why.kind, self.cycle.reasons.with_late(job_id, why.text), next_us)
         elif never is not None:
@@ -284,7 +278,7 @@ class ForwardPlanner:
         if job.followers:
             return (yield from self._move_pack_up(entry, is_changed=is_changed))
         query = self._careful(entry)
-        from_us = None if job.start_at_us and not job.is_owed else self.from_us(job)
+        from_us = None if job.start_at_us and not job.is_owed else self.earliest.from_us(job)
         if isinstance(query, Why) or from_us is None:
             return False
         is_concerned = is_changed or query.constraints or query.need.wide
@@ -362,19 +356,13 @@ class ForwardPlanner:
 
     # ---- packs ----
 
-    def _pack(self, entry: QueueEntry, *, is_careful: bool = True) -> packs.PackQuery | Why:
-        refused = self.cycle.refused(entry.job)
-        if refused is not None:
-            return refused
-        return self.cycle.careful_pack(entry) if is_careful else self.cycle.pack(entry)
-
     def _plan_pack(self, entry: QueueEntry) -> Generator[None, None, None]:
         """Give all members of a pack their first possible places; begin it when that is now."""
         cycle, job = self.cycle, entry.job
-        pack = self._pack(entry)
-        from_us = None if isinstance(pack, Why) else self.from_us(job)
+        pack = cycle.queries.refused(entry.job) or cycle.queries.careful_pack(entry)
+        from_us = None if isinstance(pack, Why) else self.earliest.from_us(job)
         if isinstance(pack, Why) or from_us is None:
-            self._stick(entry, pack if isinstance(pack, Why) else self._unforeseen(job))
+            self._stick(entry, pack if isinstance(pack, Why) else self.earliest.why_unknown(job))
             return
         known_us = cycle.hints.bound_us(id(pack), pack.span_us)
         is_first = from_us <= max(known_us, cycle.now_us)
@@ -404,7 +392,7 @@ class ForwardPlanner:
     ) -> Generator[None, None, None]:
         """Begin the pack if its time is now, and note why it waits otherwise."""
         schedule, job_id = self.schedule, entry.job_id
-        yield from self._start_if_now(entry)
+        yield from self._beginnings.start_if_now(entry)
         if schedule.displaced.pop(job_id, None) is not None:
             # As for a job: what the plan takes to be free is not yet.
             from_us = self.cycle.now_us + max(self.cycle.limits.overdue_grace_us, 1)
@@ -415,7 +403,8 @@ class ForwardPlanner:
     def _move_pack_up(self, entry: QueueEntry, *, is_changed: bool) -> Generator[None, None, bool]:
         """Book a planned pack at an earlier start, when there is one; all members move by the same time."""
         cycle, schedule, job_id = self.cycle, self.schedule, entry.job_id
-        pack, from_us = self._pack(entry), self.from_us(entry.job)
+        pack = cycle.queries.refused(entry.job) or cycle.queries.careful_pack(entry)
+        from_us = self.earliest.from_us(entry.job)
         if isinstance(pack, Why) or from_us is None:
             return False
         is_concerned = is_changed or any(
@@ -451,166 +440,29 @@ class ForwardPlanner:
         yield from self._settle_pack(entry, pack, why)
         return True
 
-    def _begin_pack(self, entry: QueueEntry) -> Generator[None, None, None]:
-        """Begin a pack whose planned start has come; one that is too late is planned anew, as a whole."""
-        cycle, schedule, job_id = self.cycle, self.schedule, entry.job_id
-        places = schedule.bookings[job_id]
-        if places[0].start_us > cycle.now_us or not cycle.has_room(entry.job):
-            return
-        pack = self._pack(entry, is_careful=False)
-        is_late = places[0].start_us < cycle.now_us and not cycle.late_us(places[0])
-        may_begin = not is_late and not isinstance(pack, Why)
-        if may_begin and not isinstance(pack, Why):
-            may_begin = yield from pack_starts.may_begin(cycle, entry, pack, places)
-        if not may_begin:
-            schedule.displace(job_id)
-            return
-        schedule.hand_out(job_id)
-        yield from pack_starts.begin(cycle, entry, places)
-
     def _gave_back(self, old: Booking) -> None:
         """Offer the place that a job left for a better one to the jobs not yet examined."""
         self.cycle.hints.freed(old.start_us)
         topology = self.cycle.ledger.topology
         self.schedule.improving |= topology.mask_of_numbers(span.node for span in old.spans)
 
-    # ---- beginning ----
-
-    def _start_if_now(self, entry: QueueEntry) -> Generator[None, None, None]:
-        if is_ready(entry.job) and entry.job_id in self.schedule.bookings:
-            yield from self._begin_all(self.schedule.entries[entry.job_id])
-
-    def _begin_all(self, entry: QueueEntry) -> Generator[None, None, None]:
-        """Start a job's tasks that are due; a late one may displace later tasks of the same job."""
-        if entry.job.followers:
-            yield from self._begin_pack(entry)
-            return
-        for booking in self.schedule.bookings[entry.job_id]:
-            if booking.start_us > self.cycle.now_us or self.cycle.is_full:
-                continue
-            if any(one is booking for one in self.schedule.bookings.get(entry.job_id, ())):
-                yield from self._begin(entry, booking)
-
-    def _begin(self, entry: QueueEntry, booking: Booking) -> Generator[None, None, None]:
-        """Begin a planned start; a late one moves as a whole and displaces the plans in its way."""
-        cycle, schedule = self.cycle, self.schedule
-        job = entry.job
-        stop_us, until_us = ends_of(job, cycle.now_us)
-        on_time = booking.start_us == cycle.now_us
-        parts = split(booking) if booking.tasks > 1 else [booking]
-        room = cycle.limits.placements_max - len(cycle.placements)
-        now, rest = parts[:room], parts[room:]
-        ends = {"start_us": cycle.now_us, "stop_us": stop_us, "until_us": until_us}
-        now = [msgspec.structs.replace(part, **ends) for part in now]
-        if not self._fits(booking) or not self._is_allowed(entry, booking):
-            schedule.displace(job.job_id)
-            return
-        why = schedule.whys.get(job.job_id)
-        if on_time and not rest:
-            schedule.begin(job, booking, now)
-        else:
-            schedule.drop(job.job_id, booking)
-            for part in now:
-                schedule.start(job, part, must=True)
-            if rest:
-                schedule.add(entry, merged(rest))
-        if why is not None and job.job_id in schedule.bookings:
-            next_us = min(one.start_us for one in schedule.bookings[job.job_id])
-            schedule.whys[job.job_id] = Why(why.kind, why.text, next_us)
-        # Later than that is no start as planned: those planned behind it are held against it as it is.
-        late_us = cycle.late_us(booking)
-        for part in now:
-            yield from cycle.place(part, late_us)
-
-    def _fits(self, booking: Booking) -> bool:
-        """Check whether all of it is free now: an attempt may have outlived its expected end."""
-        ledger = self.cycle.ledger
-        if any(asked > free for asked, free in zip(booking.wide, ledger.wide_free, strict=False)):
-            return False
-        return all(ledger.fits_on(node, amounts) for node, amounts in booking.pairs)
-
-    def _is_allowed(self, entry: QueueEntry, booking: Booking) -> bool:
-        """Check whether the rules allow the start now: an attempt past its expected end may still count against a limit."""
-        cycle, schedule = self.cycle, self.schedule
-        query = self._query(entry)
-        if isinstance(query, Why):
-            return False
-        # The moment that passes until a planned start is noticed costs no job a window that it just fits. Where its whole
-        # place has passed, others may have been planned where it is now.
-        at_us = cycle.now_us - cycle.late_us(booking)
-        query = msgspec.structs.replace(query, from_us=at_us)
-        chosen = assignment_of(booking, cycle.ledger.topology)
-        if not is_open(query, at_us, chosen) or not is_open(self._at_once(query), cycle.now_us, chosen):
-            return False
-        if not query.constraints:
-            return True
-        moves, why = schedule.moves.get(entry.job_id, ()), schedule.whys.get(entry.job_id)
-        schedule.drop(entry.job_id, booking)
-        # What was planned behind it counts against an area, and was planned with it in mind.
-        with_areas = self._is_late
-        self._is_late |= at_us != booking.start_us
-        if booking.tasks > 1:
-            together = allowed_together(
-                schedule, entry.job, query, at_us, booking.tasks, is_promised=True, with_areas=with_areas
-            )
-            is_allowed = together == booking.tasks
-        else:
-            is_allowed = allows(query, at_us, chosen, without=() if with_areas else (Area,))
-        schedule.add(entry, booking, moves)
-        if why is not None:
-            schedule.whys[entry.job_id] = why
-        return is_allowed
-
-    def _at_once(self, query: PlacementQuery) -> PlacementQuery:
-        """The query restricted to this instant: a job shorter than its delay must not begin on nodes kept for others."""
-        return msgspec.structs.replace(query, from_us=self.cycle.now_us, duration_us=1)
-
-    # ---- the interval (C-30) ----
-
-    def _query(self, entry: QueueEntry) -> PlacementQuery | Why:
-        refused = self.cycle.refused(entry.job)
-        return refused if refused is not None else self.cycle.query(entry)
+    # ---- fixed starts ----
 
     def _careful(self, entry: QueueEntry) -> PlacementQuery | Why:
-        refused = self.cycle.refused(entry.job)
-        return refused if refused is not None else self.cycle.careful(entry)
-
-    def from_us(self, job: Pending) -> int | None:
-        """Earliest time of the job: after its begin time and the planned ends of its dependencies, or the first of them."""
-        from_us = max(self.cycle.now_us, job.not_before_us, job.start_at_us)
-        if is_ready(job):
-            return from_us
-        ends = [end_us for other in job.after if 0 < (end_us := self._end_us(other)) < INFINITY_US]
-        if job.after:
-            if not ends or (len(ends) < len(job.after) and not job.after_any):
-                return None
-            from_us = max(from_us, min(ends) if job.after_any else max(ends))
-        return max(from_us, self.cycle.now_us + 1)
-
-    def _end_us(self, job_id: int) -> int:
-        count = len(self.schedule.starting)
-        if self._ends is None or (self._ends_at < count and job_id in self.cycle.placed):
-            # Jobs that have started in this cycle since count, too.
-            self._ends, self._ends_at = self.schedule.ends(), count
-        return max(self._ends.get(job_id, 0), self.schedule.planned_end_us(job_id))
-
-    def _unforeseen(self, job: Pending) -> Why:
-        for other in job.after:
-            if not 0 < self._end_us(other) < INFINITY_US:
-                return reasons.after_job(other)
-        return reasons.WAITS
+        refused = self.cycle.queries.refused(entry.job)
+        return refused if refused is not None else self.cycle.queries.careful(entry)
 
     def _fix(self, entry: QueueEntry) -> Generator[None, None, None]:
         """Book a fixed start, or the start that a pack owes its member; stick without one."""
         cycle, schedule = self.cycle, self.schedule
         job = entry.job
-        query = self._query(entry)
+        query = cycle.queries.startable(entry)
         if isinstance(query, Why):
             self._stick(entry, query)
             return
-        earliest_us = self.from_us(job)
+        earliest_us = self.earliest.from_us(job)
         if earliest_us is None:
-            self._stick(entry, self._unforeseen(job))
+            self._stick(entry, self.earliest.why_unknown(job))
             return
         if job.start_at_us + LATE_US < cycle.now_us and not job.is_owed:
             self._stick(entry, reasons.missed())
@@ -625,7 +477,7 @@ class ForwardPlanner:
         if job.is_owed:
             # Another place at the same time, and else the first one after it: it is never stuck for having missed it.
             at_us = max(at_us, earliest_us)
-            found = start_exactly(schedule.book, cycle.clear_of_overruns(query), at_us)
+            found = start_exactly(schedule.book, cycle.queries.clear_of_overruns(query), at_us)
             if isinstance(found, NoStart):
                 found = first_start(schedule.book, query, at_us)
         else:
@@ -648,16 +500,6 @@ class ForwardPlanner:
         """Number of the job's tasks that need a place in the plan and have none."""
         wanted = min(job.startable - self.cycle.placed.get(job.job_id, 0), self.cycle.limits.tasks_ahead_max)
         return wanted - self.schedule.tasks_booked(job.job_id)
-
-
-def is_ready(job: Pending) -> bool:
-    """Check whether the job waits for resources only."""
-    return not job.after and not job.not_before_us
-
-
-def is_due(job: Pending, now_us: int) -> bool:
-    """Check whether the begin time has come for a job that is not released yet: it follows at once and keeps its place."""
-    return not job.after and now_us - LATE_US <= job.not_before_us <= now_us and job.not_before_us > 0
 
 
 def _is_behind(job: Pending, bookings: tuple[Booking, ...] | None) -> bool:

@@ -19,7 +19,8 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.placement_query import allows, query_of
-from eslurm.core.plan.cycle.policy import Cycle, Plan
+from eslurm.core.plan.cycle.plan import Plan
+from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.queue import Follower, Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Held, Schedule
@@ -149,11 +150,11 @@ def _members(cycle: Cycle, wanted: WantedStarts) -> list[Member] | str:
         if len(bookings) != 1 or bookings[0].start_us != start_us:
             continue
         entry = schedule.entries[job_id]
-        query = cycle.refused(entry.job) or cycle.careful(entry)
+        query = cycle.queries.refused(entry.job) or cycle.queries.careful(entry)
         if isinstance(query, Why):
             return f"job {job_id} cannot be moved: {query.text}"
         moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
-        found.append(Member(entry, bookings[0], moves, why, cycle.clear_of_overruns(query)))
+        found.append(Member(entry, bookings[0], moves, why, cycle.queries.clear_of_overruns(query)))
     return found or "none of its jobs that are to come has its place in the plan at present"
 
 

@@ -15,6 +15,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.placement_query import allows, is_open
+from eslurm.core.plan.cycle.queries import Queries
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind, kind_of, nodes_unavailable
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
@@ -35,15 +36,7 @@ class Cycle(Protocol):
     ledger: Ledger
     schedule: Schedule
     reasons: Reasons
-
-    def query(self, entry: QueueEntry) -> PlacementQuery | Why:
-        """The query of a job."""
-
-    def pack(self, entry: QueueEntry) -> packs.PackQuery | Why:
-        """The query of a pack."""
-
-    def careful_pack(self, entry: QueueEntry, *, is_first: bool = False) -> packs.PackQuery | Why:
-        """The query of a pack for a new place."""
+    queries: Queries
 
     def chosen(self, booking: Booking) -> Assignment | None:
         """The booking's nodes; None when one of them is out of service."""
@@ -63,7 +56,7 @@ class Cycle(Protocol):
 def start_now(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Generator[None, None, Why | None]:
     """Begin the pack now, without delaying a booking; the reason when it cannot. `kept` was promised to it."""
     job = entry.job
-    pack = cycle.careful_pack(entry)
+    pack = cycle.queries.careful_pack(entry)
     if isinstance(pack, Why):
         return pack
     if kept and cycle.late_us(kept[0]) and (yield from _take_kept(cycle, job, pack, kept)):
@@ -79,7 +72,7 @@ def start_now(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Gener
 def promise(cycle: Cycle, entry: QueueEntry) -> Generator[None, None, bool]:
     """Book the first possible start of the pack, all members or none."""
     job = entry.job
-    pack = cycle.careful_pack(entry, is_first=True)
+    pack = cycle.queries.careful_pack(entry, is_first=True)
     if isinstance(pack, Why):
         return False
     found = yield from packs.find(cycle.schedule, job, pack, cycle.now_us)
@@ -91,7 +84,7 @@ def promise(cycle: Cycle, entry: QueueEntry) -> Generator[None, None, bool]:
 
 def renew(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Generator[None, None, bool]:
     """Book a withdrawn promise of the pack again, as it was."""
-    pack = cycle.pack(entry)
+    pack = cycle.queries.of_pack(entry)
     if kept[0].start_us <= cycle.now_us or isinstance(pack, Why):
         return False
     if not (yield from _take_kept(cycle, entry.job, pack, kept)):
@@ -215,7 +208,7 @@ def _follow(cycle: Cycle, job: Pending, member: Pending, place: Booking) -> Queu
 def _as_early_as_possible(cycle: Cycle, entry: QueueEntry) -> Generator[None, None, None]:
     """Book a follower that the late beginning of its pack has displaced, from its own start on."""
     schedule, job = cycle.schedule, entry.job
-    query = cycle.query(entry)
+    query = cycle.queries.of(entry)
     if isinstance(query, Why):
         return
     found = first_start(schedule.book, query, job.start_at_us)

@@ -7,21 +7,19 @@ allocate the same resources twice, and no placement delays a booking.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from eslurm.core.model.job import Span
-from eslurm.core.model.moves import ExtendGrant, MoveGrant
 from eslurm.core.model.placement import Placement
-from eslurm.core.model.promise import Promise
 from eslurm.core.plan.cycle import pack_starts, packs, reasons
 from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.expected import shortest_for_its_wait_first
-from eslurm.core.plan.cycle.firm_places import FirmPlaces
-from eslurm.core.plan.cycle.late_places import LatePlaces
-from eslurm.core.plan.cycle.placement_query import allows, query_of
+from eslurm.core.plan.cycle.placement_query import allows
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
+from eslurm.core.plan.cycle.queries import Queries
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import NOT_EXAMINED, Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
@@ -33,89 +31,15 @@ from eslurm.core.plan.placement.mapping import spans_of
 from eslurm.core.plan.placement.protocols import Assignment
 from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.plan.profile.search import (
-    Move,
     NoStart,
-    PlacementQuery,
     SearchBounds,
     first_start,
     start_exactly,
 )
 from eslurm.core.plan.slices import exhaust
-from eslurm.core.resources.timeline import INFINITY_US
 
 LATE_US: Final = 60_000_000
 """A fixed start that was missed by no more than this still begins; so little is no reason to ask the rules anew."""
-
-
-class PlanLimits(msgspec.Struct, frozen=True):
-    """Bounds of one cycle.
-
-    `tries_max` bounds the jobs tried behind the first blocked one, `searches_max` the promises searched anew,
-    `improved_max` the bookings examined for an earlier place (0: all), `tasks_ahead_max` the tasks of one array that have
-    a place in the plan; `slice_steps` is the work between two yields in units of about a microsecond; a hold past its end
-    is expected back after `overdue_grace_us`; a promise is examined again after `promise_refresh_us`.
-    """
-
-    placements_max: int = 1_000
-    examined_max: int = 10_000
-    tries_max: int = 1_000
-    searches_max: int = 8
-    slice_steps: int = 1_000
-    overdue_grace_us: int = 30_000_000
-    promise_refresh_us: int = 1_000_000
-    improved_max: int = 0
-    tasks_ahead_max: int = 10_000
-
-
-class BrokenPromise(msgspec.Struct, frozen=True):
-    """A job whose start an earlier planner promised, and which starts later or at an unknown time (`start_us` 0)."""
-
-    job_id: int
-    promised_us: int
-    start_us: int
-    why: str
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """The result of a cycle: starts in order, bookings, and waiting reasons.
-
-    `moves` lists by job the rules that postponed its planned start, the last one last. `next_us` is the next planned start
-    (`INFINITY_US`: none); `is_unfinished`: a bound ended the cycle, the next one continues. `victims` make room for the
-    waiting job `claimant`. `moved` are promises that differ from the log, `promised` those not in it; both only where
-    promises are kept. `broken` are promises of an earlier planner that this one could not keep. `granted` and `extended`
-    answer wishes.
-    """
-
-    generation: int
-    made_us: int
-    placements: tuple[Placement, ...]
-    bookings: Mapping[int, tuple[Booking, ...]]
-    waiting: Mapping[int, Why]
-    rest: Why
-    examined: int
-    moves: Mapping[int, tuple[Move, ...]]
-    next_us: int = INFINITY_US
-    is_unfinished: bool = False
-    claimant: int = 0
-    victims: tuple[Victim, ...] = ()
-    moved: tuple[Promise, ...] = ()
-    promised: tuple[Promise, ...] = ()
-    broken: tuple[BrokenPromise, ...] = ()
-    granted: tuple[MoveGrant, ...] = ()
-    extended: tuple[ExtendGrant, ...] = ()
-
-    def why(self, job_id: int) -> Why:
-        """The reason why a pending job was not placed; jobs that were not examined share one."""
-        return self.waiting.get(job_id, self.rest)
-
-    def promises(self) -> list[Booking]:
-        """All bookings, in the order of their starts."""
-        found = [booking for bookings in self.bookings.values() for booking in bookings]
-        return sorted(found, key=lambda booking: (booking.start_us, booking.job_id))
-
-    def start_us(self, job_id: int) -> int | None:
-        """The planned start of a waiting job, if any; for an array, of its first task."""
-        return min((booking.start_us for booking in self.bookings.get(job_id, ())), default=None)
 
 
 class Policy(Protocol):
@@ -141,12 +65,7 @@ class Cycle:
     __slots__ = (
         "_entries",
         "_failed",
-        "_firm",
-        "_interns",
-        "_packs",
-        "_queries",
         "_searches",
-        "_shield",
         "_steps",
         "_withdrawn",
         "_work",
@@ -159,6 +78,7 @@ class Cycle:
         "now_us",
         "placed",
         "placements",
+        "queries",
         "reach",
         "reasons",
         "rest",
@@ -184,15 +104,9 @@ class Cycle:
         self.hints = SearchBounds()
         self.reasons = Reasons(self.ledger, schedule, self.now_us)
         self.reach = self._reachable()
+        self.queries = Queries(snapshot, schedule)
         self._entries: dict[int, QueueEntry] = {}
-        self._queries: dict[int, PlacementQuery | Why] = {}
-        self._shield = LatePlaces(schedule)
-        self._firm: FirmPlaces | None = None
-        schedule.noted = None
         self._failed: dict[int, Why] = {}
-        self._interns: dict[tuple[int, ...], PlacementQuery] = {}
-        # Queries of packs by shape, and by their members' queries as searched: without the places of late jobs.
-        self._packs: dict[tuple[int, ...], packs.PackQuery | Why] = {}
         self._withdrawn: dict[int, tuple[QueueEntry, tuple[Booking, ...]]] = {}
         self._searches = 0
         self._steps = 0
@@ -214,7 +128,7 @@ class Cycle:
             self._entries[job.job_id] = entry
             if job.start_at_us or job.job_id in self.schedule.claimants:
                 continue
-            refused = self.refused(job)
+            refused = self.queries.refused(job)
             if refused is not None:
                 self.waiting[job.job_id] = refused
                 continue
@@ -267,92 +181,6 @@ class Cycle:
         self._steps, self._work = 0, work
         return True
 
-    def refused(self, job: Pending) -> Why | None:
-        """The reason why the job's partition starts no job; None when it does. Of several partitions each has to."""
-        partition = self.snapshot.partitions.get(job.partition)
-        if partition is not None and partition.up and not job.parts and not job.followers:
-            return None
-        name = self.snapshot.closed_partition(job)
-        return None if name is None else reasons.partition_down(name, name in self.snapshot.partitions)
-
-    def query(self, entry: QueueEntry) -> PlacementQuery | Why:
-        """The job's query, shared by all jobs of its shape; or the reason why it is impossible."""
-        found = self._queries.get(entry.shape)
-        if found is None:
-            found = self._queries[entry.shape] = self._interned(self._compiled(entry.job))
-        return found
-
-    def careful(self, entry: QueueEntry) -> PlacementQuery | Why:
-        """The query of a job that is to overtake others: it avoids the places of jobs whose starts have slipped."""
-        found = self.query(entry)
-        if isinstance(found, Why):
-            return found
-        found = self.clear_of_late(entry, found)
-        return found if self._firm is None else self._firm.around(found)
-
-    def clear_of_late(self, entry: QueueEntry, query: PlacementQuery) -> PlacementQuery:
-        """The query without the places of earlier jobs whose starts have slipped."""
-        return self._shield.around(entry, query)
-
-    def pack(self, entry: QueueEntry) -> packs.PackQuery | Why:
-        """The query of a pack, shared by all packs of its shape; or the reason why it is impossible."""
-        found = self._packs.get((entry.shape,))
-        if found is None:
-            queries = [self._interned(self._compiled(member)) for member in entry.job.members]
-            found = self._shared(packs.query_of_pack(entry.job, queries))
-            self._packs[entry.shape,] = found
-        return found
-
-    def keep_firm(self) -> Generator[None, None, None]:
-        """Keep the places of packs' members by limits from now on, where anything is planned by forecasts."""
-        if self.snapshot.has_estimates or any(one.expected_us for one in self.snapshot.running.values()):
-            self._firm = FirmPlaces(self.schedule)
-            yield from self._firm.prepare()
-
-    def clear_of_overruns(self, query: PlacementQuery) -> PlacementQuery:
-        """The query of a member that begins at its delay, without nodes whose jobs may by their limits still be there."""
-        return query if self._firm is None else self._firm.clear(query)
-
-    def careful_pack(self, entry: QueueEntry, *, is_first: bool = False) -> packs.PackQuery | Why:
-        """The query of a pack for a new place: its members' delays hold whatever others make of their limits.
-
-        It avoids the places of jobs whose starts have slipped, except where it `is_first`: overtakes nothing.
-        """
-        found = self.pack(entry)
-        if isinstance(found, Why):
-            return found
-        queries = [query if is_first else self.clear_of_late(entry, query) for query in found.queries]
-        if self._firm is not None:
-            queries = [
-                self._firm.clear(query) if delay_us else self._firm.around(query)
-                for query, delay_us in zip(queries, found.delays_us, strict=True)
-            ]
-        if all(one is other for one, other in zip(queries, found.queries, strict=True)):
-            return found
-        return self._shared(packs.query_of_pack(entry.job, queries))
-
-    def _shared(self, pack: packs.PackQuery | Why) -> packs.PackQuery | Why:
-        """One query for packs whose members' queries are the same: searches of this cycle serve all."""
-        if isinstance(pack, Why):
-            return pack
-        key = (*map(id, pack.queries), *pack.delays_us)
-        return self._packs.setdefault(key, pack)
-
-    def _interned(self, query: PlacementQuery | Why) -> PlacementQuery | Why:
-        """One query for jobs of different owners that ask for the same under the same rules: searches of this cycle serve
-        all.
-        """
-        if isinstance(query, Why) or query.constraints or query.recount is not None:
-            return query
-        closed = id(query.closed)
-        return self._interns.setdefault(
-            (id(query.need), query.duration_us, query.from_us, query.until_us, closed, query.beyond_us), query
-        )
-
-    def need(self, job: Pending) -> CompiledRequest:
-        """The job's compiled request."""
-        return self.schedule.need(job, self.snapshot.partitions)
-
     # Starting now
 
     def start_now(self, job: Pending) -> Generator[None, None, int]:
@@ -368,7 +196,7 @@ class Cycle:
             return job.startable
         if job.followers:
             return (yield from self._start_pack_now(entry))
-        query = self.careful(entry)
+        query = self.queries.careful(entry)
         if isinstance(query, Why):
             self._failed[entry.shape] = self.waiting[job.job_id] = query
             return job.startable
@@ -385,7 +213,7 @@ class Cycle:
                     left -= 1
                     continue
                 self.has_failed = True
-                plain = self.query(entry)
+                plain = self.queries.of(entry)
                 why = self.reasons.why_not_now(query if isinstance(plain, Why) else plain, found.moves)
                 self._failed[entry.shape] = self.waiting[job.job_id] = why
                 break
@@ -434,7 +262,7 @@ class Cycle:
         """Start a job at its promised place and time, whatever jobs were let into a pool since."""
         job = entry.job
         kept = self._kept(entry)
-        query = self.query(entry)
+        query = self.queries.of(entry)
         if kept is None or kept.start_us > self.now_us or job.job_id in self.placed or isinstance(query, Why):
             return False
         chosen = self.chosen(kept)
@@ -516,7 +344,7 @@ class Cycle:
         entry = self._entries[job.job_id]
         if job.followers:
             return self._promise_pack(entry)
-        query = self.query(entry)
+        query = self.queries.of(entry)
         if isinstance(query, Why):
             return False
         kept = self._kept(entry)
@@ -528,8 +356,7 @@ class Cycle:
             return True
         if self._searches >= self.limits.searches_max:
             return kept is not None and self._renew(entry, kept)
-        if self._firm is not None:
-            query = self._firm.around(query)
+        query = self.queries.firm(query)
         self._searches += 1
         self.spend(TRY_STEPS)
         found = first_start(self.schedule.book, query, self.now_us)
@@ -579,7 +406,7 @@ class Cycle:
         chosen = self.chosen(kept)
         if chosen is None:
             return False
-        query = self.query(entry)
+        query = self.queries.of(entry)
         # A job ahead that has begun may count against a limit until later than that.
         if isinstance(query, Why) or (query.constraints and not allows(query, kept.start_us, chosen)):
             return False
@@ -630,13 +457,13 @@ class Cycle:
             return
         entry = pending[self.examined]
         job = entry.job
-        why = self.refused(job)
+        why = self.queries.refused(job)
         if why is None and self.rest is not NOT_EXAMINED:
             why = self.rest
         if why is None and job.followers:
             why = self._why_pack(entry)
         if why is None:
-            query = self.query(entry)
+            query = self.queries.of(entry)
             why = query if isinstance(query, Why) else self.reasons.short_now(query)
         self.waiting.setdefault(job.job_id, why)
         if not self.ledger.usable & self.reach:
@@ -645,7 +472,7 @@ class Cycle:
             self.rest = reasons.behind(job.job_id)
 
     def _why_pack(self, entry: QueueEntry) -> Why:
-        pack = self.pack(entry)
+        pack = self.queries.of_pack(entry)
         return pack if isinstance(pack, Why) else packs.of_member(self.reasons.short_now(pack.queries[0]), 0)
 
     def _put_back(self) -> None:
@@ -660,11 +487,6 @@ class Cycle:
                     self._renew_pack(entry, bookings)
                 else:
                     self._renew(entry, bookings[-1])
-
-    # Inside
-
-    def _compiled(self, job: Pending) -> PlacementQuery | Why:
-        return query_of(job, self.need(job), self.schedule.rules, self.now_us)
 
     def _reachable(self) -> int:
         reach = 0

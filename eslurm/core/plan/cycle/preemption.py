@@ -24,7 +24,7 @@ from eslurm.core.model.accounts import Qos
 from eslurm.core.model.job import Span
 from eslurm.core.model.partition import OFF, SUSPEND
 from eslurm.core.plan.cycle.array_tasks import merged, split
-from eslurm.core.plan.cycle.forward import is_ready
+from eslurm.core.plan.cycle.earliest import is_ready
 from eslurm.core.plan.cycle.policy import SKIP_STEPS, TRY_STEPS, Cycle
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
@@ -106,10 +106,8 @@ class PreemptionPlanner:
     def _keep(self, entry: QueueEntry) -> Generator[None, None, bool]:
         """Check whether the job still waits for its resources."""
         job = entry.job
-        if not is_ready(job) or self.cycle.refused(job) is not None:
-            return False
-        query = self.cycle.query(entry)
-        if isinstance(query, Why):
+        query = self.cycle.queries.startable(entry)
+        if not is_ready(job) or isinstance(query, Why):
             return False
         need = yield from self._open(entry, query)
         if (yield from self._begin(entry, query, need)):
@@ -191,7 +189,7 @@ class PreemptionPlanner:
             if entry.shape in tried or not self._may_claim(job):
                 continue
             tried.add(entry.shape)
-            query = cycle.refused(job) or cycle.query(entry)
+            query = cycle.queries.startable(entry)
             if isinstance(query, Why):
                 continue
             if cycle.is_full or len(tried) > CLAIMS_MAX:

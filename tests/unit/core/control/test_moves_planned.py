@@ -23,7 +23,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.state.rows import decode_job, encode
 from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, refused
 from tests.kits.mirror import picture

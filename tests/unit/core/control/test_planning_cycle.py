@@ -8,7 +8,7 @@ from eslurm.core.control.planning import REPLAN_US
 from eslurm.core.control.planning_cycle import REST_MAX_US, Begin, PlanningCycle, Post, Rest, Wait
 from eslurm.core.control.promises import waiting_plan
 from eslurm.core.model.promise import Promise
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State
 

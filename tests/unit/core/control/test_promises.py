@@ -14,7 +14,7 @@ from eslurm.core.model.messages import Changed, ConfigLoaded, JobRef, PlanMade, 
 from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.resources.nodes import Resource

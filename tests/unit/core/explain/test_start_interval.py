@@ -9,7 +9,7 @@ from eslurm.core.explain.start_interval import UNKNOWN, Interval, StartIntervals
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.messages import JobRef, SetForecasts, SuspendJobs
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.slices import exhaust
 from tests.kits import core as core_world

@@ -10,7 +10,7 @@ from eslurm.core.model.config import NodeConfig, Partition, Resource
 from eslurm.core.model.messages import ConfigLoaded, PlanMade, Refused
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from tests.kits.core import World
 
 RESOURCES = (Resource("gpu", devices=True), Resource("matlab", wide_total=3))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from eslurm.core.control.planning import plan_slices
 from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, PlanMade, SubmitJobs
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.state.cluster import attempts_of
 from eslurm.core.state.view import View
 from tests.kits.core import World, check_view

@@ -17,7 +17,7 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import PlanMade, SubmitJobs
 from eslurm.core.model.protocol import Body, Command, LaunchStep, Prepare
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.relay.messages import Broadcast
 from eslurm.links.codec import encode_command
 from eslurm.links.relay_envelopes import broadcast_item

@@ -13,7 +13,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Changed, ConfigLoaded, JobRef, PlanMade, UpdateJob
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.snapshot import Snapshot
 from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, depends, problem
 

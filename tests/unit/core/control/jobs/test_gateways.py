@@ -33,7 +33,7 @@ from eslurm.core.model.protocol import (
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import GATEWAY_STEP, ROUTE_ERROR_STEP, ROUTE_STEP
 from eslurm.core.plan.cycle.cycle import exhaust
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.state.apply import apply
 from eslurm.core.state.rows import decode_accounted
 from eslurm.ports.store import AttemptRow

@@ -22,7 +22,7 @@ from eslurm.core.plan.cycle.expected import (
     waiting_us,
 )
 from eslurm.core.plan.cycle.late_places import SHIELDED_MAX
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingQueue, QueueEntry, differs_in_estimate
 from eslurm.core.plan.cycle.snapshot import Running, Snapshot
 from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_MAX_US, SLIP_MIN_US, StartSlack, slack_us

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.reasons import NO_HOLE, WhyKind
 from tests.kits.plan_building import NOW, job, nodes, runs, snapshot, started

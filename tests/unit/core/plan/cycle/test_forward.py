@@ -7,7 +7,7 @@ import pytest
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once, plan_cycle
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule

@@ -14,7 +14,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.moves import SOON_US
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.snapshot import Running, Snapshot
 from eslurm.core.plan.cycle.wishes import WantedEnd, WantedStarts, Wishes
 from eslurm.core.plan.placement.mapping import end_of

@@ -10,7 +10,7 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import plan_at_once
-from eslurm.core.plan.cycle.policy import PlanLimits
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule

@@ -12,7 +12,7 @@ from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.priority import PriorityInputs, explained
 from eslurm.core.plan.cycle.queue import Pending, PendingPart, PendingQueue, Shapes
 from eslurm.core.plan.cycle.reasons import WhyKind

@@ -11,7 +11,7 @@ from eslurm.core.model.accounts import KINDS, Amount, FreePool, Limit, Policy, R
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import exhaust, plan_cycle
-from eslurm.core.plan.cycle.policy import Plan, PlanLimits
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingPart, PendingQueue
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule

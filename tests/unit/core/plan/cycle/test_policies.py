@@ -7,8 +7,8 @@ import pytest
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.cycle import plan_at_once, plan_cycle
+from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.policies import get_policy
-from eslurm.core.plan.cycle.policy import PlanLimits
 from eslurm.core.plan.cycle.queue import PendingQueue
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule

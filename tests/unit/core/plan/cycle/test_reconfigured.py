@@ -10,7 +10,7 @@ from eslurm.core.model.config import Resource
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.cycle import plan_at_once
-from eslurm.core.plan.cycle.policy import Plan
+from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.cycle.snapshot import NodeView, Running, Snapshot

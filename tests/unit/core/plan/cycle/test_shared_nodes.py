@@ -9,8 +9,9 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.assignments import assignment_of
-from eslurm.core.plan.cycle.forward import ForwardPlanner
-from eslurm.core.plan.cycle.policy import Cycle, PlanLimits
+from eslurm.core.plan.cycle.beginnings import Beginnings
+from eslurm.core.plan.cycle.plan import PlanLimits
+from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.queue import PendingPart, PendingQueue
 from eslurm.core.plan.cycle.reconcile import reconcile
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, charge_of
@@ -54,7 +55,7 @@ def cycle_with(*running: Running) -> Cycle:
 def test_two_parts_on_one_node_fit_together_or_not(taken: int, fits: bool) -> None:
     """Each of them alone fits beside what holds one of the four cores."""
     cycle = cycle_with(*([runs(1, taken, NOW + 10)] if taken else []))
-    assert ForwardPlanner(cycle)._fits(BOTH) is fits
+    assert Beginnings(cycle)._fits(BOTH) is fits
 
 
 def test_what_runs_past_its_end_displaces_parts_that_fit_singly_only() -> None:
