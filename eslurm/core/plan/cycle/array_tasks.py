@@ -18,8 +18,8 @@ from eslurm.core.plan.placement.capacity import capacities
 from eslurm.core.plan.placement.compiled_request import CompiledRequest
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.plan.placement.protocols import Assignment
-from eslurm.core.plan.profile.search import PlacementQuery, Start, narrowed
-from eslurm.core.plan.rules.limits import NODES, Area, Items
+from eslurm.core.plan.profile.search import PlacementQuery, Start
+from eslurm.core.plan.rules.limits import Area
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import Vector, add, padded, scale, times
@@ -32,7 +32,7 @@ def as_many(
     alone = (1, query.need, found.chosen)
     book = schedule.book
     topology = book.topology
-    if not _is_small(query.need) or _counts_nodes(query):
+    if not _is_small(query.need):
         return alone
     stop_us = min(found.at_us + query.duration_us, INFINITY_US)
     room = book.room(found.at_us, stop_us, query.closed)
@@ -88,12 +88,6 @@ def _is_small(need: CompiledRequest) -> bool:
     return part.tasks == 1 and part.nodes_min <= 1
 
 
-def _counts_nodes(query: PlacementQuery) -> bool:
-    """Check whether a limit on nodes applies: single tasks count a shared node once each, a merged booking only once."""
-    limits = (one for one in query.constraints if isinstance(one, Items | Area))
-    return any(limit.ask.resource == NODES for limit in limits)
-
-
 def _times(need: CompiledRequest, count: int, topology: Topology) -> CompiledRequest:
     """The request of this many small tasks as one."""
     part = need.parts[0]
@@ -133,13 +127,11 @@ def allowed_together(
 ) -> int:
     """Greatest number of tasks that the rules let start together; `is_promised`: at their own booked places."""
     assert schedule.rules is not None
-    topology = schedule.book.topology
     stop_us = min(at_us + query.duration_us, INFINITY_US)
     low, high = 1, most
     while low < high:
         middle = (low + high + 1) // 2
-        need = narrowed(_times(query.need, middle, topology), query.need.allowed)
-        rules = schedule.rules.of(job, need)
+        rules = schedule.rules.of_tasks(job, query.need, middle)
         if not rules.never and all(
             (as_promised(constraint) if is_promised else constraint).earliest(
                 query.duration_us, at_us, stop_us

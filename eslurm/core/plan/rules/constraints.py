@@ -46,7 +46,7 @@ from eslurm.core.plan.rules.protocols import Booked, Future, Job
 from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.timeline import INFINITY_US, Timeline
 from eslurm.core.resources.usage import Steps, Used, amount_words, steps_of
-from eslurm.core.resources.vector import Vector
+from eslurm.core.resources.vector import Vector, scale
 from eslurm.core.resources.windows import DAY_US, HORIZON_US, Calendar, DatesOnly, Windows, covers_all
 
 Policies: TypeAlias = Mapping[str, Mapping[str, Policy]]
@@ -128,6 +128,10 @@ class Rules:
         return self._of(
             job, amounts.expected(need), amounts.expected_split(job, need) if need.members else ()
         )
+
+    def of_tasks(self, job: Job, need: CompiledRequest, tasks: int) -> JobRules:
+        """The rules for this many tasks of an array that start together; each counts its node, shared or not."""
+        return self._of(job, scale(self._amounts.expected(need), tasks), ())
 
     def recount(self, job: Job, need: CompiledRequest, chosen: Assignment) -> tuple[Constraint, ...]:
         """The constraints for an assignment; empty when it takes no more than expected.

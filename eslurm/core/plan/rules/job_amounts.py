@@ -74,11 +74,11 @@ class JobAmounts:
         )
 
     def booked(self, booking: Booked) -> Vector:
-        """Amounts of a booking."""
+        """Amounts of a booking. Tasks of an array are on one node each, and each counts it."""
         sums: Vector = (0,) * self._width
         for _, amounts in booking.spans:
             sums = add(sums, amounts)
-        return (*sums, len(booking.spans), *padded(booking.wide, len(self._topology.wide)))
+        return (*sums, max(len(booking.spans), booking.tasks), *padded(booking.wide, len(self._topology.wide)))
 
     def booked_split(self, job: Job, booking: Booked) -> dict[str, Vector]:
         """The same of the parts in each partition."""

@@ -222,6 +222,26 @@ def test_of_an_array_as_many_tasks_stay_as_another_limit_lets() -> None:
     assert [(one.start_us - NOW, one.tasks) for one in plan.promises()] == [(100, 2), (200, 1)]
 
 
+@pytest.mark.parametrize(
+    "limit",
+    [Limit("two", "user", "ada", "nodes", Amount(2)), Limit("two", "user", "ada", "nodes", area_s=200)],
+)
+def test_tasks_of_an_array_that_share_a_node_count_it_once_each(limit: Limit) -> None:
+    second = 1_000_000
+    site = Site("planned")
+    site.plan(*[job(number, "bob", limit_us=100 * second) for number in (1, 2, 3)])
+    array = replace(job(4, limit_us=100 * second, startable=3), request=Request(cpus_per_task=2))
+    promised = site.plan(array).promises()
+    assert [(one.start_us - NOW, one.tasks, len(one.spans)) for one in promised] == [(100 * second, 3, 2)]
+    # They begin as jobs of their own.
+    site.rule(limit)
+    plan = site.plan(array, at_us=NOW + 1)
+    assert next((one.start_us - NOW, one.tasks) for one in plan.promises()) == (100 * second, 2)
+    for number in (1, 2, 3):
+        site.end(number)
+    assert started(site.plan(array, at_us=NOW + 100 * second).placements) == [4, 4]
+
+
 def test_a_reservation_displaces_those_in_its_way_and_a_pool_what_it_leaves_no_room_for() -> None:
     site = Site("planned")
     site.plan(*(job(number) for number in (1, 2, 3)))
