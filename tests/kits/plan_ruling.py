@@ -33,6 +33,7 @@ class Stay(msgspec.Struct, frozen=True):
     wide: Vector = ()
     tasks: int = 1
     parts: tuple[tuple[int, int, Vector], ...] = ()
+    adds_nodes: bool = True
 
     @property
     def until_us(self) -> int:

@@ -185,7 +185,7 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
     new_tasks = 0
     drafts: list[tuple[Job, Placement, int]] = []
     packed: dict[int, list[Placement]] = {}
-    for placement in message.placements:
+    for placement in message.placements if _counts_all(state, message.generation) else ():
         job = state.find_job(placement.job_id)
         if job is None or state.changed.get(job.job_id, 0) > message.generation:
             continue
@@ -252,6 +252,11 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         tuple([one for one in message.promises if one.job_id not in dropped]) if dropped else message.promises
     )
     return found + answers + promises.on_promises(state, kept)
+
+
+def _counts_all(state: State, generation: int) -> bool:
+    """Check whether the rules have counted all that runs now: no attempt that they bind has taken lent cores back since."""
+    return generation >= state.cores_returned or not (state.policies["limit"] or state.policies["pool"])
 
 
 def _take(scratch: Ledger, placement: Placement) -> bool:

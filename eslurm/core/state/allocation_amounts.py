@@ -91,6 +91,17 @@ def held_by_part(attempt: Attempt) -> tuple[tuple[int, int, Vector], ...]:
     )
 
 
+def lent_by_part(attempt: Attempt) -> tuple[tuple[int, int, Vector], ...]:
+    """(part, node, amounts) of what it has lent; empty for a job of one part, and for an attempt that lends nothing."""
+    spans = attempt.spans
+    if not spans or not spans[-1].component or not lends(attempt):
+        return ()
+    lent = attempt.held - attempt.leaving
+    return tuple(
+        [(span.component, span.node, span.amounts) for span in spans_in_use(attempt) if span.node in lent]
+    )
+
+
 def without_cores(amounts: Vector) -> Vector:
     """The same amounts without the cores."""
     return (*amounts[:CORES], 0, *amounts[CORES + 1 :])

@@ -18,7 +18,7 @@ from eslurm.core.state import (
     apply_phases,
     launch_failures,
 )
-from eslurm.core.state.allocation_amounts import end_us, limit_s, paused_us, spans_in_use
+from eslurm.core.state.allocation_amounts import end_us, lends, limit_s, paused_us, spans_in_use
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
 from eslurm.core.state.transitions import moved, phased
@@ -252,6 +252,7 @@ def apply_suspended(state: State, fact: facts.AttemptSuspended) -> None:
     job = state.get_job(fact.job_id)
     attempt = job.attempt
     assert attempt is not None
+    has_lent = lends(attempt)
     if fact.suspended:
         # An operator resumes it: until then the release of its nodes is unknown.
         attempt = replace(attempt, suspended_us=state.now_us, until_us=INFINITY_US, room_for=fact.room_for)
@@ -263,6 +264,8 @@ def apply_suspended(state: State, fact: facts.AttemptSuspended) -> None:
     to = JobState.SUSPENDED if fact.suspended else JobState.RUNNING
     text = f"suspended {fact.by}" if fact.suspended else ""
     state.put_job(replace(job, state=moved(job, to), attempt=attempt, reason_text=text))
+    if has_lent:
+        state.cores_returned = state.generation
 
 
 def apply_time(state: State, fact: facts.TimeChanged) -> None:

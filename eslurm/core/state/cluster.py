@@ -169,6 +169,8 @@ class State:
         self.configured = 0
         # The generation since which the policies are as they are, and when the next of them begins or ends.
         self.policies_changed = 0
+        # The generation at which a suspended attempt took the cores back that it had lent.
+        self.cores_returned = 0
         # A copy for planning cycles, made anew after each change.
         self.policies_copy: dict[str, dict[str, Policy]] | None = None
         self.policy_due_us = 0

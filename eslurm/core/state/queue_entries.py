@@ -18,6 +18,7 @@ from eslurm.core.state.allocation_amounts import (
     elapsed_us,
     held_by_part,
     lends,
+    lent_by_part,
     lent_on,
     limit_s,
     shares_of,
@@ -128,15 +129,20 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
         since_us,
         attempt.planned_us,
         held_by_part(attempt),
+        tuple([(part, node, _cores(amounts)) for part, node, amounts in lent_by_part(attempt)]),
     )
 
 
 def _lent(job: Job, attempt: Attempt) -> tuple[tuple[tuple[int, Vector], ...], int, int]:
     """Cores that a suspended attempt has lent, the job that uses them, and its own remaining time in microseconds."""
-    spans = tuple([(node, amounts[: CORES + 1]) for node, amounts in lent_on(attempt)])
+    spans = tuple([(node, _cores(amounts)) for node, amounts in lent_on(attempt)])
     limit_us = limit_s(job, attempt) * SECOND_US
     left_us = max(1, limit_us - elapsed_us(attempt, attempt.suspended_us)) if limit_us else INFINITY_US
     return spans, attempt.room_for, left_us
+
+
+def _cores(amounts: Vector) -> Vector:
+    return amounts[: CORES + 1]
 
 
 def foreseeable(job: Job) -> bool:

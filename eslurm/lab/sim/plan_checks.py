@@ -234,7 +234,8 @@ class PlanChecks:
         # Plans give way to those for whom room is made, and all that are behind in the order share the loss.
         gives_way = promises.has_losses or promises.room != schedule.claimants
         # So they do to what stands still: it goes on as soon as its cores are free, which may be sooner than was thought.
-        returns = {one.job_id: one.start_us for one in schedule.returns if one.start_us > now_us}
+        back = [one.booking for one in schedule.returns]
+        returns = {one.job_id: one.start_us for one in back if one.start_us > now_us}
         gives_way |= any(
             at_us < promises.returns.get(job_id, INFINITY_US) for job_id, at_us in returns.items()
         )

@@ -28,7 +28,7 @@ from eslurm.core.plan.cycle.earliest import is_ready
 from eslurm.core.plan.cycle.policy import SKIP_STEPS, TRY_STEPS, Cycle
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind
-from eslurm.core.plan.cycle.schedule import Booking
+from eslurm.core.plan.cycle.schedule import Booking, Return
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
 from eslurm.core.plan.cycle.victims import Claim, Freed, Preemptable, Ranks, Standing, Victim, victims
 from eslurm.core.plan.placement.compiled_request import CompiledRequest
@@ -171,7 +171,7 @@ class PreemptionPlanner:
         except ProfileError:
             # What is late to leave there is not expected back before.
             return
-        self.schedule.returns.append(booking)
+        self.schedule.returns.append(Return(None, booking))
 
     # ---- those that room is to be made for ----
 
@@ -360,7 +360,8 @@ class PreemptionPlanner:
                     found.update(span.node for span in booking.spans)
                     cycle.spend(len(booking.spans))
         later = {one.job_id for one in self.snapshot.lenders if self._stands_longer(one, claim)}
-        for booking in self.schedule.returns:
+        for back in self.schedule.returns:
+            booking = back.booking
             if booking.start_us < stop_us and booking.job_id not in later:
                 found.update(span.node for span in booking.spans)
         for one in self.snapshot.lenders:

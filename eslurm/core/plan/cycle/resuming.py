@@ -2,7 +2,8 @@
 
 They are booked from the expected end of the jobs that use them now, for the remaining time of the suspended work. So other
 jobs may use them until then and no longer, and plans behind them hold. Invariant: these bookings are in the profile from
-the end of preemption in one cycle until the next cycle begins; they displace plans, never running or late attempts.
+the end of preemption in one cycle until the next cycle begins; they displace plans, never running or late attempts. Rules
+count them for the suspended job: it may go on while a plan is under way.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TypeAlias
 
 from eslurm.core.model.job import Span
 from eslurm.core.plan.cycle.policy import TRY_STEPS, Cycle
-from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.cycle.schedule import Booking, Return, Schedule
 from eslurm.core.plan.cycle.snapshot import Running
 from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.resources.timeline import INFINITY_US
@@ -25,13 +26,14 @@ _Ends: TypeAlias = dict[int, list[tuple[int, int]]]
 def forget(schedule: Schedule) -> Generator[None, None, None]:
     """Remove all of them from the profile: the next cycle finds other times."""
     while schedule.returns:
-        yield from schedule.giving(None, schedule.returns.pop())
+        one = schedule.returns.pop()
+        yield from schedule.giving(one.job, one.booking)
 
 
 def foresee(cycle: Cycle) -> Generator[None, None, None]:
     """Book them anew, beside running attempts and the starts of this cycle."""
     schedule = cycle.schedule
-    found: list[Booking] = []
+    found: list[Return] = []
     ends: _Ends | None = None
     for one in cycle.snapshot.lenders:
         # Room that is being made is held for whom it is made: that one's own end is not known before it begins.
@@ -41,15 +43,16 @@ def foresee(cycle: Cycle) -> Generator[None, None, None]:
         at_us = _free_us(cycle, one, ends)
         if at_us >= INFINITY_US:
             continue
-        spans = tuple([Span(node, amounts, 0) for node, amounts in one.lent])
+        lent = one.lent_parts or [(0, *pair) for pair in one.lent]
+        spans = tuple([Span(node, amounts, 0, part) for part, node, amounts in lent])
         stop_us = min(at_us + one.left_us, INFINITY_US)
-        booking = Booking(one.job_id, at_us, stop_us, spans, (), cycle.now_us)
+        booking = Booking(one.job_id, at_us, stop_us, spans, (), cycle.now_us, is_return=True)
         try:
-            yield from schedule.claiming(None, booking)
+            yield from schedule.claiming(one.job, booking)
         except ProfileError:
             # Another one lent the same: it comes after that one.
             continue
-        found.append(booking)
+        found.append(Return(one.job, booking))
         cycle.spend(TRY_STEPS)
         if cycle.slice_over():
             yield

@@ -42,7 +42,8 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A start held free for a waiting job (C-36): its spans over [start_us, stop_us).
 
     `made_us` is the time of its search; a booking that is kept over cycles keeps it. For an array `tasks` of its tasks
-    share it. `stop_us` is its expected end, `until_us` the latest.
+    share it. `stop_us` is its expected end, `until_us` the latest. `is_return`: cores that a suspended attempt gets back on
+    nodes that it holds.
     """
 
     job_id: int
@@ -53,6 +54,7 @@ class Booking(msgspec.Struct, frozen=True, array_like=True, gc=False):
     made_us: int = 0
     tasks: int = 1
     until_us: int = 0
+    is_return: bool = False
 
     @property
     def pairs(self) -> tuple[tuple[int, Vector], ...]:
@@ -80,8 +82,17 @@ def ends_of(job: Pending, start_us: int) -> tuple[int, int]:
     return min(start_us + job.stay_us, INFINITY_US), end_of(start_us, job.time_limit_us)
 
 
+class Return(msgspec.Struct, frozen=True):
+    """Cores kept for the return of a suspended attempt; `job` is None for those kept for the job that room is made for."""
+
+    job: Pending | None
+    booking: Booking
+
+
 class Charge(msgspec.Struct, frozen=True, gc=False):
-    """A booking as the rules count it; `parts` are (part, node number, amounts) of a job of several parts, else empty."""
+    """A booking as the rules count it; `parts` are (part, node number, amounts) of a job of several parts, else empty.
+    Cores that come back add no nodes: the attempt holds these nodes all the time.
+    """
 
     start_us: int
     stop_us: int
@@ -90,6 +101,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
     wide: Vector
     tasks: int = 1
     parts: tuple[tuple[int, int, Vector], ...] = ()
+    adds_nodes: bool = True
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -99,8 +111,8 @@ class Held(msgspec.Struct, frozen=True):
     booking: Booking
 
 
-_Gone: TypeAlias = tuple[QueueEntry | None, tuple[Booking, ...], tuple[Move, ...], Why | None]
-"""Bookings taken out of the profile, with the entry of their job (None: the return of a lender), moves and reason."""
+_Gone: TypeAlias = tuple[QueueEntry, tuple[Booking, ...], tuple[Move, ...], Why | None]
+"""Bookings taken out of the profile, with the entry of their job, moves and reason."""
 
 
 class Schedule:
@@ -170,7 +182,7 @@ class Schedule:
         # How often others have been told to go for a job that waits, and from when on more of them may be.
         self.pushes: dict[int, tuple[int, int]] = {}
         # The cores that were lent, from when they are to be given back (`resuming`).
-        self.returns: list[Booking] = []
+        self.returns: list[Return] = []
         self.slack = StartSlack()
         # True when the policy renews its promises in each cycle: they delay no job.
         self.renews = False
@@ -517,9 +529,9 @@ class Schedule:
 
     # Inside
 
-    def _clear_way(self, wanted: Booking) -> Generator[None, None, list[_Gone]]:
+    def _clear_way(self, wanted: Booking) -> Generator[None, None, list[_Gone | Return]]:
         """Displace plans that leave too little for a present attempt; lent cores may come back later."""
-        gone: list[_Gone] = []
+        gone: list[_Gone | Return] = []
         start_us, stop_us = wanted.start_us, wanted.stop_us
         short = {
             node
@@ -530,12 +542,13 @@ class Schedule:
             )
         }
         returns, self.returns = self.returns, []
-        for booking in returns:
+        for one in returns:
+            booking = one.booking
             if self._meets(booking, start_us, stop_us) and any(span.node in short for span in booking.spans):
-                yield from self.giving(None, booking)
-                gone.append((None, (booking,), (), None))
+                yield from self.giving(one.job, booking)
+                gone.append(one)
             else:
-                self.returns.append(booking)
+                self.returns.append(one)
         for job_id, bookings in list(self.bookings.items()):
             for booking in bookings:
                 if not self._meets(booking, start_us, stop_us):
@@ -549,12 +562,13 @@ class Schedule:
                     break
         return gone
 
-    def _put_back(self, gone: Sequence[_Gone]) -> Generator[None, None, None]:
-        for entry, bookings, moves, why in gone:
-            if entry is None:
-                yield from self.taking(None, bookings[0])
-                self.returns.append(bookings[0])
+    def _put_back(self, gone: Sequence[_Gone | Return]) -> Generator[None, None, None]:
+        for one in gone:
+            if isinstance(one, Return):
+                yield from self.taking(one.job, one.booking)
+                self.returns.append(one)
                 continue
+            entry, bookings, moves, why = one
             try:
                 yield from self.adding(entry, bookings, moves)
             except ProfileError:
@@ -592,7 +606,16 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
 def charge_of(booking: Booking) -> Charge:
     """The booking as the rules count it."""
     until_us = max(booking.stop_us, booking.until_us)
-    charge = Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)
+    charge = Charge(
+        booking.start_us,
+        booking.stop_us,
+        until_us,
+        booking.pairs,
+        booking.wide,
+        booking.tasks,
+        (),
+        not booking.is_return,
+    )
     if not booking.has_parts:
         return charge
     parts = [(span.component, span.node, span.amounts) for span in booking.spans]

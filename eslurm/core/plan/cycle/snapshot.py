@@ -36,7 +36,7 @@ class Running(msgspec.Struct, frozen=True):
     suspensions. `job` is the job as it was while it waited: its owner decides about limits. An attempt that is suspended
     for the job `room_for` has `lent` its cores, and runs for `left_us` when they are free again. `planned_us` is its end
     as planned at placement (0: no limit). `parts` are the (part, node number, amounts) of a job of several parts, of which
-    `spans` are the sums; else empty.
+    `spans` are the sums; else empty. `lent_parts` are the same of `lent`.
     """
 
     job_id: int
@@ -52,6 +52,7 @@ class Running(msgspec.Struct, frozen=True):
     since_us: int = 0
     planned_us: int = 0
     parts: tuple[tuple[int, int, Vector], ...] = ()
+    lent_parts: tuple[tuple[int, int, Vector], ...] = ()
 
 
 RunningKey: TypeAlias = tuple[int, int]

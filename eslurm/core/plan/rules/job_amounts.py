@@ -78,7 +78,8 @@ class JobAmounts:
         sums: Vector = (0,) * self._width
         for _, amounts in booking.spans:
             sums = add(sums, amounts)
-        return (*sums, max(len(booking.spans), booking.tasks), *padded(booking.wide, len(self._topology.wide)))
+        nodes = max(len(booking.spans), booking.tasks) if booking.adds_nodes else 0
+        return (*sums, nodes, *padded(booking.wide, len(self._topology.wide)))
 
     def booked_split(self, job: Job, booking: Booked) -> dict[str, Vector]:
         """The same of the parts in each partition."""
@@ -90,7 +91,8 @@ class JobAmounts:
         for part, node, amounts in booking.parts or [(0, *span) for span in booking.spans]:
             name = job.parts[part].partition
             sums[name] = add(sums[name], padded(amounts, self._width))
-            nodes[name].add(node)
+            if booking.adds_nodes:
+                nodes[name].add(node)
         if any(booking.wide):
             for one in job.parts:
                 own = amounts_of(one.request.wide, self._topology.wide)

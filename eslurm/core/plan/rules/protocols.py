@@ -41,7 +41,7 @@ class Booked(Protocol):
     """The amounts that a job holds for a time, at the latest until `until_us`; `spans` are (node number, amounts).
 
     For an array, `tasks` of its tasks share it. `parts` are (part, node number, amounts) of a job that holds nodes for
-    several parts, else empty: `spans` are then sums.
+    several parts, else empty: `spans` are then sums. `adds_nodes`: its nodes count, too.
     """
 
     @property
@@ -58,6 +58,8 @@ class Booked(Protocol):
     def tasks(self) -> int: ...
     @property
     def parts(self) -> Sequence[tuple[int, int, Vector]]: ...
+    @property
+    def adds_nodes(self) -> bool: ...
 
 
 class Future(Protocol):

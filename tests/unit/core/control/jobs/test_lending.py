@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from eslurm.core.model.accounts import Limit, Qos
+import pytest
+
+from eslurm.core.model.accounts import Amount, FreePool, Limit, Qos
 from eslurm.core.model.job import Span, StepEnd
 from eslurm.core.model.messages import ChangePolicies, JobRef, PlanMade, PolicyChange, SuspendJobs
 from eslurm.core.model.placement import Placement
@@ -50,8 +52,8 @@ def test_a_lender_that_has_ended_where_it_stood_does_not_go_on() -> None:
 # ---- plans that time has overtaken ----
 
 
-def planned(world: World, *jobs: int) -> PlanMade:
-    spans = (Span(0, (1, 0), 1),)
+def planned(world: World, *jobs: int, node: int = 0) -> PlanMade:
+    spans = (Span(node, (1, 0), 1),)
     until_us = world.now_us + 100 * SECOND
     return PlanMade(tuple(Placement(job, spans, until_us) for job in jobs), world.state.generation)
 
@@ -65,6 +67,28 @@ def test_a_plan_made_under_other_policies_starts_nothing() -> None:
     world.send(plan)
     assert world.state_of(job) == "PENDING"
     assert world.state.plan_wanted, "the next one is made under these"
+
+
+@pytest.mark.parametrize(
+    "rule", [Limit("cap", "user", "bob", "cores", Amount(4)), FreePool("kept", "cores", Amount(4)), None]
+)
+def test_a_plan_that_knows_nothing_of_cores_that_came_back_starts_nothing_where_rules_count_them(
+    rule: Limit | FreePool | None,
+) -> None:
+    world = site()
+    if rule is not None:
+        kind = "limit" if isinstance(rule, Limit) else "pool"
+        world.send(ChangePolicies(ROOT, (PolicyChange("add", kind, rule.name, rule),)))
+    victim = lender(world)
+    job = world.submit(time_limit_s=100)
+    plan = planned(world, job, node=1)
+    world.send(SuspendJobs(ROOT, (JobRef(victim),), resume=True))
+    world.send(plan)
+    assert world.state_of(job) == ("LAUNCHING" if rule is None else "PENDING")
+    assert world.state.plan_wanted, "the next one counts them"
+    if rule is not None:
+        world.send(planned(world, job, node=1))
+        assert world.state_of(job) == "LAUNCHING"
 
 
 def test_a_plan_that_starts_a_job_twice_starts_it_once() -> None:

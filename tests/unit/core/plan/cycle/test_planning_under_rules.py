@@ -79,6 +79,7 @@ class Site:
             known=[*queue.ids(), *waiting_room.ids()],
             policies=self.policies,
             policies_changed=self.changes,
+            lenders=[one for one in self.live.values() if one.lent],
         )
         plan = plan_at_once(snapshot, policy=self.policy, limits=PlanLimits(), schedule=self.schedule)
         for number, placement in enumerate(plan.placements):
@@ -89,6 +90,17 @@ class Site:
             key = (placement.job_id, number)
             self.live[key] = Running(placement.job_id, pairs, placement.until_us, (), waiting)
         return plan
+
+    def lend(self, job_id: int, *, left_us: int) -> None:
+        """Suspend a job for another one that is gone already: its memory stays, its cores come back at once."""
+        for key in [key for key in self.live if key[0] == job_id]:
+            running = self.live[key]
+            kept = tuple((node, (0, *amounts[1:])) for node, amounts in running.spans)
+            lent = tuple((node, amounts[:1]) for node, amounts in running.spans)
+            for (node, amounts), (_, left) in zip(running.spans, kept, strict=True):
+                self.ledger.give_back(node, amounts, running.until_us)
+                self.ledger.hold(node, left, running.until_us)
+            self.live[key] = replace(running, spans=kept, lent=lent, room_for=9, left_us=left_us)
 
     def end(self, job_id: int) -> None:
         for key in [key for key in self.live if key[0] == job_id]:
@@ -344,6 +356,28 @@ def test_a_job_that_a_pool_lets_in_delays_no_promise_outside(policy: str) -> Non
     # Others outside find no more than the pool leaves them beside all that runs.
     plan = site.plan(job(5, "bob"), at_us=NOW + 101)
     assert not plan.placements and plan.why(5).kind in (WhyKind.POOL, WhyKind.RESOURCES)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "planned"])
+def test_cores_that_come_back_to_a_suspended_job_count_for_its_owner(policy: str) -> None:
+    site = Site(policy, FOUR_CORES)
+    assert started(site.plan(job(1)).placements) == [1]
+    site.lend(1, left_us=70)
+    plan = site.plan(job(2), job(3, "bob"), at_us=NOW + 10)
+    assert started(plan.placements) == [3], "it may go on while this plan is under way"
+    assert "limit ada4" in plan.why(2).text
+    # What was booked for its return is not counted a second time when it is booked anew.
+    plan = site.plan(job(2), at_us=NOW + 20)
+    assert not plan.placements and "limit ada4" in plan.why(2).text
+    site.end(1)
+    assert started(site.plan(job(2), at_us=NOW + 30).placements) == [2]
+
+
+def test_cores_that_come_back_count_no_node_twice() -> None:
+    site = Site("planned", Limit("two", "user", "ada", "nodes", Amount(2)))
+    assert started(site.plan(job(1)).placements) == [1]
+    site.lend(1, left_us=70)
+    assert started(site.plan(job(2), job(3), at_us=NOW + 10).placements) == [2]
 
 
 def test_outsiders_keep_no_place_in_what_a_pool_keeps() -> None:
