@@ -23,6 +23,7 @@ from eslurm.core.model.parts import partitions_of
 from eslurm.core.model.step_key import PHASES
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.allocation_amounts import spans_in_use
+from eslurm.core.state.faults import CLOCK
 from eslurm.core.state.invariants import pending_reason
 from eslurm.core.state.usage import usage_now
 from eslurm.core.state.view import View
@@ -52,7 +53,7 @@ DRAINING = Described(
 FAULTED = Described(
     "eslurm_nodes_faulted",
     "gauge",
-    "Nodes that take no new jobs because this failed there: prolog or epilog.",
+    "Nodes that take no new jobs because this failed there, prolog or epilog, or the clock is too far ahead.",
     ("kind",),
 )
 LOGIN = Described("eslurm_login_hosts", "gauge", "Login hosts, by state; they are no nodes.", ("state",))
@@ -180,7 +181,7 @@ class StateMetrics:
     def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[MetricFamily]]:
         states: Counter[str] = Counter({state.value: 0 for state in NodeState})
         login: Counter[str] = Counter({state.value: 0 for state in NodeState})
-        faulted: Counter[str] = Counter(dict.fromkeys(PHASES, 0))
+        faulted: Counter[str] = Counter(dict.fromkeys((*PHASES, CLOCK), 0))
         drained = idle = 0
         jobs_on = self._view.jobs_on
         for part in parts(nodes, RECORDS_PER_SLICE):

@@ -45,7 +45,7 @@ from eslurm.core.model.protocol import (
     Suspend,
 )
 from eslurm.core.model.step_key import StepKey
-from eslurm.core.relay.command_dates import has_expired, told_clock_us
+from eslurm.core.relay.command_dates import has_expired, is_dated, told_clock_us
 from eslurm.core.relay.results import FAILED, failed
 
 PARKED_MAX = 256
@@ -123,7 +123,7 @@ class Agent:
             if type(command.body) is Heartbeat:
                 self._on_heartbeat(nodes, command, command.body, ref, now_us, dated_us)
             else:
-                expired = has_expired(command, dated_us)
+                expired = has_expired(command, dated_us) and is_dated(command)
                 self._on_effect(nodes, command, ref, answer_by_us, sealed, expired=expired)
         return self._done(now_us)
 
@@ -327,8 +327,7 @@ class Agent:
             node = self.registry.by_number.get(number)
             if node is None or incarnation is None:
                 self.buffer.answer(ref, number, failed("the command is not for this node"))
-            elif expired and type(command.body) is not End:
-                # An end is right whatever its date; a node whose clock is ahead of most would hold the attempt for ever.
+            elif expired:
                 self.lifecycle.refuse(node, command.body, waiter, "the command has expired")
             elif not node.registered:
                 if len(node.parked) < PARKED_MAX:

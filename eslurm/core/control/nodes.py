@@ -144,7 +144,8 @@ def on_registration(
 def _standing(node: Node, registration: Registration, found: list[facts.Fact]) -> tuple[tuple[str, int], ...]:
     """The faults of a node that registers: those of an earlier boot are over."""
     before = node.faults if node.boot_id == registration.boot_id else ()
-    standing = {fault.kind: fault.job_id for fault in before}
+    # Of jobs: no check of the node concerns its clock.
+    standing = {fault.kind: fault.job_id for fault in before if fault.job_id}
     standing.update((fact.kind, fact.job_id) for fact in found if isinstance(fact, facts.NodeFaulted))
     return tuple(standing.items())
 
@@ -273,7 +274,7 @@ def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted:
 
 
 def on_heartbeat(state: State, message: HeartbeatDone) -> list[facts.Fact]:
-    """Process nodes that the heartbeat rule found missing or back. Unreachable is not lost: their jobs are kept."""
+    """Process nodes that heartbeats found missing or back, or with another clock. Unreachable is not lost: jobs are kept."""
     found: list[facts.Fact] = []
     for number in message.missing:
         node = state.nodes.get(number)
@@ -289,6 +290,14 @@ def on_heartbeat(state: State, message: HeartbeatDone) -> list[facts.Fact]:
         node = state.nodes.get(number)
         if node is not None and node.state is NodeState.UNREACHABLE and node.epoch == state.epoch:
             found += _back(node)
+    for number, ahead_us in message.ahead:
+        node = state.nodes.get(number)
+        if node is not None and not faults.has_wrong_clock(node):
+            found.append(faults.clock_ahead(node, ahead_us))
+    for number in message.in_date:
+        node = state.nodes.get(number)
+        if node is not None and faults.has_wrong_clock(node):
+            found.append(facts.NodeCleared(number, (faults.CLOCK,)))
     return found
 
 

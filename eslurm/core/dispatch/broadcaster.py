@@ -29,7 +29,7 @@ from eslurm.core.model.request_limits import COMMAND_BYTES_MAX
 from eslurm.core.model.timekeeping import proof_lasts_us
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay import messages as tree
-from eslurm.core.relay.command_dates import CommandDates
+from eslurm.core.relay.command_dates import CommandDates, clocks_ahead
 from eslurm.core.relay.relay import Relay
 from eslurm.core.relay.results import EMPTY, Results, Status
 from eslurm.core.relay.trace import Trace
@@ -46,6 +46,8 @@ DEADLINE_US = {
     "launch_step": 30 * SECOND_US,
 }
 """Deadlines of effects' answers. Short where one slow node would delay the release of the others' resources."""
+HEARTBEAT_DATE_US = min(DEADLINE_US.values())
+"""Validity of a heartbeat, at most: a node that would refuse any command says so in its answer."""
 FLOOR_EVERY_US = SECOND_US
 EPOCH_SHIFT = 40
 CALLER = "herald"
@@ -267,7 +269,8 @@ class Broadcaster:
             return []
         number = self._rounds.next_number()
         heartbeat = Heartbeat(self._floor, number, *self._rounds.told(call.nodes, self._is_up))
-        (sealed,) = self._seal([self._addressed(call.nodes, heartbeat, call.deadline_us, now_us)])
+        valid_us = min(call.deadline_us, HEARTBEAT_DATE_US)
+        (sealed,) = self._seal([self._addressed(call.nodes, heartbeat, valid_us, now_us)])
         return self._broadcast(call.nodes, heartbeat, call.deadline_us, now_us, sealed, call=call)
 
     def _is_up(self, number: int) -> bool:
@@ -347,6 +350,7 @@ class Broadcaster:
         flight = self._flights[broadcast_id] = Flight(message, predicted, send, call, now_us)
         if isinstance(body, Heartbeat):
             flight.round = body.round
+            flight.ahead_us = self.dating.ahead_us
         self._attachments.on_broadcast(broadcast_id, kind, send)
         self.counters.broadcasts += 1
         return self._launch(flight, now_us)
@@ -474,7 +478,11 @@ class Broadcaster:
         assert flight.call is not None
         self.dating.on_answers(results, lambda: sum(map(self._is_up, self._state.nodes)), now_us)
         self._rounds.on_answers(flight.round, results.nodes(Status.OK), now_us + self._asleep_us())
-        done = self._calls.on_results(flight.call, results, now_us)
+        # What refused a heartbeat that was dated otherwise may take the next one.
+        is_current = flight.ahead_us == self.dating.ahead_us
+        done = self._calls.on_results(
+            flight.call, results, now_us, clocks_ahead(results, now_us) if is_current else None
+        )
         return [Deliver(done)] if done is not None else []
 
 

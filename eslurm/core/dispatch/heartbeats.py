@@ -7,6 +7,8 @@ one was requested; a node's misses are counted at most once per half interval.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from eslurm.core.dispatch.heartbeat_rule import HeartbeatRule
@@ -15,6 +17,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.results import Results, Status
 from eslurm.core.state.cluster import State
+from eslurm.core.state.faults import has_wrong_clock
 
 DEADLINE_SHARE = 0.9
 """Part of the time until the next call after which a call's answers are counted."""
@@ -105,8 +108,13 @@ class NodeCalls:
         """A registration counts as an answer."""
         self._rule.on_registered(number)
 
-    def on_results(self, call: Call, results: Results, now_us: int) -> HeartbeatDone | None:
-        """Process a call's answers; returns the differences that they make."""
+    def on_results(
+        self, call: Call, results: Results, now_us: int, ahead_us: Mapping[int, int] | None = None
+    ) -> HeartbeatDone | None:
+        """Process a call's answers; returns the differences that they make.
+
+        `ahead_us`: by how much clocks are ahead of nodes that refuse commands because of it; None: it is not known.
+        """
         self._renew_rule()
         nodes = self._state.nodes
         reached = results.nodes(Status.OK)
@@ -118,8 +126,27 @@ class NodeCalls:
         back = tuple(
             number for number in reached if number in nodes and nodes[number].state is NodeState.UNREACHABLE
         )
+        ahead, in_date = self._clocks(reached, ahead_us) if ahead_us is not None else ((), ())
         self._plan_again(now_us)
-        return HeartbeatDone(back, missing) if back or missing else None
+        found = HeartbeatDone(back, missing, ahead, in_date)
+        return found if back or missing or ahead or in_date else None
+
+    def _clocks(
+        self, reached: Sequence[int], ahead_us: Mapping[int, int]
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+        """The nodes that begin and cease to refuse commands, as against the state: another leader may have noted them."""
+        nodes = self._state.nodes
+        ahead = tuple(
+            (number, by_us)
+            for number, by_us in sorted(ahead_us.items())
+            if number in nodes and not has_wrong_clock(nodes[number])
+        )
+        in_date = tuple(
+            number
+            for number in reached
+            if number not in ahead_us and number in nodes and has_wrong_clock(nodes[number])
+        )
+        return ahead, in_date
 
     def _renew_rule(self) -> None:
         if self._rule_revision != self._state.config_revision:

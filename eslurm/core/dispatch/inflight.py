@@ -90,9 +90,12 @@ class Counters:
 
 
 class Flight:
-    """One broadcast under way. `send` or `call` says what its answer means; `round` is a heartbeat's (else 0)."""
+    """One broadcast under way. `send` or `call` says what its answer means; `round` is a heartbeat's (else 0), which was
+    dated by so much ahead.
+    """
 
     __slots__ = (
+        "ahead_us",
         "call",
         "message",
         "predicted",
@@ -127,6 +130,7 @@ class Flight:
         self.reallocations = 0
         self.takeovers = 0
         self.round = 0
+        self.ahead_us = 0
 
     def answered(self, results: Results, trace: Trace | None, now_us: int) -> Answered:
         """The flight's end, for observers."""

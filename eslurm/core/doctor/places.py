@@ -15,6 +15,7 @@ from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
+from eslurm.core.state.faults import CLOCK, has_wrong_clock
 
 NODES = "nodes"
 HEALTH = "health"
@@ -40,14 +41,17 @@ def check_nodes(state: State, now_us: int) -> Sliced:
     """Check for nodes out of service, grouped by state and reason, and for other epochs."""
     groups: dict[tuple[NodeState, bool, str], list[Node]] = {}
     faulted: dict[tuple[str, ...], list[str]] = {}
+    clocks: list[str] = []
     behind: list[str] = []
     for node in list(state.nodes.values()):
         yield None
         if node.state is not NodeState.UP or node.drain:
             groups.setdefault((node.state, node.drain, node.reason), []).append(node)
         elif node.faults:
-            kinds = tuple(sorted(fault.kind for fault in node.faults))
-            faulted.setdefault(kinds, []).append(node.name)
+            if has_wrong_clock(node):
+                clocks.append(node.name)
+            if kinds := tuple(sorted(fault.kind for fault in node.faults if fault.kind != CLOCK)):
+                faulted.setdefault(kinds, []).append(node.name)
         elif node.epoch != state.epoch:
             behind.append(node.name)
     for (node_state, drain, reason), nodes in groups.items():
@@ -57,11 +61,15 @@ def check_nodes(state: State, now_us: int) -> Sliced:
     for kinds, names in faulted.items():
         text = f"no new work: {' and '.join(kinds)} failed there"
         yield Finding(NODES, WARNING, _named("node", names), text, _FAULT_ADVICE)
+    if clocks:
+        text = "no new work: clocks there are too far ahead of the controller's"
+        yield Finding(CLOCKS, WARNING, _named("node", clocks), text, _CLOCK_ADVICE)
     if behind:
         text = f"in service, though registered under another epoch than {state.epoch}"
         yield Finding(NODES, ERROR, _named("node", behind), text, "restart the agents of these nodes")
 
 
+_CLOCK_ADVICE = "set the clocks of these hosts and of the controller's by one source of time (NTP)"
 _FAULT_ADVICE = "see `esinfo -R` for how it ended; the node's check, a boot or `esctl resume NODE` clears it"
 
 

@@ -102,7 +102,9 @@ class NodeTriedAgain(FactBase, frozen=True, tag=True):
 
 
 class NodeFaulted(FactBase, frozen=True, tag=True):
-    """A prolog or epilog failed: the node gets no new work until the fault is cleared, or is tried again at `until_us`."""
+    """A prolog or epilog failed, or (without a job) the node's clock is too far ahead: it gets no new work until the fault
+    is cleared, or is tried again at `until_us`.
+    """
 
     number: int
     kind: str
@@ -113,7 +115,7 @@ class NodeFaulted(FactBase, frozen=True, tag=True):
 
 
 class NodeCleared(FactBase, frozen=True, tag=True):
-    """Faults of these kinds stand no longer: the check has passed, or the node is tried again."""
+    """Faults of these kinds stand no longer: the check has passed, the clock is right, or the node is tried again."""
 
     number: int
     kinds: tuple[str, ...]

@@ -380,10 +380,16 @@ class EffectDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeartbeatDone(msgspec.Struct, frozen=True, gc=False):
-    """Nodes that became reachable or unreachable by the heartbeat rule (differences only)."""
+    """Nodes that became reachable or unreachable by the heartbeat rule (differences only).
+
+    `ahead` are (number, microseconds) of nodes whose clocks are so far ahead that they refuse commands as expired; to those
+    `in_date` they no longer are.
+    """
 
     back: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
+    ahead: tuple[tuple[int, int], ...] = ()
+    in_date: tuple[int, ...] = ()
 
 
 class SatelliteSilent(msgspec.Struct, frozen=True, gc=False):

@@ -11,14 +11,16 @@ from eslurm.core.model.protocol import AGENT_PROTOCOL
 
 
 class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A reason why no new work is placed on a node: its prolog or epilog failed. A passed check or a boot clears it."""
+    """A reason why no new work is placed on a node: its prolog or epilog failed (a passed check or a boot clears it), or its
+    clock is too far ahead (a right clock does).
+    """
 
     kind: str
     text: str
     since_us: int
     job_id: int = 0
     until_us: int = 0
-    """When the node is tried again; 0: when its check passes."""
+    """When the node is tried again; 0: when the fault is cleared."""
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -171,7 +171,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """The signed content. `(owner, revision, index)` is the effect's identity; heartbeats have revision 0.
 
     `nodes` and `incarnations` (parallel to the runs) name the addressees: a relay cannot add any. `expires_us` is in the
-    controller's time; nodes refuse a command that is older than their tolerance.
+    controller's time; nodes refuse a command that is older than their tolerance, if its date matters (`is_dated`).
     """
 
     cluster: str

@@ -5,6 +5,9 @@ minutes behind, or the host has slept, each node refuses each command. Nodes ans
 way with their own time (`Unhealthy`), in steps, so that answers merge. `CommandDates` owns by how much commands are dated
 ahead of the leader's time because of that.
 
+Where half of them or fewer are that far ahead, the controller gives these no new work (`NodeFault`, kind `clock`). Ends,
+and orders of which the latest counts by its revision, are right whatever their date: what runs there can be managed.
+
 Invariants: commands alone are dated ahead, `now`, time limits and the loss of nodes know nothing of it; the median of the
 nodes decides, those that say nothing count as 0, so fewer than half of the nodes move nothing; at most `AHEAD_MAX_US`;
 within a term it never goes back. A date further ahead lets a copy of a command be taken for longer, and nothing else: its
@@ -17,7 +20,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from eslurm.core.model.protocol import Command, Unhealthy
+from eslurm.core.model.protocol import Command, End, SetTime, Suspend, Unhealthy
 from eslurm.core.relay.results import Results, Status
 
 EXPIRY_TOLERANCE_US = 60_000_000
@@ -26,12 +29,18 @@ STEP_US = 10_000_000
 AHEAD_MAX_US = 86_400_000_000
 """A clock that is off by more than a day is beyond what a time zone explains: it has to be set."""
 
+_UNDATED = (End, Suspend, SetTime)
 _decoder = msgspec.msgpack.Decoder(Unhealthy)
 
 
 def has_expired(command: Command, dated_us: int) -> bool:
     """Check whether a node whose clock says `dated_us` has to refuse the command."""
     return bool(command.expires_us) and dated_us > command.expires_us + EXPIRY_TOLERANCE_US
+
+
+def is_dated(command: Command) -> bool:
+    """Check whether the date of a command matters: an old end, suspension or time limit undoes nothing that came later."""
+    return type(command.body) not in _UNDATED
 
 
 def told_clock_us(command: Command, dated_us: int) -> int:
@@ -69,6 +78,18 @@ class CommandDates:
             if left < 0:
                 self.ahead_us = max(self.ahead_us, ahead_us)
                 return
+
+
+def clocks_ahead(results: Results, now_us: int) -> dict[int, int]:
+    """How far ahead of `now_us` the clocks are, at least, of nodes for which a heartbeat had expired: by node."""
+    found: dict[int, int] = {}
+    for row in results.rows:
+        if row.outcome.status is Status.OK and row.outcome.payload:
+            clock_us = read_clock_us(row.outcome.payload)
+            if clock_us > now_us:
+                ahead_us = min(clock_us - now_us, AHEAD_MAX_US)
+                found.update((node, ahead_us) for run in row.ranges() for node in run)
+    return found
 
 
 def read_clock_us(payload: bytes) -> int:

@@ -2,7 +2,8 @@
 
 A fault begins with a failed prolog or epilog. It ends when the node's check has passed, when an operator resumes the node,
 or with the next boot. A node without a check is tried again after a pause that doubles until a launch succeeds there, as
-one that is set aside. Invariant: one fault of each kind stands; one failure is a fault once.
+one that is set aside. A clock that is too far ahead is a fault from a heartbeat that has expired there until one has not;
+no check concerns it. Invariant: one fault of each kind stands; one failure is a fault once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 from eslurm.core.state.launch_failures import pause_s
 
+CLOCK: Final = "clock"
+"""Kind of the fault of a node that refuses commands as expired (`core.relay.command_dates`)."""
 FAULTED_KEPT: Final = 8
 TEXT_CHARS_MAX: Final = 500
 
@@ -32,6 +35,17 @@ def failed(
     text = f"{kind} of job {job_id} failed: {why(end)}"
     until_us = 0 if CHECK in node.phases else now_us + pause_s(node) * SECOND_US
     return [facts.NodeFaulted(node.number, kind, text, job_id, attempt, until_us)]
+
+
+def has_wrong_clock(node: Node) -> bool:
+    """Check whether the node's clock stands as a fault."""
+    return bool(node.faults) and any(fault.kind == CLOCK for fault in node.faults)
+
+
+def clock_ahead(node: Node, ahead_us: int) -> facts.NodeFaulted:
+    """The fault of a node whose clock is at least so far ahead of the controller's."""
+    text = f"its clock is at least {ahead_us // SECOND_US} s ahead of the controller's: it refuses commands as expired"
+    return facts.NodeFaulted(node.number, CLOCK, text, 0, 0)
 
 
 def why(end: StepEnd) -> str:
@@ -60,7 +74,9 @@ def apply_faulted(state: State, fact: facts.NodeFaulted) -> None:
         replace(
             node,
             faults=(*others, fault),
-            faulted=(*node.faulted, (fact.kind, fact.job_id, fact.attempt))[-FAULTED_KEPT:],
+            faulted=(*node.faulted, (fact.kind, fact.job_id, fact.attempt))[-FAULTED_KEPT:]
+            if fact.job_id
+            else node.faulted,
             aside_times=node.aside_times + (1 if fact.until_us else 0),
         )
     )

@@ -81,6 +81,23 @@ def test_the_later_limit_counts_however_they_come() -> None:
     assert limits(world) == [200]
 
 
+def test_orders_have_no_date_and_an_old_one_undoes_nothing() -> None:
+    """A node whose clock is ahead of most refuses what has expired: a suspended job there would stand still for ever."""
+    world = started()
+    old_us = world.now_us - 600_000_000
+    first, longer = (
+        world.command(STOP, expires_us=old_us),
+        world.command(SetTime(7, 1, 900), expires_us=old_us),
+    )
+    assert is_ok(world.order(STOP, expires_us=old_us)[0])
+    assert is_ok(world.order(GO_ON, expires_us=old_us)[0])
+    assert is_ok(world.order(SetTime(7, 1, 200), expires_us=old_us)[0])
+    assert told(world) == [(BATCH, False), (BATCH, True)] and limits(world) == [200]
+    world.give(first)
+    world.give(longer)
+    assert told(world) == [(BATCH, False), (BATCH, True)] and limits(world) == [200]
+
+
 def test_a_script_that_is_still_to_start_gets_the_new_limit() -> None:
     world = World()
     world.order(Prepare(launch()))

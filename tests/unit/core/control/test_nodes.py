@@ -9,7 +9,7 @@ from eslurm.core.dispatch.heartbeat_rule import HeartbeatRule
 from eslurm.core.model.facts import NodeRegistered, OrphanFound
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.messages import Changed, EpochStarted, HeartbeatDone, Reports, UpdateNodes
-from eslurm.core.model.node import Node, is_older
+from eslurm.core.model.node import Node, is_older, is_usable
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.protocol import (
     AGENT_PROTOCOL,
@@ -21,10 +21,11 @@ from eslurm.core.model.protocol import (
     StepEnded,
 )
 from eslurm.core.model.request import Request
+from eslurm.core.state.faults import has_wrong_clock, standing
 from eslurm.core.state.invariants import check
 from eslurm.ports.store import AttemptRow
 from eslurm.store.rows import to_store
-from tests.kits.core import ALICE, ROOT, World, refused
+from tests.kits.core import ALICE, ROOT, SECOND, World, refused
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)
 
@@ -456,6 +457,30 @@ def test_differences_that_are_none_are_no_facts() -> None:
     since = len(world.log)
     world.send(HeartbeatDone(back=(0, 1, 99), missing=(99,)))
     assert len(world.log) == since
+
+
+def test_a_node_whose_clock_is_too_far_ahead_gets_no_work_until_it_is_right() -> None:
+    world = World(nodes=2)
+    first = world.submit(request=Request(tasks=2, nodes_min=2, nodes_max=2))
+    world.start()
+    world.send(HeartbeatDone(ahead=((0, 71 * SECOND), (99, 1))))
+    node = world.state.nodes[0]
+    assert standing(node) == (
+        "its clock is at least 71 s ahead of the controller's: it refuses commands as expired"
+    )
+    assert not is_usable(node) and world.state_of(first) == "RUNNING"
+    since = len(world.log)
+    world.send(HeartbeatDone(ahead=((0, 90 * SECOND),), in_date=(1, 99)))
+    assert len(world.log) == since, "it is known"
+    # It is no matter of the node's check.
+    reply = world.register(0)
+    assert not reply.faults and has_wrong_clock(world.state.nodes[0])
+    world.end(first)
+    second = world.submit()
+    world.start()
+    assert world.attempt(second).spans[0].node == 1
+    world.send(HeartbeatDone(in_date=(0,)))
+    assert is_usable(world.state.nodes[0])
 
 
 def test_reports_are_acknowledged_one_by_one_per_process() -> None:

@@ -354,6 +354,14 @@ def test_a_node_drained_on_purpose_is_no_fault_one_that_offers_too_little_is() -
     assert "drained: offers (2, 10)" in only(found(check_nodes(world.state, world.now_us))).text
 
 
+def test_clocks_that_are_too_far_ahead_are_told_by_themselves() -> None:
+    world = World(nodes=2, restarts=False)
+    world.send(HeartbeatDone(ahead=((0, 70 * SECOND), (1, 80 * SECOND))))
+    finding = only(found(check_nodes(world.state, world.now_us)))
+    assert (finding.check, finding.severity, finding.what) == ("clocks", WARNING, "2 nodes cn[0-1]")
+    assert "too far ahead of the controller's" in finding.text
+
+
 def test_a_node_of_another_epoch_in_service_is_an_error() -> None:
     world = World(nodes=2, restarts=False)
     world.state.nodes[1] = replace(world.state.nodes[1], epoch=77)

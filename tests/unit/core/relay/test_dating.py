@@ -12,6 +12,7 @@ from eslurm.core.relay.command_dates import (
     EXPIRY_TOLERANCE_US,
     STEP_US,
     CommandDates,
+    clocks_ahead,
     read_clock_us,
 )
 from eslurm.core.relay.results import OK, Outcome, Results, Status, failed, from_mapping, unreached
@@ -105,3 +106,11 @@ def test_a_node_says_nothing_within_the_tolerance() -> None:
     command = world.command(Heartbeat(0), expires_us=world.now_us - EXPIRY_TOLERANCE_US)
     world.perform(world.agent.on_command_many((0,), command, 9, world.now_us, world.now_us + SECOND))
     assert world.answered(9) == {0: OK}
+
+
+def test_the_nodes_that_refuse_commands_are_known_by_what_they_say() -> None:
+    lying = Outcome(Status.FAILED, 1, "no", msgspec.msgpack.encode(Unhealthy((), NOW_US + FAR_US)))
+    ill = alive_outcome(("disk",))
+    results = clocks(FAR_US, 2**62, -FAR_US, others=2)
+    assert clocks_ahead(results, NOW_US) == {0: FAR_US, 1: AHEAD_MAX_US}
+    assert clocks_ahead(from_mapping({0: lying, 1: unreached(), 2: ill}), NOW_US) == {}
