@@ -18,6 +18,7 @@ from eslurm.core.dispatch.broadcaster import Broadcaster
 from eslurm.core.dispatch.inflight import Answered
 from eslurm.core.model import facts
 from eslurm.core.model.facts import Fact
+from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import ATTESTED
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.satellite_states import SatelliteState
@@ -28,7 +29,7 @@ from eslurm.ports.door import ApiError, Caller
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.collected import Collected, page_of
 from eslurm.telemetry.exposition import Described, MetricFamily
-from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
+from eslurm.telemetry.metrics import LEVELS_MAX, NODE_PHASES, ControllerMetrics
 from eslurm.telemetry.status import Health, StatusServer
 from eslurm.telemetry.vitals import LoopLag
 
@@ -241,6 +242,10 @@ class EventCounts:
             facts.NodeRegistered: lambda _fact, _now_us: metrics.node_moves.labels("UP").inc(),
             facts.NodeSetAside: self._on_set_aside,
             facts.JobsForecast: self._on_forecasts,
+            facts.NodesPrepared: lambda fact, _now_us: metrics.phase_ended("node_prolog", fact.prolog_us),
+            facts.NodesReleased: lambda fact, _now_us: metrics.phase_ended("node_epilog", fact.epilog_us),
+            facts.NodeFaulted: self._on_faulted,
+            facts.GatewaysStaged: self._on_gateways,
         }
 
     def on_committed(self, batch: Iterable[Fact], now_us: int) -> None:
@@ -264,6 +269,15 @@ class EventCounts:
         if node is not None:
             pause_s = max(0, fact.until_us - now_us) / 1e6
             log.warning("node %s is set aside for %.0f s: launches of jobs fail there", node.name, pause_s)
+
+    def _on_faulted(self, fact: facts.NodeFaulted, _now_us: int) -> None:
+        phase = NODE_PHASES.get(fact.kind)
+        if phase is not None:
+            self._metrics.phase_ended(phase, fact.took_us, is_good=False)
+
+    def _on_gateways(self, fact: facts.GatewaysStaged, _now_us: int) -> None:
+        if fact.stage is GatewayStage.FAILED:
+            self._metrics.phase_ended("gateways", 0, is_good=False)
 
     def _on_forecasts(self, fact: facts.JobsForecast, now_us: int) -> None:
         self._metrics.forecasts.inc(len(fact.forecasts))

@@ -43,6 +43,7 @@ _PROGRAMS = {
     "epilog": "program that runs on this host when nothing of a job is left here",
     "check": "program that runs, as the agent's user, while a fault of this host stands; if it passes, the fault is over",
     "task-prolog": "program that runs in each task of a step, as its user, before the task",
+    "task-epilog": "program that runs after each task of a step, as its user",
     "gateway-daemon": "program that serves as a gateway between modules, as the job's user, for jobs that name none",
 }
 
@@ -77,6 +78,7 @@ def main(argv: list[str] | None = None) -> None:
             phase_user=arguments.phase_user,
             phase_limit_s=arguments.phase_limit,
             task_prolog=arguments.task_prolog,
+            task_epilog=arguments.task_epilog,
             gateway_daemon=arguments.gateway_daemon,
             min_uid=arguments.min_uid,
             allow_root_jobs=arguments.allow_root_jobs,

@@ -186,6 +186,8 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Program that runs, as the agents' user, while a fault of a node stands; if it passes, the fault is over."""
     task_prolog: str = ""
     """Program that runs in each task of a step, as the job's user, before the task."""
+    task_epilog: str = ""
+    """Program that runs after each task of a step, as the job's user."""
     gateway_daemon: str = ""
     """Program that serves as a gateway between modules, as the job's user, for jobs that name no other."""
     phase_user: Literal["root", "job"] = "root"

@@ -14,6 +14,11 @@ from eslurm.telemetry.exposition import Described
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 _WAITS = (0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86_400.0, 7 * 86_400.0)
+_PHASES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+NODE_PHASES = {"prolog": "node_prolog", "epilog": "node_epilog"}
+"""The label of each phase of a node."""
+PHASE_LABELS = (*NODE_PHASES.values(), "gateways")
+"""All phases of jobs that are measured here; of gateways, failures only."""
 LEVELS_MAX = 8
 """Trees are shallow: five levels of width 32 hold more nodes than there are."""
 
@@ -26,6 +31,7 @@ class ControllerMetrics:
         self.described: list[Described] = []
         self._build_core()
         self._build_jobs()
+        self._build_phases()
         self._build_broadcasts()
         self._build_predictions()
 
@@ -90,6 +96,29 @@ class ControllerMetrics:
             "eslurm_forecast_last_timestamp_seconds",
             "When the last forecast came, since the epoch; 0 when none came since this controller began.",
         )
+
+    def _build_phases(self) -> None:
+        self.phase_seconds = self._histogram(
+            "eslurm_phase_seconds",
+            "How long prologs and epilogs ran on each node, those that failed included.",
+            _PHASES,
+            ["phase"],
+        )
+        self.phase_failures = self._counter(
+            "eslurm_phase_failures",
+            "Phases of jobs that failed: prologs and epilogs on a node, and the start of a job's gateways.",
+            ["phase"],
+        )
+        for phase in PHASE_LABELS:
+            # The first failure is an increase only after a 0.
+            self.phase_failures.labels(phase)
+
+    def phase_ended(self, phase: str, took_us: int, *, is_good: bool = True) -> None:
+        """Count the end of a phase; `took_us` 0: how long it ran is not known."""
+        if took_us:
+            self.phase_seconds.labels(phase).observe(took_us / 1e6)
+        if not is_good:
+            self.phase_failures.labels(phase).inc()
 
     def _build_broadcasts(self) -> None:
         self.broadcast = self._histogram(

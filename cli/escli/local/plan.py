@@ -148,7 +148,7 @@ def _tls_words(layout: Layout, config: Config) -> Iterator[str]:
 
 def _phase_words(section: AgentSection) -> Iterator[str]:
     """The programs around each job."""
-    for name in ("prolog", "epilog", "check", "task_prolog", "gateway_daemon"):
+    for name in ("prolog", "epilog", "check", "task_prolog", "task_epilog", "gateway_daemon"):
         if path := getattr(section, name):
             yield from (f"--{name.replace('_', '-')}", path)
     if section.prolog or section.epilog or section.check:

@@ -35,7 +35,8 @@ class Allowed(msgspec.Struct, frozen=True):
     """A step that may be started: whose it is, and how many tasks; `until_us`: when its credential ends (UTC).
 
     `make` builds what a task runs. It is called as the user only. `streams`: output goes into pipes; `warns`: a script may
-    be run that warns of the time limit. `prolog` is the site's program before each task, empty: none.
+    be run that warns of the time limit. `prolog` is the site's program before each task, empty: none; it and the one after
+    each task run for `limit_s` at most.
     """
 
     key: StepKey
@@ -46,7 +47,7 @@ class Allowed(msgspec.Struct, frozen=True):
     streams: bool = False
     warns: bool = False
     prolog: str = ""
-    prolog_limit_s: float = 0.0
+    limit_s: float = 0.0
 
 
 class Gate:
@@ -120,6 +121,12 @@ class Gate:
         make = partial(build_phase, key, launch, found.node_name, found.names, user, program, order.end)
         return Allowed(key, user, found.until_us, make, streams=True)
 
+    def task_epilog(self) -> str:
+        """Root's program after each task, as long as no other user can change it. Raises `NotAllowed`, OSError."""
+        if not self._options.task_epilog:
+            raise NotAllowed("this host has no task epilog")
+        return _program("task epilog", self._options.task_epilog)
+
     def begin(self, allowed: Allowed) -> None:
         """The first process of the step is about to be made. Raises `NotAllowed`, OSError."""
         key, now_us = allowed.key, wall_us()
@@ -142,11 +149,11 @@ class Gate:
             write_ring(self._ring, ring)
             self._warrants = Warrants(ring, self._options, os.geteuid())
 
-    def refresh(self) -> tuple[int, bytes, int]:
+    def refresh(self) -> tuple[int, bytes, int, bool]:
         """Take over what root has changed meanwhile. Keeps what it has if that cannot be read.
 
-        Returns how long a supervisor without steps and connections lives, in microseconds, the site's keys, sealed, and the
-        greatest duration of a phase in microseconds.
+        Returns how long a supervisor without steps and connections lives, in microseconds, the site's keys, sealed, the
+        greatest duration of a phase in microseconds, and whether there is a task epilog.
         """
         with suppress(SiteKeyError, OSError, msgspec.MsgspecError):
             self._load(self._warrants.ring)
@@ -155,6 +162,7 @@ class Gate:
             round(options.idle_exit_s * 1e6),
             self._warrants.ring.sealed,
             round(options.phase_limit_s * 1e6),
+            bool(options.task_epilog),
         )
 
     def _check_unused(self, key: StepKey, now_us: int) -> None:

@@ -12,8 +12,8 @@ class Options(msgspec.Struct, frozen=True):
 
     The supervisor runs as `uid` and `gid` when root starts it; -1: as root. `prolog` and `epilog` are programs that run
     before and after each attempt on this host, as root or as the job's user (`phase_user`), for `phase_limit_s` at most;
-    empty: none. `task_prolog` runs in each task as its user. `gateway_daemon` is the program of a job's gateways that names
-    none of its own; it runs as the job's user.
+    empty: none. `task_prolog` and `task_epilog` run before and after each task as its user. `gateway_daemon` is the program
+    of a job's gateways that names none of its own; it runs as the job's user.
     """
 
     nodes: str
@@ -28,6 +28,7 @@ class Options(msgspec.Struct, frozen=True):
     phase_user: Literal["root", "job"] = "root"
     phase_limit_s: float = 300.0
     task_prolog: str = ""
+    task_epilog: str = ""
     gateway_daemon: str = ""
 
 

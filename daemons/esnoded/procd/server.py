@@ -47,6 +47,8 @@ class Step(msgspec.Struct, eq=False):
     allowed: Allowed
     started: set[int] = msgspec.field(default_factory=set)
     """Local ranks of the tasks that were started."""
+    followed: set[int] = msgspec.field(default_factory=set)
+    """Those of them whose epilog was started."""
     asides: int = 0
     is_begun: bool = False
     is_connected: bool = False
@@ -163,8 +165,10 @@ class Procd:
         match request:
             case wire.Admit(order):
                 self._admit(order)
-            case wire.Spawn(key, local):
+            case wire.Spawn(key, local, None):
                 answer, report_fd = self._spawn(self._step(key), local, fds)
+            case wire.Spawn(key, local, ended):
+                answer, report_fd = self._spawn_epilog(self._step(key), local, ended)
             case wire.SpawnAside(key, seconds_left):
                 answer, report_fd = self._spawn_aside(self._step(key), seconds_left)
             case wire.Connect(key):
@@ -176,8 +180,9 @@ class Procd:
             case wire.Trust(ring):
                 self._gate.trust(ring)
             case wire.Refresh():
-                idle_us, ring, phase_us = self._gate.refresh()
-                answer = wire.Refreshed(idle_us, ring, tuple(self._left_behind(False)), phase_us)
+                idle_us, ring, limit_us, has_epilog = self._gate.refresh()
+                past = tuple(self._left_behind(False))
+                answer = wire.Refreshed(idle_us, ring, past, limit_us, has_epilog)
             case wire.Settled():
                 self._left_behind(True)
         return answer, report_fd
@@ -210,7 +215,8 @@ class Procd:
             raise NotAllowed("output goes into the step's files, or with an endpoint into two pipes")
         self._begin(step)
         step.started.add(local)
-        pid, answered = self._start(allowed, local, (fds[0], fds[1]) if fds else None)
+        pipes = (fds[0], fds[1]) if fds else None
+        pid, answered = self._start(allowed, local, pipes=pipes, prolog=allowed.prolog)
         if local == 0:
             self._first[allowed.key] = pid
         return answered
@@ -219,14 +225,18 @@ class Procd:
         if not step.allowed.warns or not step.started or step.asides >= _ASIDES_MAX:
             raise NotAllowed(f"step {step.allowed.key} has no warning to be given")
         step.asides += 1
-        return self._start(step.allowed, 0, None, seconds_left)[1]
+        return self._start(step.allowed, 0, seconds_left=seconds_left)[1]
 
-    def _start(
-        self, allowed: Allowed, local: int, pipes: tuple[int, int] | None, seconds_left: int | None = None
-    ) -> tuple[int, tuple[wire.Answer, int]]:
+    def _spawn_epilog(self, step: Step, local: int, ended: tuple[int, int]) -> tuple[wire.Answer, int]:
+        if local not in step.started or local in step.followed or not step.allowed.limit_s:
+            raise NotAllowed(f"step {step.allowed.key} has no task {local} that an epilog follows")
+        step.followed.add(local)
+        return self._start(step.allowed, local, epilog=self._gate.task_epilog(), ended=ended)[1]
+
+    def _start(self, allowed: Allowed, local: int, **how: object) -> tuple[int, tuple[wire.Answer, int]]:
         mark = f"{self._instance}/{allowed.key}"
-        before = (allowed.prolog, allowed.prolog_limit_s)
-        program = Program(allowed.make, mark, local, pipes, seconds_left, *before)
+        plain = Program(allowed.make, mark, local, limit_s=allowed.limit_s)
+        program = msgspec.structs.replace(plain, **how)
         pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno())
         self._tasks[pid] = allowed.key
         self._launches.began(pid, procfs.start_ticks_of(pid))

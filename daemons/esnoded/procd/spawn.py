@@ -28,7 +28,7 @@ def spawn_task(user: Principal, program: Program, private: int = -1) -> tuple[in
     """
     me = (os.geteuid(), os.getegid())
     is_own = me[0] != 0 or not user.groups or {*user.groups, user.gid} == {*os.getgroups(), me[1]}
-    if me == (user.uid, user.gid) and is_own and not program.prolog:
+    if me == (user.uid, user.gid) and is_own and not program.is_waited_for:
         return program.spawn(), -1
     if me[0] not in (0, user.uid):
         text = f"cannot run as uid {user.uid}: the node agent runs as uid {me[0]}, not as root"

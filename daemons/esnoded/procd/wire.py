@@ -43,10 +43,14 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Spawn(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Start a task of an admitted step, once; with two pipes in the place of its output files. The answer is `Spawned`."""
+    """Start a task of an admitted step, once; with two pipes in the place of its output files. The answer is `Spawned`.
+
+    With `ended`, pid and wait status of that task, run the site's program that follows it, once.
+    """
 
     key: StepKey
     local: Annotated[int, msgspec.Meta(ge=0, lt=TASKS_MAX)]
+    ended: tuple[int, int] | None = None
 
 
 class SpawnAside(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -111,13 +115,14 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
 
 class Refreshed(msgspec.Struct, frozen=True, array_like=True, tag=24):
     """`ring` are the site's keys, sealed; `left_behind`: outcomes that a supervisor of a version before 0.2 still owed;
-    `phase_limit_us`: the greatest duration of a prolog or epilog.
+    `phase_limit_us`: the greatest duration of a prolog or epilog; `task_epilog`: one runs after each task.
     """
 
     idle_exit_us: int
     ring: bytes
     left_behind: tuple[StepOutcome, ...] = ()
     phase_limit_us: int = 0
+    task_epilog: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=25):

@@ -38,6 +38,7 @@ class Processes:
         self._events: deque[wire.Event] = deque()
         self._seals: Seals | None = None
         self._phase_limit_us = 0
+        self.has_task_epilog = False
 
     def fileno(self) -> int:
         """Readable when there is an event, or `procd` is gone."""
@@ -85,6 +86,10 @@ class Processes:
     def spawn_aside(self, key: StepKey, seconds_left: int) -> tuple[int, int]:
         """Start the script that warns of the step's limit. Raises `SpawnError`."""
         return self._spawn(wire.SpawnAside(key, seconds_left))
+
+    def spawn_epilog(self, key: StepKey, local: int, pid: int, wait_status: int) -> tuple[int, int]:
+        """Start the site's program after a task that has ended so. Raises `SpawnError`."""
+        return self._spawn(wire.Spawn(key, local, (pid, wait_status)))
 
     def _spawn(self, request: wire.Spawn | wire.SpawnAside, fds: Sequence[int] = ()) -> tuple[int, int]:
         answer, came = self._ask_any(request, fds)
@@ -137,6 +142,7 @@ class Processes:
         if self._seals is None or self._seals.ring.sealed != refreshed.ring:
             self._seals = Seals(Ring.from_sealed(refreshed.ring))
         self._phase_limit_us = refreshed.phase_limit_us
+        self.has_task_epilog = refreshed.task_epilog
         return refreshed
 
     def settled(self) -> None:

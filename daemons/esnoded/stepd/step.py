@@ -50,6 +50,8 @@ class Task(msgspec.Struct, eq=False):
     alive: bool = True
     is_aside: bool = False
     """It runs beside the step (a warning's script): how it ends means nothing, and it does not outlive the others."""
+    is_epilog: bool = False
+    """The site's program after the task of the same rank: how it ends means nothing for the step, which waits for it."""
 
 
 class Step(msgspec.Struct, eq=False):
@@ -62,6 +64,7 @@ class Step(msgspec.Struct, eq=False):
     launched_us: int
     started_us: int
     tasks: list[Task] = msgspec.field(default_factory=list)
+    epilogs: list[Task] = msgspec.field(default_factory=list)
     waiters: list[Waiter] = msgspec.field(default_factory=list)
     timers: list[Timer] = msgspec.field(default_factory=list)
     kill_timer: Timer | None = None
@@ -74,6 +77,7 @@ class Step(msgspec.Struct, eq=False):
     paused_us: int = 0
     is_warned: bool = False
     warning_failure: str = ""
+    has_failed_epilog: bool = False
     link: OutputPipes | None = None
     draining: set[int] = msgspec.field(default_factory=set)
     """Process groups whose leader has ended and whose other members, already killed, are not gone yet."""
@@ -96,7 +100,12 @@ class Step(msgspec.Struct, eq=False):
     @property
     def is_over(self) -> bool:
         """Check whether no process of it is left and none will follow."""
-        return not self.spawning and not self.draining and not any(task.alive for task in self.tasks)
+        return not self.spawning and not self.draining and not self.is_alive
+
+    @property
+    def is_alive(self) -> bool:
+        """Check whether a process of its tasks or of their epilogs is left."""
+        return any(task.alive for task in (*self.tasks, *self.epilogs))
 
     @property
     def is_ending(self) -> bool:
@@ -116,7 +125,7 @@ class Step(msgspec.Struct, eq=False):
     @property
     def has_asides_only(self) -> bool:
         """Check whether nothing of it is left or to come but what runs beside it."""
-        alive = [task for task in self.tasks if task.alive]
+        alive = [task for task in (*self.tasks, *self.epilogs) if task.alive]
         return bool(alive) and not self.spawning and all(task.is_aside for task in alive)
 
     def cancel_clock(self) -> None:

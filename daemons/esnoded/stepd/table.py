@@ -22,6 +22,7 @@ from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.procd.log import survive
 from esnoded.procd.wire import STEPS_MAX, Delivery, Drained, Exited
+from esnoded.stepd.epilogs import TaskEpilogs
 from esnoded.stepd.gateway_output import GatewayOutput
 from esnoded.stepd.guard import Guard
 from esnoded.stepd.journal import Intent, Journal
@@ -75,6 +76,7 @@ class StepTable:
         self._contact_us: int | None = None
         self._node_contact_us: dict[int, int] = {}
         self._draining: dict[int, Step] = {}
+        self._epilogs = TaskEpilogs(processes)
         self._guard = Guard(self._on_bug)
         self._clock = StepClock(
             timers, self._guard, lambda one: self._deliveries.append(one), self._on_limit, self._on_warning
@@ -279,7 +281,7 @@ class StepTable:
             step.cause, step.text = StepEndCause.SIGNALLED, text
         step.spawning = False
         step.cancel_clock()
-        if any(task.alive for task in step.tasks):
+        if step.is_alive:
             self._kill(step)
         if self._steps.get(step.key) is step:
             self._touch(step)
@@ -459,7 +461,10 @@ class StepTable:
         self._selector.unregister(task.report_fd)
         failure = read_report(task.report_fd)
         task.report_fd = -1
-        if task.is_aside:
+        if task.is_epilog:
+            if failure is not None:
+                self._epilogs.failed(step, task, failure.text)
+        elif task.is_aside:
             step.warning_failure = f"its warning could not be given: {failure}" if failure is not None else ""
         elif failure is not None:
             self._on_spawn_failure(step, failure)
@@ -477,10 +482,22 @@ class StepTable:
 
     def _on_task_exit(self, step: Step, task: Task, event: Exited) -> None:
         task.alive = False
-        step.add_usage(event.used)
         self._touch(step)
         if task.report_fd >= 0:
             self._take_report(step, task)
+        if task.is_epilog:
+            self._epilogs.ended(step, task, event.wait_status)
+        else:
+            self._on_task_ended(step, task, event)
+        if step.has_asides_only:
+            self._kill(step)
+        if not event.is_drained:
+            step.draining.add(task.pid)
+            self._draining[task.pid] = step
+            self._at(step, boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
+
+    def _on_task_ended(self, step: Step, task: Task, event: Exited) -> None:
+        step.add_usage(event.used)
         # Of gateways the first end counts: the other daemons are ended for it.
         is_moot = step.key.is_gateway and step.is_ending
         if step.cause is not StepEndCause.SPAWN_FAILED and not task.is_aside and not is_moot:
@@ -491,12 +508,9 @@ class StepTable:
                 how = f"exit code {code}" if code >= 0 else f"signal {signal_name(-code)}"
                 text = f"daemon {task.local} of {step.spec.tasks} ended with {how}"
                 self.terminate(step.key, StepEndCause.EXITED, step.spec.kill_grace_us, text)
-        if step.has_asides_only:
-            self._kill(step)
-        if not event.is_drained:
-            step.draining.add(task.pid)
-            self._draining[task.pid] = step
-            self._at(step, boot_us() + _DRAIN_US_MAX, lambda: self._give_up_draining(step))
+            epilog = self._epilogs.begin(step, task, event.wait_status)
+            if epilog is not None:
+                self._watch(step, epilog)
 
     def _on_drained(self, step: Step, event: Drained) -> None:
         """A task's group has no process left."""

@@ -16,6 +16,7 @@ import msgspec
 
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
+from esnoded.task.epilog import EpilogFailed, run_task_epilog
 from esnoded.task.prolog import PrologFailed, run_task_prolog
 
 STEP_MARKER = "ESLURM_STEP_KEY"
@@ -42,7 +43,8 @@ class Program(msgspec.Struct, frozen=True):
 
     `mark` is the value of `STEP_MARKER`, `pipes` are the write ends that replace the output files. The first task opens the
     output files in the step's mode; later ones always append, lest they erase what the first wrote. `prolog` is the site's
-    program that runs before it, for `prolog_limit_s` at most.
+    program that runs before it, for `limit_s` at most. With `ended`, pid and wait status of a task that is over, it is the
+    site's program `epilog` after that task.
     """
 
     make: Callable[[int], StepSpec]
@@ -51,19 +53,28 @@ class Program(msgspec.Struct, frozen=True):
     pipes: tuple[int, int] | None = None
     seconds_left: int | None = None
     prolog: str = ""
-    prolog_limit_s: float = 0.0
+    limit_s: float = 0.0
+    epilog: str = ""
+    ended: tuple[int, int] = (0, 0)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Check whether a process of its own has to run something before or around it."""
+        return bool(self.prolog or self.epilog)
 
     def run(self) -> NoReturn:
         """Become the program, in a child that is the step's user already. Raises `SpawnError`, OSError, ValueError."""
         spec = self._spec()
         os.umask(spec.umask)
+        if self.epilog:
+            self._run_epilog(spec)
         _enter_directory(spec.cwd)
         streams = _open_streams(spec, self._is_first, self.pipes, [])
         env = spec.env
         if self.prolog:
             # By its mark the supervisor finds the processes of a step.
             try:
-                env = run_task_prolog(self.prolog, env, *streams[1:], self.prolog_limit_s, STEP_MARKER)
+                env = run_task_prolog(self.prolog, env, *streams[1:], self.limit_s, STEP_MARKER)
             except PrologFailed as error:
                 raise SpawnError(FAILED, str(error)) from None
         program = _find_program(spec.argv[0], env)
@@ -106,6 +117,26 @@ class Program(msgspec.Struct, frozen=True):
                 os.close(fd)
             os.umask(mask)
             os.chdir("/")
+
+    def _run_epilog(self, spec: StepSpec) -> NoReturn:
+        """Run the epilog in the place of a program. Raises `SpawnError`, OSError."""
+        try:
+            _enter_directory(spec.cwd)
+        except SpawnError:
+            # The task may have removed it.
+            os.chdir("/")
+        pid, status = self.ended
+        code = os.waitstatus_to_exitcode(status)
+        told = {
+            "SLURM_SCRIPT_CONTEXT": "epilog_task",
+            "SLURM_TASK_PID": str(pid),
+            "ESLURM_TASK_EXIT_CODE": f"{max(0, code)}:{max(0, -code)}",
+        }
+        try:
+            run_task_epilog(self.epilog, {**spec.env, **told}, self.limit_s)
+        except EpilogFailed as error:
+            raise SpawnError(FAILED, str(error)) from None
+        os._exit(0)
 
     @property
     def _is_first(self) -> bool:

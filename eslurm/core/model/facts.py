@@ -112,6 +112,8 @@ class NodeFaulted(FactBase, frozen=True, tag=True):
     job_id: int
     attempt: int
     until_us: int = 0
+    took_us: int = 0
+    """How long the program ran; 0: not known."""
 
 
 class NodeCleared(FactBase, frozen=True, tag=True):
@@ -239,6 +241,8 @@ class NodesPrepared(FactBase, frozen=True, tag=True):
     job_id: int
     attempt: int
     nodes: tuple[int, ...]
+    prolog_us: int = 0
+    """How long the prolog of its only node ran; 0: it had none."""
 
 
 class NodesPreparing(FactBase, frozen=True, tag=True):
@@ -379,6 +383,8 @@ class NodesReleased(FactBase, frozen=True, tag=True):
     job_id: int
     attempt: int
     nodes: tuple[int, ...]
+    epilog_us: int = 0
+    """How long the epilog of its only node ran, which went well; 0: it had none."""
 
 
 class NodesLost(FactBase, frozen=True, tag=True):

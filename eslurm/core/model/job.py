@@ -171,6 +171,10 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """True when the job may not start again: a part of it may go on, on a node that was given up."""
 
 
+TOOK_MAX_US = 7 * 86_400 * 1_000_000
+"""A node's word for how long something took counts up to this."""
+
+
 class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The end of a step, as its supervisor saw it."""
 
@@ -188,6 +192,11 @@ class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     def is_good(self) -> bool:
         """Check whether it ran to its own end and succeeded."""
         return self.exit_code == 0 and not self.signal and self.cause == "exited"
+
+    @property
+    def took_us(self) -> int:
+        """Its duration, as far as a node's word counts; 0: not known."""
+        return min(max(0, self.ended_us - self.started_us), TOOK_MAX_US) if self.started_us else 0
 
 
 class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

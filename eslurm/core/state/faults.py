@@ -34,7 +34,7 @@ def failed(
         return []
     text = f"{kind} of job {job_id} failed: {why(end)}"
     until_us = 0 if CHECK in node.phases else now_us + pause_s(node) * SECOND_US
-    return [facts.NodeFaulted(node.number, kind, text, job_id, attempt, until_us)]
+    return [facts.NodeFaulted(node.number, kind, text, job_id, attempt, until_us, end.took_us)]
 
 
 def has_wrong_clock(node: Node) -> bool:

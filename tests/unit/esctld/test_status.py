@@ -17,6 +17,7 @@ from eslurm.core.dispatch.inflight import Answered
 from eslurm.core.model import facts
 from eslurm.core.model.facts import Fact
 from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import Principal
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
@@ -26,7 +27,7 @@ from eslurm.core.relay.trace import LevelCost, Trace
 from eslurm.core.state.cluster import State
 from eslurm.ports.door import ApiError, Caller, Status
 from eslurm.telemetry import logs
-from eslurm.telemetry.metrics import LEVELS_MAX, ControllerMetrics
+from eslurm.telemetry.metrics import LEVELS_MAX, PHASE_LABELS, ControllerMetrics
 from eslurm.telemetry.status import Health
 from tests.kits.api import until
 from tests.kits.core import World
@@ -122,6 +123,30 @@ def test_what_was_committed_is_counted() -> None:
     assert value(registry, "eslurm_node_transitions_total", state="LOST") == 1
     assert value(registry, "eslurm_forecasts_taken_total") == 2
     assert value(registry, "eslurm_forecast_last_timestamp_seconds") == 7
+
+
+def test_phases_are_timed_and_their_failures_counted() -> None:
+    metrics = ControllerMetrics()
+    registry = metrics.registry
+    failures, seconds = "eslurm_phase_failures_total", "eslurm_phase_seconds"
+    assert value(registry, failures, phase="node_prolog") == 0
+    batch: Sequence[Fact] = (
+        facts.NodesPrepared(17, 1, (3,), 12_000_000),
+        facts.NodesPrepared(18, 1, (3,)),
+        facts.NodesReleased(17, 1, (3,), 4_000_000),
+        facts.NodesReleased(18, 1, (3, 4)),
+        facts.NodeFaulted(3, "prolog", "no disk", 19, 1, took_us=2_000_000),
+        facts.NodeFaulted(3, "epilog", "lost", 17, 1),
+        facts.GatewaysStaged(17, 1, GatewayStage.ROUTES),
+        facts.GatewaysStaged(17, 1, GatewayStage.FAILED, text="no address"),
+    )
+    EventCounts(State("main"), metrics).on_committed(batch, 7_000_000)
+    assert value(registry, f"{seconds}_count", phase="node_prolog") == 2
+    assert value(registry, f"{seconds}_sum", phase="node_prolog") == 14
+    assert value(registry, f"{seconds}_sum", phase="node_epilog") == 4
+    assert {phase: value(registry, failures, phase=phase) for phase in PHASE_LABELS} == dict.fromkeys(
+        PHASE_LABELS, 1
+    )
 
 
 def test_what_happens_to_a_job_is_told_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:

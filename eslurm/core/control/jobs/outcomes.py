@@ -246,13 +246,15 @@ def on_node_gone(state: State, report: NodeGone, now_us: int) -> list[facts.Fact
     """Nothing of the attempt is left on the node, its epilog included. One that failed changes nothing for the job."""
     job_id, number = report.job_id, report.attempt
     fault: list[facts.Fact] = []
-    if report.epilog is not None and not report.epilog.is_good:
-        fault = faults.failed(state.nodes.get(report.node), EPILOG, report.epilog, job_id, number, now_us)
-    return [*fault, *given_back(state, job_id, number, report.node)]
+    epilog = report.epilog
+    if epilog is not None and not epilog.is_good:
+        fault = faults.failed(state.nodes.get(report.node), EPILOG, epilog, job_id, number, now_us)
+    epilog_us = epilog.took_us if epilog is not None and epilog.is_good else 0
+    return [*fault, *given_back(state, job_id, number, report.node, epilog_us)]
 
 
-def given_back(state: State, job_id: int, number: int, node: int) -> list[facts.Fact]:
-    """Give back a node on which nothing of the attempt is left."""
+def given_back(state: State, job_id: int, number: int, node: int, epilog_us: int = 0) -> list[facts.Fact]:
+    """Give back a node on which nothing of the attempt is left, its epilog included, which ran for so long."""
     found = state.find_attempt(job_id, number)
     if found is None:
         return []
@@ -261,7 +263,7 @@ def given_back(state: State, job_id: int, number: int, node: int) -> list[facts.
         return []
     if attempt is job.attempt and attempt.phase is not AttemptPhase.RELEASING and node == attempt.first:
         return []
-    return [facts.NodesReleased(job_id, number, (node,))]
+    return [facts.NodesReleased(job_id, number, (node,), epilog_us)]
 
 
 def _on_step_launched(state: State, message: EffectDone) -> list[facts.Fact]:

@@ -28,7 +28,7 @@ def on_phase_reported(state: State, report: PhaseReported, now_us: int) -> list[
     found = state.find_attempt(job_id, number)
     launches = found is not None and _launches(*found, node)
     if report.end.is_good:
-        return [facts.NodesPrepared(job_id, number, (node,))] if launches else []
+        return [facts.NodesPrepared(job_id, number, (node,), report.end.took_us)] if launches else []
     fault = faults.failed(state.nodes.get(node), PROLOG, report.end, job_id, number, now_us)
     if found is None or not launches:
         return [*fault, *given_back(state, job_id, number, node)]

@@ -10,7 +10,7 @@ from eslurm.core.control.effects import owed_nodes
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.doctor.places import check_nodes
 from eslurm.core.model import facts
-from eslurm.core.model.job import StepEnd
+from eslurm.core.model.job import TOOK_MAX_US, StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import UpdateNodes
 from eslurm.core.model.node import is_usable
@@ -399,3 +399,30 @@ def test_the_plan_learns_by_how_much_the_prolog_moved_the_end() -> None:
     attempt = world.attempt(job_id)
     assert attempt.until_us == attempt.started_us + 100 * 1_000_000 == placed_us + 40 * 1_000_000
     check(world.state)
+
+
+def test_the_log_says_how_long_each_phase_of_a_node_ran() -> None:
+    world = world_with()
+    twelve = StepEnd(0, started_us=1_000_000, ended_us=13_000_000)
+    job_id, send = launch(world)
+    tell(world, job_id, send.nodes[0], twelve)
+    world.deliver()
+    script_ended(world, job_id)
+    gone(world, job_id, send.nodes[0], twelve)
+    prepared = [fact.prolog_us for fact in world.log if isinstance(fact, facts.NodesPrepared)]
+    released = [fact.epilog_us for fact in world.log if isinstance(fact, facts.NodesReleased)]
+    assert prepared == released == [12_000_000]
+
+
+@pytest.mark.parametrize(
+    ("started_us", "ended_us", "took_us"),
+    [(0, 5, 0), (9, 4, 0), (1, 10**18, TOOK_MAX_US), (2, 7, 5)],
+)
+def test_a_failed_phase_has_a_length_as_far_as_a_node_s_word_counts(
+    started_us: int, ended_us: int, took_us: int
+) -> None:
+    world = world_with()
+    job_id, send = launch(world)
+    tell(world, job_id, send.nodes[0], StepEnd(1, started_us=started_us, ended_us=ended_us))
+    (fault,) = [fact for fact in world.log if isinstance(fact, facts.NodeFaulted)]
+    assert fault.took_us == took_us
