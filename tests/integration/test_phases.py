@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import running
+from tests.integration.test_metrics import value_of
 from tests.integration.test_steps import door
-from tests.kits.cluster import LiveCluster
+from tests.kits.cluster import LiveCluster, is_alive
 from tests.kits.stepd import end_process
 
 NODES = ("cn0001", "cn0002")
@@ -181,3 +182,66 @@ def test_a_task_prolog_changes_the_environment_of_tasks_and_stops_those_for_whic
     assert sorted(cluster.lines("good")) == ["0--y", "1--y", "prepared", "prepared"]
     said = "\n".join(cluster.lines("bad"))
     assert "failed: exit code 4" in said and not (cluster.work / "touched").exists()
+
+
+def test_a_task_epilog_follows_each_task_and_changes_nothing_of_its_end(opened: Site) -> None:
+    cluster = opened.cluster
+    opened.configure(
+        task_epilog=(
+            'echo "$SLURM_PROCID $ESLURM_TASK_EXIT_CODE $SLURM_SCRIPT_CONTEXT $KEPT $(id -u)" >> epilogs\n'
+            'test -n "$SLURM_TASK_PID" || touch nobody; echo cannot clean up; exit 7'
+        )
+    )
+    opened.start()
+    text = (
+        f"{door(cluster)}export KEPT=y\nesrun -n2 sh -c 'exit $SLURM_PROCID' 2> said; echo $? > codes\n"
+        # A step ends when the epilogs of its tasks have ended.
+        f"sort {opened.told}/epilogs > seen; rm {opened.told}/epilogs\n"
+        f"esrun -n1 sh -c 'kill -9 $$' 2>> said; echo $? >> codes\n"
+        f"cat {opened.told}/epilogs >> seen\nesrun -n1 /nowhere/program 2>> said; echo $? >> codes\nexit 0\n"
+    )
+    job = cluster.submit("-n2", cluster.script("steps", text))
+    assert cluster.end(job) == "COMPLETED"
+    assert cluster.lines("codes") == ["1", "137", "1"]
+    uid = os.getuid()
+    assert cluster.lines("seen") == [
+        f"0 0:0 epilog_task y {uid}",
+        f"1 1:0 epilog_task y {uid}",
+        f"0 0:9 epilog_task y {uid}",
+    ]
+    # None follows a task that never ran; what an epilog prints is not the task's.
+    assert len(opened.lines("epilogs")) == 1 and not opened.lines("nobody")
+    assert "cannot clean up" not in "\n".join(cluster.lines("said"))
+
+
+def test_the_epilogs_of_cancelled_tasks_run_within_the_grace_and_end_with_their_step(opened: Site) -> None:
+    cluster = opened.cluster
+    opened.gate("never")
+    opened.configure(
+        task_epilog='echo "$$ $SLURM_PROCID $ESLURM_TASK_EXIT_CODE" >> epilogs; read line < never'
+    )
+    opened.start()
+    text = f"{door(cluster)}esrun -n2 sh -c 'echo here >> {opened.told}/begun; exec sleep 600'\n"
+    job = cluster.submit("-n2", cluster.script("steps", text))
+    opened.until(lambda: len(opened.lines("begun")) == 2, "the tasks run")
+    cluster.run("escancel", str(job))
+    assert cluster.end(job) == "CANCELLED"
+    pids, ranks, ends = zip(*[line.split() for line in opened.lines("epilogs")], strict=True)
+    assert sorted(ranks) == ["0", "1"] and set(ends) == {"0:15"}
+    assert not [pid for pid in pids if is_alive(int(pid))]
+
+
+def test_phases_of_nodes_are_timed_and_their_failures_counted() -> None:
+    with running(nodes=2, agents=2, satellites=1, is_watched=True) as cluster:
+        cluster.terminate("agent0", "agent1")
+        site = Site(cluster)
+        site.configure(prolog=f"if {IS_FIRST}; then exit 3; fi", epilog="exit 0")
+        site.start()
+        assert cluster.end(cluster.wrap("true")) == "COMPLETED"
+
+        def told(name: str, phase: str) -> float | None:
+            return value_of(cluster, "esctld", f"eslurm_phase_{name}", phase=phase)
+
+        site.until(lambda: told("seconds_count", "node_epilog") == 1, "the epilog is counted")
+        assert told("seconds_count", "node_prolog") == 2 and (told("seconds_sum", "node_prolog") or 0) > 0
+        assert told("failures_total", "node_prolog") == 1 and told("failures_total", "node_epilog") == 0

@@ -80,6 +80,7 @@ class Direct(Processes):
 
     def __init__(self, instance: str) -> None:
         self._events = deque()
+        self.has_task_epilog = False
         self.gate = _Gate()
         self.procd = Procd(_Told(self._events), self.gate, _NoRecord(), instance)  # type: ignore[arg-type]
 

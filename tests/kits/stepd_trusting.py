@@ -53,9 +53,10 @@ class TrustingGate(Gate):
     def release(self, key: StepKey) -> None:
         pass
 
-    def refresh(self) -> tuple[int, bytes, int]:
+    def refresh(self) -> tuple[int, bytes, int, bool]:
         options = self._options
-        return round(options.idle_exit_s * 1e6), SITE.ring.sealed, round(options.phase_limit_s * 1e6)
+        idle_us, limit_us = round(options.idle_exit_s * 1e6), round(options.phase_limit_s * 1e6)
+        return idle_us, SITE.ring.sealed, limit_us, bool(options.task_epilog)
 
 
 def make_gate(place: Place, _launches: Launches) -> Gate:

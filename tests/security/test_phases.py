@@ -341,3 +341,75 @@ def test_as_the_job_s_user_a_phase_has_the_rights_of_that_user_and_the_same_vari
     assert told.read_text().split() == [str(STRANGER), str(STRANGER), "0022"]
     assert told.stat().st_uid == STRANGER
     assert Place(host.state).find_supervisor() is not None
+
+
+STEP = msgspec.structs.replace(KEY, step=0)
+
+
+def step_of(job: JobLaunch, endpoint: str, *argv: str) -> bytes:
+    """A step of one task on the first node, sealed."""
+    groups = (NodeGroup(((3, 1),), (1,)),)
+    made = LaunchStep(
+        7, 1, 0, groups, argv, job.spec.environment_hash, job.spec.work_dir, endpoint, b"c" * 32, 1, launch=job
+    )  # fmt: skip
+    return sealed(made)
+
+
+def run_step(host: Host, *argv: str) -> StepOutcome:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sealed_step = step_of(host.job(phases=()), f"127.0.0.1:{listener.getsockname()[1]}", *argv)
+        made = msgspec.structs.replace(order(sealed_step, key=STEP), script=b"")
+        answer = host.ask(lambda number: wire.Launch(number, made))
+        assert isinstance(answer, wire.Launched), answer
+        connection, _ = listener.accept()
+        with connection:
+            return answer.state if isinstance(answer.state, StepOutcome) else host.outcome(STEP)
+
+
+def test_a_task_s_epilog_is_root_s_program_with_the_rights_of_the_task_s_user(host: Host) -> None:
+    told = host.work / "told"
+    text = f"id -u > {told}; id -G >> {told}; pwd >> {told}; touch {host.directory}/x"
+    host.configure(task_epilog=host.program(text))
+    outcome = run_step(host, "/bin/sh", "-c", "exit 3")
+    assert (outcome.exit_code, outcome.cause, outcome.text) == (3, StepEndCause.EXITED, "")
+    assert told.read_text().split() == [str(STRANGER), str(STRANGER), str(host.work)]
+    assert told.stat().st_uid == STRANGER and not (host.directory / "x").exists()
+    assert "permission denied" in Path(Place(host.state).log).read_text().lower()
+
+
+@pytest.mark.parametrize("make", [by_mode, by_owner, by_link, by_folder, lambda _host: "/nowhere/program"])
+def test_an_epilog_of_tasks_that_another_user_could_change_does_not_run_and_the_task_does(
+    host: Host, make: Callable[[Host], str]
+) -> None:
+    host.configure(task_epilog=make(host))
+    assert run_step(host, "/bin/sh", "-c", "exit 0").exit_code == 0
+    assert "the epilog of task 0 of step 7.1.0.3: task epilog: " in Path(Place(host.state).log).read_text()
+
+
+def test_a_task_s_epilog_runs_once_after_a_task_of_a_step(fallen: Fallen) -> None:
+    """A fallen supervisor asks for more of them, for what never ran, and for a script."""
+    place = Place(fallen.state)
+    program = fallen.work.parent / "epilog"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    place.write_options(msgspec.structs.replace(read_options(place.options), task_epilog=str(program)))
+    made = launch(user=Principal("ada", STRANGER, STRANGER), work_dir=str(fallen.work))
+    step = msgspec.structs.replace(order(step_of(made, "127.0.0.1:9", "true"), key=STEP), script=b"")
+    read_fd, write_fd = os.pipe()
+    heard = fallen.as_agent(
+        lambda: fallen.ask(procd_wire.Refresh()),
+        lambda: fallen.ask(procd_wire.Admit(order(fallen.job()))),
+        lambda: fallen.ask(procd_wire.Spawn(KEY, 0)),
+        lambda: fallen.ask(procd_wire.Spawn(KEY, 0, (1, 0))),
+        lambda: fallen.ask(procd_wire.Admit(step)),
+        lambda: fallen.ask(procd_wire.Spawn(STEP, 0, (1, 0))),
+        lambda: fallen.ask(procd_wire.Spawn(STEP, 0), [write_fd, write_fd]),
+        lambda: fallen.ask(procd_wire.Spawn(STEP, 0, (1, 0))),
+        lambda: fallen.ask(procd_wire.Spawn(STEP, 0, (1, 0))),
+        lambda: fallen.ask(procd_wire.Spawn(STEP, 1, (1, 0))),
+    )
+    for fd in (read_fd, write_fd):
+        os.close(fd)
+    assert heard[:3] == ["Refreshed", "Done", "Spawned"] and heard[4] == "Done"
+    assert heard[6:8] == ["Spawned", "Spawned"]
+    refused([heard[at] for at in (3, 5, 8, 9)], *("that an epilog follows",) * 4)

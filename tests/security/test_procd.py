@@ -253,7 +253,7 @@ def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:
         lambda: fallen.ask(wire.Connect(KEY), [passwd]),
         lambda: fallen.ask(wire.Connect(KEY), [fallen.end.fileno()]),
         # What it adds to a request (a program, a user) is no part of it.
-        lambda: fallen.ask([2, list(_raw(KEY)), 0, ["/bin/sh", "-c", "id > owned"], 0, 0]),
+        lambda: fallen.ask([2, list(_raw(KEY)), 0, None, ["/bin/sh", "-c", "id > owned"], 0, 0]),
         lambda: fallen.ask(wire.Spawn(KEY, 0)),
         lambda: fallen.ask(wire.Admit(order(good))),
         lambda: fallen.over(KEY),

@@ -67,6 +67,8 @@ def test_a_child_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path, ad
     os.mkfifo(tmp_path / "gate")
     epilog(tmp_path, "{ read line < gate; } &")
     (tmp_path / "gate").write_text("go\n")
+    # Its own step would end it.
+    os.waitpid(-1, 0)
 
 
 def test_the_signal_that_ends_the_tasks_leaves_it_alone(tmp_path: Path) -> None:
