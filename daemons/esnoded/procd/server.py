@@ -165,10 +165,10 @@ class Procd:
         match request:
             case wire.Admit(order):
                 self._admit(order)
-            case wire.Spawn(key, local, None):
+            case wire.Spawn(key, local, (pid, status)):
+                answer, report_fd = self._spawn_epilog(self._step(key), local, (pid, status))
+            case wire.Spawn(key, local):
                 answer, report_fd = self._spawn(self._step(key), local, fds)
-            case wire.Spawn(key, local, ended):
-                answer, report_fd = self._spawn_epilog(self._step(key), local, ended)
             case wire.SpawnAside(key, seconds_left):
                 answer, report_fd = self._spawn_aside(self._step(key), seconds_left)
             case wire.Connect(key):
