@@ -30,15 +30,16 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check check-types check-audit check-collect format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose worlds security fuzz audit secrets lock clean
+	bench-recovery bench-plan bench-estimator curves sim verify-upgrade verify-compose integration worlds security fuzz audit secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
-	@echo 'make test         all tests but worlds and security (TESTS=path, ARGS="pytest options"; THOROUGH=1: more random examples)'
+	@echo 'make test         all tests but the next three (TESTS=path, ARGS="pytest options"; THOROUGH=1: more random examples)'
+	@echo 'make integration  tests of real processes on loopback: daemons, commands, whole clusters and what they survive'
 	@echo 'make worlds       tests on simulated clusters: drawn faults, planted bugs, seeds that failed once'
-	@echo 'make check        what CI runs: format, lint, types, layers, generated files, audit, tests, worlds, attacks'
-	@echo 'make fuzz         nearly right requests and frames against the doors of a live cluster, for SECONDS=$(SECONDS) (as root)'
 	@echo 'make security     attacks a cluster as another user of the host (as root; otherwise most of it is skipped)'
+	@echo 'make check        what CI runs: format, lint, types, layers, generated files, audit, and the four kinds of tests above'
+	@echo 'make fuzz         nearly right requests and frames against the doors of a live cluster, for SECONDS=$(SECONDS) (as root)'
 	@echo 'make audit        dangerous calls in the sources (bandit), advisories for locked packages (pip-audit)'
 	@echo 'make format       formats the code and applies safe lint fixes'
 	@echo 'make lint         style and formatting only; also: types, layers'
@@ -73,6 +74,9 @@ test: $(READY)
 fuzz: $(READY)
 	@$(BIN)/python -P -m tests.security.fuzz --seconds $(SECONDS)
 
+integration: $(READY)
+	@exec sh scripts/integration.sh "$(BIN)/python" $(ARGS)
+
 # These compute and never wait: as many processes as cores.
 worlds: $(READY)
 	@exec $(BIN)/python -m pytest tests/sim --numprocesses=logical --dist=worksteal -p no:cacheprovider --durations=10 --durations-min=5 $(ARGS)
@@ -92,6 +96,7 @@ check: $(READY)
 	@$(STAGE) docs $(MAKE) docs-check
 	@$(MAKE) -j3 check-types check-audit check-collect
 	@$(STAGE) test $(MAKE) test
+	@$(STAGE) integration $(MAKE) integration
 	@$(STAGE) worlds $(MAKE) worlds
 	@$(STAGE) security $(MAKE) security
 

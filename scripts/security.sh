@@ -9,7 +9,7 @@ shift
 if [ "$(id -u)" -ne 0 ]; then
     echo "NOT VERIFIED: attacks as another user: run it as root"
     if [ -n "${STAGE_LOG:-}" ]; then
-        printf '     - s  %-10s %s\n' security 'NOT VERIFIED, most attacks need root' >>"$STAGE_LOG"
+        printf '     - s  %-11s %s\n' security 'NOT VERIFIED, most attacks need root' >>"$STAGE_LOG"
     fi
 fi
 if [ $# -gt 0 ]; then exec "$python" -m pytest tests/security "$@"; fi

@@ -24,6 +24,6 @@ took_s=$(($(date +%s) - start_s))
 if [ $code -eq 0 ]; then outcome=ok; else outcome="FAILED ($code)"; fi
 echo "== $name: $outcome, $took_s s"
 if [ -n "${STAGE_LOG:-}" ]; then
-    printf '%6d s  %-10s %s\n' "$took_s" "$name" "$outcome" >>"$STAGE_LOG"
+    printf '%6d s  %-11s %s\n' "$took_s" "$name" "$outcome" >>"$STAGE_LOG"
 fi
 exit $code

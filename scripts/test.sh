@@ -1,6 +1,8 @@
 #!/bin/sh
-# All tests but the attacks (scripts/security.sh) and the simulated clusters (make worlds), on several processes. With
-# pytest's options or paths it is plain pytest: scripts/test.sh PYTHON [OPTION ...]
+# Tests on several processes: scripts/test.sh PYTHON [OPTION ...]. With pytest's options or paths it is plain pytest.
+#
+# All but the stages of their own: real processes (scripts/integration.sh), attacks (scripts/security.sh), simulated clusters
+# (make worlds). Of real processes it starts each daemon once and runs jobs.
 #
 # What tests need beside Python is installed first where that is allowed; elsewhere the tests that need it are skipped and
 # counted at the end.
@@ -10,7 +12,11 @@ python=$1
 shift
 if [ $# -gt 0 ]; then exec "$python" -m pytest "$@"; fi
 
+in=tests/integration
+launches="$in/test_jobs.py $in/test_esnoded.py::test_both_are_processes_that_end_on_sigterm
+    $in/test_estimator.py::test_it_learns_and_says_so $in/test_up.py::test_a_job_runs_and_is_accounted"
 sh scripts/system_packages.sh || echo "NOT VERIFIED: tests that need what is missing: they are skipped (in CI they fail)"
-# Twice the cores and one more: tests of daemons mostly wait.
-exec "$python" -m pytest tests --ignore=tests/security --ignore=tests/sim --numprocesses=$((2 * $(nproc) + 1)) \
-    --dist=loadfile --no-loadscope-reorder -p no:cacheprovider --durations=25 --durations-min=3
+# Once more than the cores: those of stores and clusters wait now and then.
+# shellcheck disable=SC2086  # a list
+exec "$python" -m pytest $launches tests/contract tests/property tests/unit --numprocesses=$(($(nproc) + 1)) \
+    --dist=loadfile --no-loadscope-reorder -p no:cacheprovider --durations=10 --durations-min=3

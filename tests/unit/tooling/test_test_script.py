@@ -1,4 +1,4 @@
-"""`make test`: what it runs, and that an interruption ends all that was started, in each process that runs tests."""
+"""Stages of tests: what each runs, and that an interruption ends all that was started, in each process that runs tests."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ exit 7
 """
 
 
-def words_of(tmp_path: Path, *options: str) -> list[str]:
-    """What Python is called with; the programs that tests need are all there."""
+def words_of(tmp_path: Path, *options: str, script: str = "test") -> list[str]:
+    """What a stage's script calls Python with; the programs that tests need are all there."""
     for name in ("prometheus", "prometheus-alertmanager", "postgres"):
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
@@ -93,7 +93,7 @@ def words_of(tmp_path: Path, *options: str) -> list[str]:
     python.write_text(PYTHON.format(work=shlex.quote(str(tmp_path))))
     python.chmod(0o755)
     done = subprocess.run(
-        ["sh", "scripts/test.sh", python, *options],
+        ["sh", f"scripts/{script}.sh", python, *options],
         cwd=ROOT,
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
         stdout=subprocess.DEVNULL,
@@ -103,10 +103,37 @@ def words_of(tmp_path: Path, *options: str) -> list[str]:
     return (tmp_path / "words").read_text().split("\n")[:-1]
 
 
-def test_all_tests_but_attacks_and_worlds_run_on_several_processes(tmp_path: Path) -> None:
+STAGES = ("integration", "security")
+"""Directories of tests whose stage is a script of the same name."""
+
+
+def test_each_directory_of_tests_belongs_to_one_stage(tmp_path: Path) -> None:
     words = words_of(tmp_path)
-    assert words[:5] == ["-m", "pytest", "tests", "--ignore=tests/security", "--ignore=tests/sim"]
+    rooms = {
+        path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")
+    }
+    run_here = {
+        word.removeprefix("tests/") for word in words if word.startswith("tests/") and "/" not in word[6:]
+    }
+    recipe = (ROOT / "Makefile").read_text().partition("\nworlds: ")[2].partition("\n\n")[0]
+    assert "-m pytest tests/sim " in recipe
+    assert not run_here & {*STAGES, "sim"} and run_here | {*STAGES, "sim"} == rooms
     assert any(word.startswith("--numprocesses=") for word in words)
+
+
+@pytest.mark.parametrize("room", STAGES)
+def test_a_stage_of_its_own_runs_its_directory(tmp_path: Path, room: str) -> None:
+    assert f"tests/{room}" in words_of(tmp_path, script=room)
+    assert words_of(tmp_path, "-x", script=room) == ["-m", "pytest", f"tests/{room}", "-x"]
+
+
+def test_launches_of_each_daemon_run_with_all_other_tests(tmp_path: Path) -> None:
+    """A change that no daemon starts with shows in `make test`."""
+    launches = [word for word in words_of(tmp_path) if word.startswith("tests/integration/")]
+    assert launches
+    for launch in launches:
+        path, _, name = launch.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text() if name else (ROOT / path).exists(), launch
 
 
 def test_with_options_it_is_plain_pytest(tmp_path: Path) -> None:
