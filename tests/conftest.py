@@ -20,6 +20,7 @@ pytest_plugins = (
     "tests.support.golden",
     "tests.support.groups",
     "tests.support.leaks",
+    "tests.support.pace",
     "tests.support.seeds",
     "tests.support.terminated",
     "tests.support.workers",
@@ -47,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     profiles.load()
     _keep_bytecode()
+    _compute_on_one_thread()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,6 +70,12 @@ def _keep_bytecode() -> None:
     # Tests start Python hundreds of times: where bytecode is not kept, each of them compiles all of eslurm anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+
+
+def _compute_on_one_thread() -> None:
+    # Libraries of linear algebra start a thread for each core, which spin while they wait; other tests run there.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 @pytest.fixture
