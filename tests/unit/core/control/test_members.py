@@ -128,11 +128,13 @@ def test_what_is_refused(message: Message, text: str) -> None:
     assert text in refusal(world, message).text
 
 
-def test_tokens_are_bounded() -> None:
+def test_tokens_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert JOIN_TOKENS_MAX == 1_000
+    monkeypatch.setattr("eslurm.core.control.members.JOIN_TOKENS_MAX", 20)
     world = World(nodes=1)
-    for number in range(JOIN_TOKENS_MAX):
-        world.send(token(number))
-    assert refusal(world, token(JOIN_TOKENS_MAX)).code is RefusalCode.EXHAUSTED
+    for number in range(20):
+        assert isinstance(world.send(token(number)), JoinTokenMade)
+    assert refusal(world, token(20)).code is RefusalCode.EXHAUSTED
 
 
 def test_what_is_revoked_is_a_member_no_more_and_its_token_ends() -> None:

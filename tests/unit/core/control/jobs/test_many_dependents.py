@@ -21,7 +21,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.state.cluster import State
 from tests.kits.core import ALICE, World, depends
 
-MANY = 10_000
+MANY = 3_000
 PER_CALL = 500
 
 
