@@ -16,7 +16,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -219,16 +219,23 @@ class LiveCluster:
             daemon.send(signal.SIGTERM)
         codes = {daemon.name: daemon.wait() for daemon in running}
         instances = set()
-        for status in self.directory.glob("*/stepd/esstepd.instance"):
-            instances.add(status.read_text())
-            supervisor = Place(status.parent.parent).find_supervisor()
-            if supervisor is not None:
-                end_process(supervisor.pid, signal.SIGTERM, signal.SIGTERM)
+        # Supervisors of releases before 0.2 have their files in the agent's directory itself.
+        for is_old, pattern in ((False, "*/stepd/esstepd.instance"), (True, "*/esstepd.instance")):
+            for found in self.directory.glob(pattern):
+                instances.add(found.read_text())
+                supervisor = Place(found.parents[not is_old], is_old=is_old).find_supervisor()
+                if supervisor is not None:
+                    end_process(supervisor.pid, signal.SIGTERM, signal.SIGTERM)
         left = [process.pid for process in procfs.all_processes() if _belongs_to(process, instances)]
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         assert not left, f"processes of steps were left: {left}"
+        others = {pid: words for pid, words in _named_after(self.directory) if pid != os.getpid()}
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert not others, f"processes of this cluster were left: {others}"
         assert not any(codes.values()), f"daemons ended badly: {codes}\n{self.logs()}"
         for log in (*self.directory.glob("*.log"), *self.directory.glob("*/stepd/esstepd.log")):
             text = log.read_text(errors="replace")
@@ -461,6 +468,16 @@ def _if_state(info: Any, state: str) -> Any:
 
 def _if_many(lines: list[str], count: int) -> list[str] | None:
     return lines if len(lines) >= count else None
+
+
+def _named_after(directory: Path) -> Iterator[tuple[int, str]]:
+    """Living processes that have something in this directory among their words: supervisors, programs of jobs."""
+    prefix = os.fsencode(directory)
+    for process in procfs.all_processes():
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            if process.state not in "ZX" and prefix in words:
+                yield process.pid, words.replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 def _belongs_to(process: procfs.Process, instances: set[str]) -> bool:
