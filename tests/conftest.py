@@ -28,7 +28,7 @@ pytest_plugins = (
 )
 
 
-SLOW_S = 240
+SLOW_S = 480
 """Time limit of slow tests and of those with real clusters: many times what they take where nobody else computes."""
 NAME_MOST = 15
 """Bytes of a parameter that is shown as it is in the name of its test."""
