@@ -31,6 +31,11 @@ class Column:
         self.ragged = ragged
 
 
+def columns_of(heads: str) -> list[Column]:
+    """Columns that fit their cells, by their heads between blanks; those of numbers, after `>`, end together."""
+    return [Column(head.removeprefix(">"), right=head.startswith(">")) for head in heads.split()]
+
+
 def render(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: bool = True, gap: str = " "
 ) -> str:

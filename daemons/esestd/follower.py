@@ -40,10 +40,9 @@ class News(NamedTuple):
 class Follower:
     """Follows the job events of the leading controller."""
 
-    def __init__(self, door: LeaderDoor, poll_s: float = POLL_S, events_max: int = EVENTS_MAX) -> None:
+    def __init__(self, door: LeaderDoor, poll_s: float = POLL_S) -> None:
         self._door = door
         self._poll_s = poll_s
-        self._events_max = events_max
         self._in_story = False
         self._cursor = 0
         self._is_new_wanted = False
@@ -66,7 +65,7 @@ class Follower:
         if reply.from_start:
             self._in_story = True
         # A short page is the last page.
-        self._in_story = self._in_story and len(reply.events) >= self._events_max
+        self._in_story = self._in_story and len(reply.events) >= EVENTS_MAX
         return News(reply.from_start, reply.events, self._in_story)
 
     async def _ask(self, wait_s: float) -> Any:
@@ -75,7 +74,7 @@ class Follower:
             if self._is_new_wanted:
                 self._cursor, self._is_new_wanted = 0, False
             request = pb.JobFeedRequest(
-                cursor=self._cursor, wait_ms=int(wait_s * 1000), events_max=self._events_max
+                cursor=self._cursor, wait_ms=int(wait_s * 1000), events_max=EVENTS_MAX
             )
             try:
                 reply = await self._door.call(JOB_FEED, request, wait_s + ANSWER_S)

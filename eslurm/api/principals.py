@@ -22,6 +22,9 @@ Lookup = Callable[[int, int], Principal]
 
 PRIMARY = -1
 """In place of a gid: the one that the name service says."""
+TTL_S = 300.0
+"""A removed group membership still counts for so long."""
+ENTRIES_MAX = 8_192
 
 
 def look_up(uid: int, gid: int) -> Principal:
@@ -49,11 +52,9 @@ def look_up_name(name: str) -> Principal | None:
 
 
 class Principals:
-    """A cache of `look_up`. `ttl_s` bounds how long a removed group membership still counts."""
+    """A cache of `look_up`."""
 
-    def __init__(self, ttl_s: float = 300.0, entries_max: int = 8192, lookup: Lookup = look_up) -> None:
-        self._ttl_s = ttl_s
-        self._entries_max = entries_max
+    def __init__(self, lookup: Lookup = look_up) -> None:
         self._lookup = lookup
         self._known: dict[tuple[int, int], tuple[float, Principal]] = {}
         self._named: dict[str, tuple[float, Principal | None]] = {}
@@ -102,9 +103,9 @@ class Principals:
         if known is not None and loop.time() < known[0]:
             return known[1]
         found = await loop.run_in_executor(self._pool, look_up_name, name)
-        if len(self._named) >= self._entries_max:
+        if len(self._named) >= ENTRIES_MAX:
             del self._named[next(iter(self._named))]
-        self._named[name] = (loop.time() + self._ttl_s, found)
+        self._named[name] = (loop.time() + TTL_S, found)
         return found
 
     def _learn(self, key: tuple[int, int], asked: asyncio.Future[Principal], now_s: float) -> None:
@@ -112,9 +113,9 @@ class Principals:
         self._asking.pop(key, None)
         if asked.cancelled() or asked.exception() is not None:
             return
-        if len(self._known) >= self._entries_max:
+        if len(self._known) >= ENTRIES_MAX:
             del self._known[next(iter(self._known))]
-        self._known[key] = (now_s + self._ttl_s, asked.result())
+        self._known[key] = (now_s + TTL_S, asked.result())
 
     def close(self) -> None:
         """End the threads."""

@@ -16,20 +16,21 @@ from eslurm.transport.options import CONTROL_FRAME_BYTES_MAX, grpc_target, serve
 from eslurm.transport.peers import StrangerWatch, connections_room
 from eslurm.transport.tls import Tls
 
+CALLS_MAX = 16_384
+"""Concurrent calls and streams; a link takes up to two."""
+
 
 class RpcServer:
     """Serves generic handlers. Make it inside the running loop.
 
-    `calls_max` bounds concurrent calls and streams (a link takes up to two), `connections_max` (0: what the process'
-    descriptors allow) those accepted at one time: more are closed at once. With `shares_port` a socket of this
-    user that does not listen may hold the port meanwhile.
+    `connections_max` (0: what the process' descriptors allow) bounds the connections at one time: more are closed at once.
+    With `shares_port` a socket of this user that does not listen may hold the port meanwhile.
     """
 
     def __init__(
         self,
         handlers: Sequence[grpc.GenericRpcHandler],
         guard: Interceptor,
-        calls_max: int = 16_384,
         message_bytes_max: int = CONTROL_FRAME_BYTES_MAX,
         connections_max: int = 0,
         *,
@@ -44,7 +45,7 @@ class RpcServer:
             options=server_options(
                 message_bytes_max, connections_max or connections_room(), shares_port=shares_port
             ),
-            maximum_concurrent_rpcs=calls_max,
+            maximum_concurrent_rpcs=CALLS_MAX,
         )
 
     async def listen(self, endpoint: str, tls: Tls | None = None) -> str:

@@ -8,7 +8,6 @@ from eslurm.core.model import request_limits as limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import TypeAlias
 
     Condition: TypeAlias = tuple[str, int, int, int, int]
@@ -116,11 +115,6 @@ def dependency_fields(condition: Condition) -> dict[str, str | int]:
     if part >= 0:
         found["part"] = part
     return found
-
-
-def format_dependencies(conditions: Iterable[Condition], *, is_any: bool = False) -> str:
-    """`afterok:12,after:10+5,singleton`: the text that `parse_dependencies` reads."""
-    return ("?" if is_any else ",").join(format_condition(condition) for condition in conditions)
 
 
 def format_condition(condition: Condition) -> str:

@@ -18,18 +18,6 @@ _PAD_MAX = 10
 class FileNameFields:
     """Values of the letters. `array_task` is -1 outside arrays; `node` and `task` count from 0."""
 
-    __slots__ = (
-        "array_job_id",
-        "array_task",
-        "job_id",
-        "job_name",
-        "node",
-        "node_name",
-        "step",
-        "task",
-        "user",
-    )
-
     def __init__(
         self,
         job_id: int,
@@ -41,7 +29,6 @@ class FileNameFields:
         array_task: int = -1,
         node: int = 0,
         task: int = 0,
-        step: str = "batch",
     ) -> None:
         self.job_id = job_id
         self.job_name = job_name
@@ -51,7 +38,6 @@ class FileNameFields:
         self.array_task = array_task
         self.node = node
         self.task = task
-        self.step = step
 
 
 def default_output(is_array: bool) -> str:
@@ -100,12 +86,12 @@ def _values(fields: FileNameFields) -> Mapping[str, str]:
     return {
         "%": "%",
         "j": str(fields.job_id),
-        "J": f"{fields.job_id}.{fields.step}",
+        "J": f"{fields.job_id}.batch",
         "A": str(fields.array_job_id or fields.job_id),
         "a": str(max(0, fields.array_task)),
         "N": fields.node_name.partition(".")[0],
         "n": str(fields.node),
-        "s": fields.step,
+        "s": "batch",
         "t": str(fields.task),
         "u": fields.user.replace("/", "_"),
         "x": fields.job_name.replace("/", "_"),

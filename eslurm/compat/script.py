@@ -30,13 +30,13 @@ class Directive:
         return self.words in _PART_LINES
 
 
-def check_script(script: bytes, name: str, bytes_max: int = SCRIPT_BYTES_MAX) -> None:
+def check_script(script: bytes, name: str) -> None:
     """Raise OptionError unless this is a text of bounded size that begins with `#!` and an interpreter."""
-    if len(script) > bytes_max:
+    if len(script) > SCRIPT_BYTES_MAX:
         raise OptionError(
             "script",
             name,
-            f"is longer than {bytes_max} bytes",
+            f"is longer than {SCRIPT_BYTES_MAX} bytes",
             "keep data in files and read them from the script",
         )
     if not script.strip():

@@ -175,11 +175,6 @@ def _make_durable(directory: Path) -> None:
         os.close(fd)
 
 
-def read_model(path: Path, estimator: str = "") -> Model:
-    """The model of `read_kept`."""
-    return read_kept(path, estimator).model
-
-
 def read_kept(path: Path, estimator: str = "") -> StoredModel:
     """Read a file of `write_model`, of any origin. With `estimator` it must be of that one.
 

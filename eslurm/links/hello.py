@@ -85,7 +85,6 @@ class Handshake:
         self._ephemeral = Ephemeral()
         self._transcript = Transcript()
         self._peer: PeerInfo | None = None
-        self._peer_ephemeral = b""
         self._public = b""
         self._secret = b""
 

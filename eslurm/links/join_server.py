@@ -86,9 +86,9 @@ class JoinAnswerer(Protocol):
 class JoinServer:
     """`handler()` goes into an `RpcServer`."""
 
-    def __init__(self, answerer: JoinAnswerer, attempts: Attempts | None = None) -> None:
+    def __init__(self, answerer: JoinAnswerer) -> None:
         self._answerer = answerer
-        self._attempts = attempts or Attempts()
+        self._attempts = Attempts()
 
     def handler(self) -> grpc.GenericRpcHandler:
         """The generic handler, frames raw."""

@@ -102,9 +102,9 @@ def issue(keys: SiteKeys, membership: Membership) -> bytes:
 class Members:
     """Checks memberships against the ring and the revocations. Both may be replaced while links live."""
 
-    def __init__(self, ring: Ring, revoked: frozenset[bytes] = frozenset()) -> None:
+    def __init__(self, ring: Ring) -> None:
         self._ring = ring
-        self.revoked = revoked
+        self.revoked: frozenset[bytes] = frozenset()
         self._open = lru_cache(_CHECKED_MAX)(self._opened)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from escli import clock, exits, program
 from escli.as_json import to_json
 from escli.failures import CommandFailed
-from escli.tables import Column, render
+from escli.tables import columns_of, render
 from eslurm.compat.errors import OptionError
 from eslurm.compat.moments import format_moment
 
@@ -54,16 +54,7 @@ def broadcast(door: Door, words: list[str], given: Words) -> int:
 
 def listed(broadcasts: Any) -> str:
     """One line for each, newest first."""
-    columns = [
-        Column("ID"),
-        Column("KIND"),
-        Column("AT"),
-        Column("TOOK", right=True),
-        Column("NODES", right=True),
-        Column("UNREACHED", right=True),
-        Column("PREDICTED", right=True),
-        Column("SATELLITES"),
-    ]
+    columns = columns_of("ID KIND AT >TOOK >NODES >UNREACHED >PREDICTED SATELLITES")
     rows = [
         [
             str(one.id),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escli import exits, program
-from escli.tables import Column, render
+from escli.tables import columns_of, render
 from eslurm.compat.errors import escaped
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ def report(reply: Any) -> str:
     )
     lines = []
     if findings:
-        columns = [Column("SEVERITY"), Column("CHECK"), Column("WHAT"), Column("FINDING")]
+        columns = columns_of("SEVERITY CHECK WHAT FINDING")
         rows = [[one.severity.upper(), one.check, escaped(one.what), escaped(one.text)] for one in findings]
         lines = [render(columns, rows).rstrip("\n"), "", *_advice(findings), ""]
     errors = sum(one.severity == "error" for one in findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from escli import clock, exits, program
 from escli.as_json import to_json
-from escli.tables import Column, render
+from escli.tables import Column, columns_of, render
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.moments import format_moment
 
@@ -55,17 +55,7 @@ def report(reply: Any) -> str:
 
 
 def _predictors(predictors: Any) -> str:
-    columns = [
-        Column("PREDICTOR"),
-        Column("STATE"),
-        Column("NOW", right=True),
-        Column("PRECISION", right=True),
-        Column("RECALL", right=True),
-        Column("NEW", right=True),
-        Column("LEAVES", right=True),
-        Column("RANDOM", right=True),
-        Column("LIFT", right=True),
-    ]
+    columns = columns_of("PREDICTOR STATE >NOW >PRECISION >RECALL >NEW >LEAVES >RANDOM >LIFT")
     rows = [
         [
             one.name,
@@ -94,13 +84,7 @@ def _percent(value: float) -> str:
 
 
 def _widths(widths: Any) -> str:
-    columns = [
-        Column("NODES", right=True),
-        Column("WIDTH", right=True),
-        Column("MEDIAN", right=True),
-        Column("SAMPLES", right=True),
-        Column(""),
-    ]
+    columns = [*columns_of(">NODES >WIDTH >MEDIAN >SAMPLES"), Column("")]
     rows = [
         [
             f"<={one.nodes_up_to}",

@@ -6,7 +6,7 @@ import re
 
 from escli.errors import unusable
 from escli.local.chaos import Failed, Outcome
-from escli.tables import Column, render
+from escli.tables import columns_of, render
 from eslurm.core.model.plurals import quoted
 
 _UNITS_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
@@ -40,7 +40,7 @@ def describe(outcome: Outcome) -> str:
         lines.append(f"{_count(outcome.nodes)}, drawn with --seed {outcome.seed}")
     if not outcome.failed:
         return "\n".join([*lines, "Nothing pretends to fail."]) + "\n"
-    columns = [Column("WHAT"), Column("FAILURE"), Column("COUNT", right=True), Column("LEFT", right=True)]
+    columns = columns_of("WHAT FAILURE >COUNT >LEFT")
     rows = [[_what(one), _failure(one), str(one.count or 1), _left(one)] for one in outcome.failed]
     text = "".join(f"{line}\n" for line in lines) + render(columns, rows)
     if outcome.action in ("heal", "show"):

@@ -326,12 +326,7 @@ def _short_directory() -> str:
     return tempfile.mkdtemp(prefix="eslurm-demo-", dir=base)
 
 
-def run_demo(
-    output: str | None,
-    programs: Programs = PROGRAMS,
-    timeout_s: float = TIMEOUT_S,
-    width_px: int | None = None,
-) -> int:
+def run_demo(output: str | None, width_px: int | None = None) -> int:
     """Run the demo, its lines on standard output; returns the exit code."""
     place = Path(output).absolute() if output else find_example().parent.parent / "build" / "demo"
 
@@ -340,7 +335,7 @@ def run_demo(
         sys.stdout.flush()
 
     with Interrupts() as interrupts:
-        return Demo(place, programs, interrupts, say, timeout_s, width_px).run()
+        return Demo(place, PROGRAMS, interrupts, say, TIMEOUT_S, width_px).run()
 
 
 def _width(text: str) -> int:

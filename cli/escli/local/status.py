@@ -14,7 +14,7 @@ from escli.local.plan import daemons_of
 from escli.local.record import ClusterRecord, DaemonRecord
 from escli.local.settings import load_config
 from escli.local.stop import supervisors_of
-from escli.tables import Column, render
+from escli.tables import Column, columns_of, render
 
 State = Literal["up", "degraded", "down"]
 
@@ -136,15 +136,7 @@ def describe(status: ClusterStatus) -> str:
 def _table(status: ClusterStatus) -> str:
     from eslurm.compat.durations import format_duration
 
-    columns = [
-        Column("DAEMON"),
-        Column("STATE"),
-        Column("PID", right=True),
-        Column("UPTIME", right=True),
-        Column("RSS", right=True),
-        Column("LISTENS"),
-        Column("LOG"),
-    ]
+    columns = columns_of("DAEMON STATE >PID >UPTIME >RSS LISTENS LOG")
     has_roles = any(daemon.role for daemon in status.daemons)
     if has_roles:
         columns.insert(2, Column("ROLE"))

@@ -8,7 +8,7 @@ import time
 from escli import exits, program
 from escli.door import is_away
 from escli.failures import CommandFailed
-from escli.tables import Column, render
+from escli.tables import columns_of, render
 from eslurm.compat.durations import format_duration
 from eslurm.compat.errors import OptionError, nearest
 
@@ -52,14 +52,7 @@ def table(reply: Any, *, header: bool = True) -> str:
         ]
         for one in ordered
     ]
-    columns = [
-        Column("CONTROLLER"),
-        Column("ROLE"),
-        Column("FOR", right=True),
-        Column("EPOCH", right=True),
-        Column("ENDPOINT"),
-        Column("BUILD"),
-    ]
+    columns = columns_of("CONTROLLER ROLE >FOR >EPOCH ENDPOINT BUILD")
     return render(columns, rows, header=header)
 
 

@@ -6,7 +6,7 @@ import sys
 
 from escli import clock, exits, program
 from escli.door import open_door
-from escli.tables import Column, render
+from escli.tables import Column, columns_of, render
 from escli.user import controllers, satellites
 from eslurm.compat.durations import format_time_limit
 from eslurm.compat.errors import OptionError, escaped
@@ -94,15 +94,9 @@ def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, 
     """One line for each partition and state of its nodes; then the login hosts, which are in none. Gateways are left out:
     no job names their partition.
     """
-    columns = [
-        Column("PARTITION"),
-        Column("AVAIL"),
-        Column("TIMELIMIT", right=True),
-        Column("NODES", right=True),
-        Column("STATE"),
-    ]
+    columns = columns_of("PARTITION AVAIL >TIMELIMIT >NODES STATE")
     if is_long:
-        columns += [Column("CORES(A/T)", right=True), Column("MEMORY", right=True), Column("GRES")]
+        columns += columns_of(">CORES(A/T) >MEMORY GRES")
     columns.append(Column("NODELIST"))
     rows = []
     for partition in partitions:
@@ -126,14 +120,7 @@ def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, 
 
 def by_module(nodes: Sequence[Any], modules: Sequence[Any], header: bool) -> str:
     """One line for each module and state of its nodes, and for the nodes of no module."""
-    columns = [
-        Column("MODULE"),
-        Column("KIND"),
-        Column("REACHES"),
-        Column("NODES", right=True),
-        Column("STATE"),
-        Column("NODELIST"),
-    ]
+    columns = columns_of("MODULE KIND REACHES >NODES STATE NODELIST")
     heads = [(one.name, one.kind, ",".join(one.reaches) or "-") for one in modules]
     rows = []
     for head in (*heads, ("", "-", "-")):
@@ -178,18 +165,13 @@ def _uses(node: Any) -> str:
 
 def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
     """One line for each node."""
-    columns = [Column("NODE"), Column("PARTITION"), Column("STATE"), Column("CORES(A/T)", right=True)]
+    columns = columns_of("NODE PARTITION STATE >CORES(A/T)")
     has_modules = any(node.module for node in nodes)
     if has_modules:
         columns.insert(2, Column("MODULE"))
     if is_long:
-        columns += [
-            Column("MEMORY(A/T)", right=True),
-            Column("GRES(A/T)"),
-            Column("FEATURES"),
-            Column("JOBS"),
-        ]
-        columns += [Column("SINCE"), Column("REASON")]
+        columns += columns_of(">MEMORY(A/T) GRES(A/T) FEATURES JOBS")
+        columns += columns_of("SINCE REASON")
     rows = []
     for node in nodes:
         partitions = "-" if is_login_host(node) else ",".join(node.partitions)
@@ -217,5 +199,5 @@ def _reasons(nodes: Sequence[Any], header: bool) -> str:
             since = format_moment(node.since_us, clock.local_offset_s)
             groups.setdefault((escaped(node.reason) or "none", since, state), []).append(node.name)
     rows = [[*key, fold(names)] for key, names in groups.items()]
-    columns = [Column("REASON"), Column("SINCE"), Column("STATE"), Column("NODELIST")]
+    columns = columns_of("REASON SINCE STATE NODELIST")
     return render(columns, rows, header=header)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escli import clock
-from escli.tables import Column, render
+from escli.tables import columns_of, render
 from escli.user.queue_columns import delay_text, job_label, nodes_or_reason, partition_names
 from eslurm.compat.errors import escaped
 from eslurm.compat.moments import format_moment
@@ -14,18 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-_COLUMNS = (
-    Column("JOBID"),
-    Column("JOBS", right=True),
-    Column("DELAY", right=True),
-    Column("PARTITION"),
-    Column("NAME"),
-    Column("USER"),
-    Column("ST"),
-    Column("START_TIME"),
-    Column("NODES", right=True),
-    Column("NODELIST(REASON)"),
-)
+_COLUMNS = columns_of("JOBID >JOBS >DELAY PARTITION NAME USER ST START_TIME >NODES NODELIST(REASON)")
 
 
 def packs_of(infos: Iterable[Any]) -> list[list[Any]]:

@@ -6,7 +6,7 @@ import os
 
 from escli import changes, clock, exits, program
 from escli.failures import CommandFailed
-from escli.tables import Column, render
+from escli.tables import columns_of, render
 from eslurm.compat.durations import format_duration
 from eslurm.compat.errors import OptionError, escaped, nearest
 from eslurm.compat.hostlist import expand
@@ -42,18 +42,7 @@ def table(reply: Any, *, header: bool = True) -> str:
         ]
         for one in reply.satellites
     ]
-    columns = [
-        Column("SATELLITE"),
-        Column("STATE"),
-        Column("FOR", right=True),
-        Column("TASKS", right=True),
-        Column("DONE", right=True),
-        Column("NODES", right=True),
-        Column("FAILURES", right=True),
-        Column("MEMORY", right=True),
-        Column("SOCKETS", right=True),
-        Column("ENDPOINT"),
-    ]
+    columns = columns_of("SATELLITE STATE >FOR >TASKS >DONE >NODES >FAILURES >MEMORY >SOCKETS ENDPOINT")
     return render(columns, rows, header=header)
 
 

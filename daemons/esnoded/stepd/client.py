@@ -48,9 +48,9 @@ class _Pending(msgspec.Struct, eq=False):
 class SupervisorClient:
     """Implements `eslurm.ports.step_runner.StepRunner`. Use as an async context manager, or `start` and `close`.
 
-    `on_ended` is called on the loop for every outcome, at least once each; it must not block. `connect` gives a
-    connection to a supervisor, which it starts if need be; it may block: it runs in a thread. `on_connected`, if given, is
-    told of each connection. `ring` gives the site's public keys as they are now, sealed, for each connection; empty: none.
+    `on_ended` is called on the loop for every outcome, at least once each; it must not block. `connect` gives a connection
+    to a supervisor, which it starts if need be; it may block: it runs in a thread. `ring` gives the site's public keys as
+    they are now, sealed, for each connection; empty: none.
     """
 
     def __init__(
@@ -59,14 +59,10 @@ class SupervisorClient:
         on_ended: StepOutcomeSink,
         *,
         ring: Callable[[], bytes] = bytes,
-        on_connected: Callable[[wire.Welcome], None] | None = None,
-        requests_max: int = _REQUESTS_MAX,
     ) -> None:
         self._connect = connect
         self._on_ended = on_ended
         self._ring = ring
-        self._on_connected = on_connected
-        self._requests_max = requests_max
         self._next_request = 0
         self._pending: dict[int, _Pending] = {}
         self._link: _Link | None = None
@@ -158,7 +154,7 @@ class SupervisorClient:
     async def _ask(self, make: Callable[[int], msgspec.Struct]) -> Any:
         if self._closed:
             raise StepRunnerError("the client of the step supervisor is closed")
-        if len(self._pending) >= self._requests_max:
+        if len(self._pending) >= _REQUESTS_MAX:
             raise StepRunnerError(f"{len(self._pending)} requests to the step supervisor are unanswered")
         self._next_request += 1
         number = self._next_request
@@ -199,8 +195,6 @@ class SupervisorClient:
                 self.welcome = await link.welcomed
             self.is_older = self.welcome.version < wire.PARTS_SINCE
             self.trouble = ""
-            if self._on_connected is not None:
-                self._on_connected(self.welcome)
             self._link = link
             self.tell_ring()
             for pending in self._pending.values():

@@ -33,11 +33,6 @@ class Visibility:
         """Check whether the caller sees all users' data of all these kinds."""
         return not any(kind in self._private for kind in kinds)
 
-    @property
-    def configuration(self) -> bool:
-        """Check whether the caller sees the cluster's configuration."""
-        return self.is_open(CONFIGURATION)
-
     def job(self, job: Job) -> bool:
         """Check whether the caller sees this job."""
         return (

@@ -7,6 +7,8 @@ Invariant: `evaluate` never raises for a text that `parse` has taken.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from eslurm.core.model.request_limits import CONSTRAINT_CHARS_MAX
 
 TYPE_CHECKING = False
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 WORD_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=-+@/")
 DEPTH_MAX = 32
+PARSED_KEPT = 1_024
+"""A cluster's jobs share few expressions, and each is asked for at every plan, reason and variant."""
 
 
 class FeatureError(ValueError):
@@ -106,8 +110,9 @@ class _Reader:
         return FeatureError(column, why, "write e.g. -C 'a100&(ib|!old)'")
 
 
+@lru_cache(PARSED_KEPT)
 def parse(text: str) -> Tree:
-    """The expression as a tree. Raises `FeatureError`."""
+    """The expression as a tree, parsed once for all that ask. Raises `FeatureError`."""
     return _Reader(text).read()
 
 

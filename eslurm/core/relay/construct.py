@@ -62,22 +62,8 @@ class Placement(msgspec.Struct, frozen=True):
     leaves_suffice: bool
     dealt: int
 
-    def is_on_leaf(self, rank: int, is_predicted: bool) -> bool:
-        """Check whether the healthy (or predicted) node that `rank` of its kind precede in the list is a leaf. O(1).
-
-        Raises IndexError when there are no more than `rank` nodes of the kind.
-        """
-        kind = self._count_of(is_predicted)
-        if not 0 <= rank < kind:
-            raise IndexError(f"rank {rank} of {kind} nodes")
-        if is_predicted == self.leaves_suffice:
-            return is_predicted
-        # The kind that is left over: its last nodes come after all nodes of the other kind.
-        position = len(self.leaves) - kind + rank
-        return is_predicted if position < self.dealt else bool(self.leaves[position])
-
     def leaf_flags(self, is_predicted: bool) -> bytes:
-        """`is_on_leaf` of every healthy (or predicted) node in list order, a byte each."""
+        """Of every healthy (or predicted) node in list order a byte: it is on a leaf or not."""
         kind = self._count_of(is_predicted)
         flag = LEAF if is_predicted else INNER
         if is_predicted == self.leaves_suffice:

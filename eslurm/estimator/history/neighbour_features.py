@@ -22,7 +22,6 @@ SCALED: Final = 20
 LIMITS: Final = np.log(np.array([1.0, 1.004, 0.5, 0.1]))
 OTHERS: Final = 10
 """The last runs of all users with the same size and limit."""
-NEIGHBOURS: Final = OWN + SCALED + len(LIMITS) + OTHERS + QUANTILES_KEPT
 ALWAYS: Final = QUANTILES_KEPT
 """The last neighbours, the cluster's quantiles, are always there."""
 LOOKED_AT: Final = 20

@@ -20,7 +20,6 @@ CALM_MIN_US = 3 * SECOND_US
 TRIALS_MAX = 500
 
 T = TypeVar("T")
-Events = tuple[Any, ...]
 Judge = Callable[[Scenario], object]
 """Runs a scenario; a `Failure`, or anything else when it holds."""
 

@@ -14,7 +14,7 @@ import pytest
 from eslurm.core.forecast.accuracy import Tally
 from eslurm.core.model.forecast import LONGEST_S, Forecast, Submitted
 from eslurm.estimator import registry
-from eslurm.estimator.files import read_model, write_model
+from eslurm.estimator.files import read_kept, write_model
 from eslurm.lab.studies.evaluate import replay
 from eslurm.ports.estimator import Estimator, Model, Setting
 from tests.kits.estimator import jobs, synthetic
@@ -113,7 +113,7 @@ def test_a_model_from_a_file_answers_the_same(settings: dict[str, Setting], tmp_
     taught.adopt(model)
     write_model(tmp_path / "model.npz", NAME, model)
     fresh = registry.make(NAME, settings)
-    fresh.adopt(read_model(tmp_path / "model.npz", NAME))
+    fresh.adopt(read_kept(tmp_path / "model.npz", NAME).model)
     new = strangers(60, 10**6)
     assert fresh.answer(asked(fresh, new)) == taught.answer(asked(taught, new))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from eslurm.estimator import files
-from eslurm.estimator.files import ModelError, ModelFiles, read_model, write_model
+from eslurm.estimator.files import ModelError, ModelFiles, read_kept, write_model
 from eslurm.ports.estimator import Model
 
 
@@ -50,7 +50,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     found = next(kept.newest_first())
     assert found[0] == path
     assert_same(found[1], model())
-    assert_same(read_model(path), model())
+    assert_same(read_kept(path).model, model())
 
 
 def test_the_last_ones_are_kept_and_others_left_alone(tmp_path: Path) -> None:
@@ -127,13 +127,13 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("array.bomb.npy", pickle.dumps(Bomb()))
     with pytest.raises(ModelError, match=r"svr-1\.npz: is damaged, or no model"):
-        read_model(path)
+        read_kept(path)
     np.savez(path, array=np.array([Bomb()], dtype=object))
     with pytest.raises(ModelError, match="is damaged"):
-        read_model(path)
+        read_kept(path)
     path.write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(ModelError, match="is damaged"):
-        read_model(path)
+        read_kept(path)
     assert not (tmp_path / "executed").exists()
 
 
@@ -147,7 +147,7 @@ def test_an_array_that_claims_more_than_its_bytes_is_refused(tmp_path: Path, row
             "array.huge.npy", b"\x93NUMPY\x01\x00" + len(claim).to_bytes(2, "little") + claim + bytes(64)
         )
     with pytest.raises(ModelError, match=r"svr-1\.npz: is damaged, or no model"):
-        read_model(path)
+        read_kept(path)
 
 
 @pytest.mark.parametrize(
@@ -169,21 +169,21 @@ def test_foreign_heads(tmp_path: Path, head: str, text: str) -> None:
     path = tmp_path / "m.npz"
     np.savez(path, head=np.frombuffer(head.encode(), dtype=np.uint8))
     with pytest.raises(ModelError, match=text):
-        read_model(path, "svr")
+        read_kept(path, "svr")
 
 
 def test_foreign_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match=r"m\.npz: cannot be read: No such file"):
-        read_model(tmp_path / "m.npz")
+        read_kept(tmp_path / "m.npz")
     (tmp_path / "m.npz").write_bytes(b"")
     with pytest.raises(ModelError, match="is damaged"):
-        read_model(tmp_path / "m.npz")
+        read_kept(tmp_path / "m.npz")
     head = json.dumps({"facts": {}, "format": 1, "estimator": "svr"}).encode()
     np.savez(tmp_path / "m.npz", head=np.frombuffer(head, dtype=np.uint8), unknown=np.zeros(9))
-    assert dict(read_model(tmp_path / "m.npz", "svr").arrays) == {}
+    assert dict(read_kept(tmp_path / "m.npz", "svr").arrays) == {}
     monkeypatch.setattr(files, "BYTES_MAX", 100)
     with pytest.raises(ModelError, match="a model has at most 100"):
-        read_model(tmp_path / "m.npz")
+        read_kept(tmp_path / "m.npz")
 
 
 def test_names_that_cannot_be_files(tmp_path: Path) -> None:

@@ -156,18 +156,16 @@ def _avoided(need: CompiledRequest) -> str:
     )
 
 
-def short_of_resources(need: CompiledRequest, ledger: Ledger, planned_start_us: int | None = None) -> Why:
+def short_of_resources(need: CompiledRequest, ledger: Ledger) -> Why:
     """Too little is free now."""
     for name, items, free in zip(ledger.topology.wide, need.wide, ledger.wide_free, strict=False):
         if items > free:
-            return Why(
-                WhyKind.LICENCE, f"{name}: {items} asked for, {free} {are(free)} free", planned_start_us
-            )
+            return Why(WhyKind.LICENCE, f"{name}: {items} asked for, {free} {are(free)} free")
     short = _short_by_part(need, ledger) if need.members else _short(need, ledger)
     if not short:
         tasks = "tasks" if len(need.parts) == 1 or need.members else "chunks"
         short = f"needs room for all {need.tasks} {tasks} at once; what is free is too scattered"
-    return Why(WhyKind.RESOURCES, short + _avoided(need), planned_start_us)
+    return Why(WhyKind.RESOURCES, short + _avoided(need))
 
 
 def _short_by_part(need: CompiledRequest, ledger: Ledger) -> str:

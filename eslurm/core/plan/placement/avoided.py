@@ -16,21 +16,6 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
 
 
-def compile_avoiding(
-    request: Request,
-    partition: PartitionView,
-    topology: Topology,
-    avoid: Collection[int],
-    time_limit_us: int,
-    empty: Callable[[], Ledger],
-) -> CompiledRequest:
-    """The compiled request without the nodes to `avoid`, or with them when no other nodes can ever hold it.
-
-    `empty` gives all nodes in service with nothing held (`feasible.empty_ledger`).
-    """
-    return compile_job_avoiding((request,), (partition,), topology, avoid, time_limit_us, empty)
-
-
 def compile_job_avoiding(
     requests: Sequence[Request],
     partitions: Sequence[PartitionView],
@@ -39,7 +24,11 @@ def compile_job_avoiding(
     time_limit_us: int,
     empty: Callable[[], Ledger],
 ) -> CompiledRequest:
-    """The same for a job with a request and a partition for each of its parts."""
+    """The compiled request without the nodes to `avoid`, or with them when no other nodes can ever hold it.
+
+    Requests and partitions are of the job's parts; `empty` gives all nodes in service with nothing held
+    (`feasible.empty_ledger`).
+    """
     if avoid:
         need = compile_job(requests, partitions, topology, avoid, time_limit_us)
         if choose(empty(), need) is not None:

@@ -309,11 +309,11 @@ def _last_breach(
     return found
 
 
-def never_by(limit: Limit, ask: Ask, duration_us: int, best: Mapping[str, int], whose: str = "") -> str:
+def never_by(limit: Limit, ask: Ask, duration_us: int, best: Mapping[str, int]) -> str:
     """The reason why a limit that is always in force forbids such a job, with the largest allowed value; "" if it does
     not.
     """
-    head = f"limit {limit.name}: {whose or who_words(ask.consumer)} may"
+    head = f"limit {limit.name}: {who_words(ask.consumer)} may"
     most = most_items(limit.amount, best.get(ask.resource, 0))
     if most is not None and ask.items > most:
         return (

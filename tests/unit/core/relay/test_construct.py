@@ -118,19 +118,11 @@ def test_look_ups_know_every_place_of_a_small_tree(grouping: Grouping) -> None:
         placement = place(20, predicted, tree)
         arranged = arrange(list(range(20)), set(range(predicted)), tree)
         on_leaf = {node: bool(leaf) for node, leaf in zip(arranged, leaves, strict=True)}
-        assert [placement.is_on_leaf(rank, True) for rank in range(predicted)] == [
-            on_leaf[node] for node in range(predicted)
-        ]
-        assert [placement.is_on_leaf(rank, False) for rank in range(20 - predicted)] == [
-            on_leaf[node] for node in range(predicted, 20)
-        ]
+        assert list(placement.leaf_flags(True)) == [on_leaf[node] for node in range(predicted)]
+        assert list(placement.leaf_flags(False)) == [on_leaf[node] for node in range(predicted, 20)]
 
 
-def test_look_ups_refuse_ranks_that_nobody_has() -> None:
-    placement = place(10, 4, TreeShape(3))
-    for rank, is_predicted in ((4, True), (6, False), (-1, True), (-1, False)):
-        with pytest.raises(IndexError, match="rank"):
-            placement.is_on_leaf(rank, is_predicted)
+def test_no_more_nodes_are_predicted_than_there_are() -> None:
     for predicted in (-1, 11):
         with pytest.raises(ValueError, match="predicted"):
             place(10, predicted, TreeShape(3))

@@ -14,7 +14,7 @@ from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.reasons import short_of_resources
 from eslurm.core.plan.cycle.snapshot import NodeView
 from eslurm.core.plan.placement import chunks, packing
-from eslurm.core.plan.placement.avoided import compile_avoiding
+from eslurm.core.plan.placement.avoided import compile_job_avoiding
 from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
 from eslurm.core.plan.placement.mapping import choose, place, revalidate
@@ -127,7 +127,7 @@ def test_cores_are_kept_for_jobs_with_devices() -> None:
 def test_a_node_that_no_others_can_replace_is_not_avoided(
     request_: Request, avoid: set[int], allowed: int
 ) -> None:
-    need = compile_avoiding(request_, MAIN, TOPOLOGY, avoid, 0, lambda: EMPTY)
+    need = compile_job_avoiding((request_,), (MAIN,), TOPOLOGY, avoid, 0, lambda: EMPTY)
     assert need.allowed == allowed
     assert bool(need.avoided) is (not allowed & sum(1 << number for number in avoid))
 
