@@ -15,8 +15,6 @@ from eslurm.security.home import CONTROLLER, make_home, share
 from eslurm.security.site_keys import SITE_KEY
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
-    OWN_DIRECTORY_MODE,
-    SHARED_DIRECTORY_MODE,
     account_of,
     add_process_options,
     add_user_option,
@@ -70,9 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     except ConfigError as error:
         give_up("esctld", str(error))
     account = account_of(arguments.user)
-    site_dir = state_dir = own_directory(
-        arguments.state_dir, OWN_DIRECTORY_MODE if account is None else SHARED_DIRECTORY_MODE
-    )
+    site_dir = state_dir = own_directory(arguments.state_dir, is_shared=account is not None)
     if config.cluster.key_file:
         log.warning("%s: cluster.key_file: nothing uses that key any more: remove the line", config_file)
     try:

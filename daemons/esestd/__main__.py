@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from eslurm.security.home import make_home
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
-    OWN_DIRECTORY_MODE,
-    SHARED_DIRECTORY_MODE,
     account_of,
     add_process_options,
     add_user_option,
@@ -64,9 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     if warm is not None and others:
         log.warning("--warm-start: %s was learnt with other settings (%s)", warm.path, others)
     account = account_of(arguments.user)
-    state_dir = own_directory(
-        arguments.state_dir, OWN_DIRECTORY_MODE if account is None else SHARED_DIRECTORY_MODE
-    )
+    state_dir = own_directory(arguments.state_dir, is_shared=account is not None)
     sockets = tuple(path for path in arguments.controller_socket.split(":") if path)
     try:
         files = None if sockets else tls_files(arguments, config.tls, state_dir, listens=False)

@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     except ValueError as error:
         give_up("esnoded", str(error))
     # Others may pass to their scripts and the door, and list nothing.
-    state_dir = own_directory(arguments.state_dir, SHARED_DIRECTORY_MODE)
+    state_dir = own_directory(arguments.state_dir, is_shared=True)
     arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
     try:
         # Emulated nodes are of the user that starts them, all in all.

@@ -10,8 +10,6 @@ from eslurm.security.home import make_home
 from eslurm.security.site_keys import SITE_PUB
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
-    OWN_DIRECTORY_MODE,
-    SHARED_DIRECTORY_MODE,
     account_of,
     add_process_options,
     add_user_option,
@@ -46,9 +44,7 @@ def main(argv: list[str] | None = None) -> None:
         from essatd.daemon import Satellite, SatelliteOptions
 
     account = account_of(arguments.user)
-    site_dir = state_dir = own_directory(
-        arguments.state_dir, OWN_DIRECTORY_MODE if account is None else SHARED_DIRECTORY_MODE
-    )
+    site_dir = state_dir = own_directory(arguments.state_dir, is_shared=account is not None)
     arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
     try:
         files = tls_files(arguments)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_CANNOT_START = 2
-OWN_DIRECTORY_MODE, SHARED_DIRECTORY_MODE = 0o700, 0o711
-"""Of a state directory: others see nothing of it, or pass through to what they may use."""
+SHARED_DIRECTORY_MODE = 0o711
 USER_HELP = "as root: the user that the daemon becomes; what it writes is then in a directory of its own in --state-dir"
 LATER = (
     "concurrent.futures.thread",
@@ -97,10 +96,13 @@ def become(account: Account | None, home: Path, later: Iterable[str] = ()) -> No
         raise SystemExit(EXIT_CANNOT_START) from None
 
 
-def own_directory(path: Path, mode: int = OWN_DIRECTORY_MODE) -> Path:
-    """The value of --state-dir, made when it is missing. Exits with one clear line when another user could change it."""
+def own_directory(path: Path, *, is_shared: bool) -> Path:
+    """The value of --state-dir, made when it is missing. Exits with one clear line when another user could change it.
+
+    Others see nothing of it, or where it `is_shared` pass through to what they may use.
+    """
     try:
-        return Path(make_own_directory(path, mode))
+        return Path(make_own_directory(path, SHARED_DIRECTORY_MODE if is_shared else 0o700))
     except UnsafeFile as error:
         sys.stderr.write(f"--state-dir: {error}\n")
     except OSError as error:

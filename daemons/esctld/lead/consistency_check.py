@@ -14,16 +14,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eslurm.core.doctor.finding import ERROR, Finding
-from eslurm.core.model.accounts import Policy, Usage
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL
-from eslurm.core.model.member import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.model.node import Node
-from eslurm.core.model.promise import PROMISE, Promise
 from eslurm.core.model.step import Step
-from eslurm.core.model.token import TOKEN, IssuedToken
 from eslurm.core.state import rows as records
-from eslurm.core.state.apply_accounts import USAGE, Record
+from eslurm.core.state.apply_accounts import Record
 from eslurm.core.state.view import View
 from eslurm.ports.store import Head, JobRow, NodeRow, RecordRow, Row, SettingRow, StepRow, StoreReader
 from eslurm.store.rows import SETTINGS
@@ -39,19 +35,6 @@ FINDINGS_MAX = 100
 Key: TypeAlias = tuple[str, int | str, int]
 """(kind, number, job or name, step or 0)"""
 _ADVICE = "keep a copy of the store, then restart esctld: its state is rebuilt from there and from what the nodes hold"
-
-_jobs = msgspec.msgpack.Decoder(Job)
-_nodes = msgspec.msgpack.Decoder(Node)
-_steps = msgspec.msgpack.Decoder(Step)
-_policies: msgspec.msgpack.Decoder[Policy] = msgspec.msgpack.Decoder(Policy)
-_RECORDS: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    USAGE: msgspec.msgpack.Decoder(Usage),
-    PROMISE: msgspec.msgpack.Decoder(Promise),
-    TOKEN: msgspec.msgpack.Decoder(IssuedToken),
-    JOIN_TOKEN: msgspec.msgpack.Decoder(JoinToken),
-    MEMBER: msgspec.msgpack.Decoder(Member),
-    REVOCATION: msgspec.msgpack.Decoder(Revocation),
-}
 
 
 class Differs(msgspec.Struct, frozen=True):
@@ -153,12 +136,12 @@ class RowComparison:
                 )
             case RecordRow():
                 record = view.records.get((row.kind, row.name))
-                return _blob_differs(record, row.blob, _RECORDS.get(row.kind, _policies))
+                return _blob_differs(record, row.blob)
             case NodeRow():
                 node = view.nodes.get(row.number)
                 if node is not None and (row.name, row.state) != (node.name, node.state.value):
                     return Differs(node, f"its row says {row.name} {row.state}, memory {node.state.value}")
-                return _blob_differs(node, row.blob, _nodes)
+                return _blob_differs(node, row.blob)
             case JobRow():
                 job = view.jobs.get(row.job_id)
                 if job is None or _is_finished(job) or row.state != job.state.value:
@@ -170,13 +153,13 @@ class RowComparison:
                     job.spec.name,
                 ):
                     return Differs(job, f"its row says {row.user} {row.partition} {row.name}")
-                return _blob_differs(job, row.blob, _jobs)
+                return _blob_differs(job, row.blob)
             case StepRow():
                 step = view.steps.get((row.job_id, int(row.step)))
                 # Rows of steps that have ended stay, for accounting.
                 if step is None or step.attempt != row.attempt:
                     return None
-                return _blob_differs(step, row.blob, _steps)
+                return _blob_differs(step, row.blob)
         return None
 
 
@@ -207,14 +190,14 @@ def _is_finished(job: Job) -> bool:
     return job.state in FINAL and not job.residues
 
 
-def _blob_differs(record: Job | Node | Step | Record | None, blob: bytes, decoder: Any) -> Differs | None:
+def _blob_differs(record: Job | Node | Step | Record | None, blob: bytes) -> Differs | None:
     if record is None:
         return Differs(None, "has a row, memory does not know it")
     if records.encode(record) == blob:
         return None
     try:
         # The same set can be written in several orders.
-        stored = decoder.decode(blob)
+        stored = msgspec.msgpack.decode(blob, type=type(record))
     except msgspec.MsgspecError as error:
         return Differs(record, f"its row cannot be decoded: {error}")
     if stored == record:

@@ -50,29 +50,6 @@ class Topology:
     (total, positions) of equal nodes, `weights` the administrator's addition to a position's cost.
     """
 
-    __slots__ = (
-        "classes",
-        "devices",
-        "everything",
-        "features",
-        "groups",
-        "kept",
-        "names",
-        "numbers",
-        "partitions",
-        "positions",
-        "positions_by_name",
-        "resources",
-        "rules",
-        "size",
-        "switches",
-        "totals",
-        "usable",
-        "weights",
-        "wide",
-        "wide_totals",
-    )
-
     def __init__(
         self,
         nodes: Iterable[NodeView],

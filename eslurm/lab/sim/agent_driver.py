@@ -175,12 +175,8 @@ class AgentDriver(Process):
         """The relay's messages, acknowledgements, and the answer to a dial."""
         now_us = self.now_us
         kind = type(message)
-        if kind is tree.Broadcast:
-            self.perform(self.relay.on_broadcast(source, message, now_us))
-        elif kind is tree.Ack:
-            self.perform(self.relay.on_ack(source, message, now_us))
-        elif kind is tree.Reply:
-            self.perform(self.relay.on_reply(source, message, now_us))
+        if self.relays(self.relay, source, message):
+            pass
         elif kind is wire.Acks:
             for ack in message.acks:
                 self.world.checks.on_heard(ack.revision, "an acknowledgement")

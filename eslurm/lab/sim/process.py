@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from eslurm.core.relay import messages as tree
+from eslurm.core.relay.relay import Relay
 from eslurm.lab.sim.surroundings import Surroundings
 
 REFUSED_AFTER_US = 400
@@ -125,6 +126,19 @@ class Process:
         """Time has passed."""
 
     # ---- the relay's actions ----
+
+    def relays(self, relay: Relay, source: str, message: Any) -> bool:
+        """Give the relay its message and carry out what follows; False for a message of another kind."""
+        kind = type(message)
+        if kind is tree.Broadcast:
+            self.perform(relay.on_broadcast(source, message, self.now_us))
+        elif kind is tree.Ack:
+            self.perform(relay.on_ack(source, message, self.now_us))
+        elif kind is tree.Reply:
+            self.perform(relay.on_reply(source, message, self.now_us))
+        else:
+            return False
+        return True
 
     def perform(self, actions: Iterable[Any]) -> None:
         """Carry out what a relay wants; other actions go to `perform_other`."""

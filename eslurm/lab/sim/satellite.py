@@ -50,12 +50,8 @@ class Satellite(Process):
         """Relay, gather, route."""
         now_us = self.now_us
         kind = type(message)
-        if kind is tree.Broadcast:
-            self.perform(self.relay.on_broadcast(source, message, now_us))
-        elif kind is tree.Ack:
-            self.perform(self.relay.on_ack(source, message, now_us))
-        elif kind is tree.Reply:
-            self.perform(self.relay.on_reply(source, message, now_us))
+        if self.relays(self.relay, source, message):
+            pass
         elif kind is wire.Reports:
             self.router.on_reports(source, message.reports, now_us)
         elif kind is wire.Acks:

@@ -23,7 +23,7 @@ from eslurm.api.grpc_server import door_handler
 from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.control.rights import Level
-from eslurm.estimator.files import ModelFiles, read_model
+from eslurm.estimator.files import ModelFiles, read_kept
 from eslurm.ports.door import ApiError, Status
 from eslurm.ports.estimator import Estimator, Model
 from eslurm.telemetry.clocks import wall_us
@@ -406,7 +406,7 @@ def test_lessons_run_beside_it_and_are_kept(state_dir: Path) -> None:
             assert not one.is_learning
             age_s = metric(one, "eslurm_estimator_model_age_seconds")
             assert age_s is not None and 0 <= age_s < 20
-        assert read_model(path, "pupil").arrays["seconds"][0] == 500
+        assert read_kept(path, "pupil").model.arrays["seconds"][0] == 500
         (path.parent / "pupil-2.npz.new").write_bytes(b"half")
         (path.parent / "pupil-2.npz").write_bytes(b"damaged")
         controller.succeed()

@@ -180,7 +180,7 @@ def test_foreign_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_kept(tmp_path / "m.npz")
     head = json.dumps({"facts": {}, "format": 1, "estimator": "svr"}).encode()
     np.savez(tmp_path / "m.npz", head=np.frombuffer(head, dtype=np.uint8), unknown=np.zeros(9))
-    assert dict(read_kept(tmp_path / "m.npz", "svr").arrays) == {}
+    assert dict(read_kept(tmp_path / "m.npz", "svr").model.arrays) == {}
     monkeypatch.setattr(files, "BYTES_MAX", 100)
     with pytest.raises(ModelError, match="a model has at most 100"):
         read_kept(tmp_path / "m.npz")

@@ -28,19 +28,6 @@ _Stay = tuple[int, int]
 class FirmPlaces:
     """The firm places of a schedule, and the overruns that are possible by limits; one for each cycle."""
 
-    __slots__ = (
-        "_begun",
-        "_firm",
-        "_firm_version",
-        "_grain_us",
-        "_masks",
-        "_overruns",
-        "_overruns_version",
-        "_queries",
-        "_schedule",
-        "_shut",
-    )
-
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         # By owner: a waiting job, or the negated number of a running or beginning attempt.

@@ -62,31 +62,6 @@ SPAN_STEPS: Final = 4
 class Cycle:
     """One run of a policy over one snapshot, on the schedule of the last run."""
 
-    __slots__ = (
-        "_entries",
-        "_failed",
-        "_searches",
-        "_steps",
-        "_withdrawn",
-        "_work",
-        "examined",
-        "has_failed",
-        "hints",
-        "is_unfinished",
-        "ledger",
-        "limits",
-        "now_us",
-        "placed",
-        "placements",
-        "queries",
-        "reach",
-        "reasons",
-        "rest",
-        "schedule",
-        "snapshot",
-        "waiting",
-    )
-
     def __init__(self, snapshot: Snapshot, schedule: Schedule, limits: PlanLimits) -> None:
         self.snapshot = snapshot
         self.schedule = schedule

@@ -59,20 +59,6 @@ NAMED_MAX: Final = 5
 class PreemptionPlanner:
     """Preemption in one cycle."""
 
-    __slots__ = (
-        "_claims",
-        "_emptied",
-        "_lightened",
-        "_lowest",
-        "_made",
-        "_ranks",
-        "_running",
-        "_work",
-        "cycle",
-        "schedule",
-        "snapshot",
-    )
-
     def __init__(self, cycle: Cycle, work: Work) -> None:
         self.cycle = cycle
         self.schedule = cycle.schedule

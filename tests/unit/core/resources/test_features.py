@@ -80,3 +80,11 @@ def test_any_text_is_an_expression_or_refused(left: str, right: str) -> None:
             return
         masks.append(TOPOLOGY.mask_of_constraint(text))
     assert TOPOLOGY.mask_of_constraint(features.both(left, right)) == masks[0] & masks[1]
+
+
+def test_an_expression_is_parsed_once_for_all_that_ask() -> None:
+    features.parse.cache_clear()
+    assert features.terms("a100&(ib|old)") == ["a100", "(ib|old)"]
+    assert features.words("a100&(ib|old)") == ("a100", "ib", "old")
+    assert features.evaluate("a100&(ib|old)", lambda word: 0b110 if word == "a100" else 0b011, 0b111) == 0b010
+    assert features.parse.cache_info().misses == 1
