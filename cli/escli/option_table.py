@@ -186,6 +186,8 @@ ROWS: tuple[Option, ...] = (
     *_rows("essubmit", _COMMAND,
         ("--pack FILE", "submit the jobs of this file as a pack: YAML, JSON, or a line of options for each",
          "--pack coupled.yaml"),
+        ("--pack-fail WHAT", "when a job of the pack ends otherwise than well: go-on with the others, or cancel those that "
+         "have not begun", "--pack-fail=cancel"),
         ("--test-only", "say whether and when it could run; submit nothing"),
         ("--parsable", "print the job id alone"),
         ("-W --wait", "wait for the end; the exit code is the job's"),

@@ -114,6 +114,7 @@ JOB_REQUEST: Table = {
 PACK_REQUEST: Table = {
     "first": (1, "int", None),
     "delays_s": (2, "int*", None),
+    "cancels": (3, "bool", None),
 }
 
 SUBMIT_REQUEST: Table = {

@@ -161,6 +161,7 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         info.pack_id, info.pack_index, info.pack_size = job.pack.pack_id, job.pack.index, job.pack.count
         info.delay_s = job.pack.delay_us // SECOND_US
         info.pack_start_us = job.pack.anchor_us
+        info.pack_cancels, info.pack_failed = job.pack.cancels, job.pack.failed
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))

@@ -451,7 +451,7 @@ def pack_drafts(given: Sequence[pb.PackRequest], jobs: int) -> tuple[PackDraft, 
         left -= count
         if left < 0 or pack.first > jobs - count:
             raise _refuse(f"pack: it takes jobs that are not among the {jobs} of this call")
-    return tuple([PackDraft(pack.first, tuple(pack.delays_s)) for pack in given])
+    return tuple([PackDraft(pack.first, tuple(pack.delays_s), pack.cancels) for pack in given])
 
 
 def _dependencies(given: Sequence[pb.Dependency]) -> tuple[Dependency, ...]:

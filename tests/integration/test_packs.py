@@ -147,3 +147,36 @@ def test_a_controller_that_is_killed_keeps_the_times_of_a_pack(monkeypatch: pyte
         assert due_us <= float(text) * SECOND_US <= due_us + LATE_US
         cluster.do("escancel", str(jobs[0]))
         assert cluster.end(jobs[0]) == "CANCELLED"
+
+
+def test_a_failure_cancels_what_has_not_begun_and_settles_what_waits_for_the_pack(
+    cluster: LiveCluster,
+) -> None:
+    jobs = submitted(
+        cluster, "--pack-fail=cancel", "--wrap", "exit 3", ":", "--delay=600", "--wrap", "echo begun > begun"
+    )
+    ok = int(cluster.run("essubmit", "--parsable", f"--dependency=afterok:{jobs[0]}", "--wrap", "true").out)
+    alone = int(
+        cluster.run("essubmit", "--parsable", f"--dependency=afternotok:{jobs[0]}+0", "--wrap", "true").out
+    )
+    late = int(
+        cluster.run("essubmit", "--parsable", f"--dependency=afternotok:{jobs[0]}", "--wrap", "true").out
+    )
+    assert [cluster.end(job_id) for job_id in jobs] == ["FAILED", "CANCELLED"]
+    assert cluster.job(jobs[1]).exit_text == f"cancelled by its pack: job {jobs[0]} ended FAILED"
+    assert [cluster.end(job_id) for job_id in (ok, alone, late)] == ["CANCELLED", "COMPLETED", "COMPLETED"]
+    assert not (cluster.work / "begun").exists()
+    shown = cluster.run("esqueue", "--packs", "-h", "-t", "all", "-j", str(jobs[0])).out.splitlines()
+    assert f"(JobFailed:{jobs[0]}, PackFail=cancel)" in shown[0]
+    assert f"its pack: job {jobs[0]} ended FAILED" in cluster.run("eswhy", str(jobs[1])).out
+
+
+def test_a_job_waits_for_all_jobs_of_a_pack(cluster: LiveCluster) -> None:
+    jobs = submitted(cluster, "--wrap", "true", ":", "--delay=2", "--wrap", "sleep 1; echo done > done")
+    ran = cluster.run(
+        "essubmit", "--parsable", f"--dependency=afterok:{jobs[0]}", "--wrap", "cat done > seen"
+    )
+    assert cluster.end(jobs[0]) == "COMPLETED"
+    assert "waits for pack" in cluster.run("eswhy", ran.out.strip()).out
+    assert cluster.end(int(ran.out)) == "COMPLETED"
+    assert cluster.lines("seen") == ["done"]

@@ -19,14 +19,18 @@ def member(name: str = "part", **more: object) -> JobSpec:
     return JobSpec(name=name, script_hash=b"s" * 32, environment_hash=b"e" * 32, work_dir="/tmp", **values)  # type: ignore[arg-type]
 
 
-def try_pack(world: World, *specs: JobSpec, delays: tuple[int, ...]) -> BatchAnswer:
-    return world.send(SubmitJobs(specs, (PackDraft(0, delays),)))
+def try_pack(world: World, *specs: JobSpec, delays: tuple[int, ...], cancels: bool = False) -> BatchAnswer:
+    return world.send(SubmitJobs(specs, (PackDraft(0, delays, cancels),)))
 
 
-def pack(world: World, *delays: int, **more: object) -> tuple[int, ...]:
-    """The ids of a pack of jobs of one core with these delays in seconds, each with a time limit of 100 s."""
+def pack(world: World, *delays: int, cancels: bool = False, **more: object) -> tuple[int, ...]:
+    """The ids of a pack of jobs of one core with these delays in seconds, each with a time limit of 100 s.
+
+    With `cancels` the end of one of them otherwise than well cancels those that have not begun.
+    """
     more = {"time_limit_s": 100, **more}
-    answer = try_pack(world, *[member(f"part{at}", **more) for at in range(len(delays))], delays=delays)
+    specs = [member(f"part{at}", **more) for at in range(len(delays))]
+    answer = try_pack(world, *specs, delays=delays, cancels=cancels)
     assert isinstance(answer, Submitted), answer
     return answer.job_ids
 
@@ -50,3 +54,10 @@ def begin(world: World, first: int, *others: int) -> list[int]:
     found = [placement(world, first, 0, begins=True)]
     found += [placement(world, one, at) for at, one in enumerate(others, 1)]
     return place(world, *found)
+
+
+def run(world: World, job_id: int, node: int) -> None:
+    """Place a job of a pack that has begun on this node, and let it start."""
+    assert place(world, placement(world, job_id, node)) == [job_id]
+    world.deliver()
+    world.deliver()

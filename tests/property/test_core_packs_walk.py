@@ -12,7 +12,7 @@ import random
 import pytest
 
 from eslurm.core.dispatch.effect_delivery import Send
-from eslurm.core.model.facts import AttemptEnded, Fact, JobPlaced, JobSubmitted
+from eslurm.core.model.facts import AttemptEnded, Fact, JobFinished, JobPlaced, JobSubmitted
 from eslurm.core.model.job import Job, Span
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.messages import (
@@ -50,6 +50,8 @@ class Model:
         self.anchors: dict[int, int] = {}
         self.live: set[int] = set()
         self.dead: set[int] = set()
+        self.lost: set[int] = set()
+        self.failed = 0
         self.begun = 0
         self.again = 0
 
@@ -62,6 +64,21 @@ class Model:
                     self.place(fact, own, batch, now_us)
                 case AttemptEnded():
                     self.live.discard(fact.job_id)
+                    self.end(fact.job_id, fact.outcome)
+                case JobFinished():
+                    self.end(fact.job_id, fact.state)
+
+    def end(self, job_id: int, outcome: JobState) -> None:
+        """A job's end otherwise than well lets no other one of its pack begin, if the pack is such a one."""
+        own = self.places[job_id]
+        if (
+            own.cancels
+            and own.pack_id in self.anchors
+            and outcome not in (JobState.COMPLETED, JobState.PENDING)
+        ):
+            self.failed += own.pack_id not in self.lost
+            self.lost.add(own.pack_id)
+            self.dead.update(one for one, place in self.places.items() if place.pack_id == own.pack_id)
 
     def place(self, fact: JobPlaced, own: PackPlace, batch: list[Fact], now_us: int) -> None:
         assert fact.job_id not in self.dead, f"job {fact.job_id} starts after its cancellation"
@@ -114,6 +131,8 @@ class Walk:
         for pack_id, job_ids in state.packs.items():
             jobs = [state.jobs[job_id] for job_id in job_ids]
             begun = any(job.pack is not None and job.pack.anchor_us for job in jobs)
+            waiting = [job.job_id for job in jobs if job.state is JobState.PENDING]
+            assert pack_id not in self.model.lost or not waiting, f"pack {pack_id} has failed: {waiting} wait"
             assert begun or all(job.state is JobState.PENDING for job in jobs), f"some of pack {pack_id} run"
 
     def submit(self) -> None:
@@ -124,7 +143,8 @@ class Walk:
         if self.world.state.jobs and rng.random() < 0.3:
             more = {
                 "dependencies": depends(
-                    rng.choice(("after", "afterok")), rng.choice(list(self.world.state.jobs))
+                    rng.choice(("after", "afterok", "afterany", "afternotok")),
+                    rng.choice(list(self.world.state.jobs)),
                 )
             }
         if rng.random() < 0.2:
@@ -139,7 +159,7 @@ class Walk:
             )
             for at in range(count)
         ]
-        self.world.send(SubmitJobs(tuple(specs), (PackDraft(0, delays),)))
+        self.world.send(SubmitJobs(tuple(specs), (PackDraft(0, delays, cancels=rng.random() < 0.4),)))
 
     def place(self) -> None:
         """A plan, right or wrong: too early, of some members only, without room."""
@@ -230,11 +250,12 @@ def test_packs_are_never_partial(seed: int) -> None:
 
 def test_the_walks_begin_packs_and_begin_some_again() -> None:
     """Goal: the walks reach what they are for."""
-    begun = again = 0
-    for seed in range(6):
+    begun = again = failed = 0
+    for seed in range(14):
         walk = Walk(3 * seed + 1)
         for _ in range(STEPS):
             walk.act()
         begun += walk.model.begun
         again += walk.model.again
-    assert begun > 10 and again > 0
+        failed += walk.model.failed
+    assert begun > 10 and again > 0 and failed > 3

@@ -97,6 +97,7 @@ def job_block(info: Any, now_us: int) -> str:
             "PackSize": info.pack_size or None,
             "Delay": format_elapsed(info.delay_s) if info.pack_id else None,
             "PackStart": _at(info.pack_start_us) if info.pack_start_us else None,
+            "PackFail": "cancel" if info.pack_cancels else None,
         },
         {
             "ArrayTasksRunning": info.tasks_running if is_array else None,

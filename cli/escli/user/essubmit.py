@@ -52,6 +52,7 @@ _NOT_IN_SCRIPTS = frozenset(
         "version",
         "test-only",
         "pack",
+        "pack-fail",
         "delay",
     }
 )
@@ -74,7 +75,17 @@ def _submit(given: Words) -> int:
             program.warn(COMMAND, f"{spelling} is not supported and left out")
     request: dict[str, Any] = {"jobs": [draft.job for draft in drafts], "test_only": options.has("test-only")}
     if len(drafts) > 1:
-        request["packs"] = [{"first": 0, "delays_s": [member.delay_s for member in members]}]
+        from escli.user.pack_members import cancels
+
+        pack = {"first": 0, "delays_s": [member.delay_s for member in members]}
+        request["packs"] = [{**pack, "cancels": cancels(members)}]
+    elif options.has("pack-fail"):
+        raise OptionError(
+            options.spelling("pack-fail"),
+            options.text("pack-fail"),
+            "is for a pack, and this is one job",
+            "leave it out, or add e.g. : --delay=00:30:00 b.sh",
+        )
     with open_door(options, COMMAND) as door:
         return _send(door, encode(request, SUBMIT_REQUEST), options)
 

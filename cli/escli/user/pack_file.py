@@ -7,7 +7,7 @@ Invariant: a reader raises `OptionError` and nothing else, whatever the file.
 from __future__ import annotations
 
 from escli.user.job_parts import OF_PART, command_parts
-from escli.user.pack_members import Member, check_members, delay_of
+from escli.user.pack_members import FAIL_WORDS, Member, check_members, delay_of
 from eslurm.compat.durations import parse_delay
 from eslurm.compat.errors import OptionError
 from eslurm.compat.script import split_words
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from escli.options import Parser, Words
 
 FILE_BYTES_MAX = 256 * 1024
-TEXT, WORDS, DELAY, PARTS = "text", "words", "delay", "parts"
+TEXT, WORDS, DELAY, PARTS, FAIL = "text", "words", "delay", "parts", "fail"
 _GUIDE = "see docs/guide/workflows.md"
 _OF_FIRST = ("begin", "dependency", "start-at", "hold")
 """Options beside --pack that say when the pack begins."""
@@ -42,6 +42,7 @@ class Field:
 
 PACK_FIELDS = (
     Field("name", TEXT, "name of each job whose options and script give none"),
+    Field("fail", FAIL, "as --pack-fail: go-on, or cancel"),
     Field("parts", PARTS, "the jobs of the pack, the first one first", required=True),
 )
 PART_FIELDS = (
@@ -81,7 +82,7 @@ def read_pack(data: bytes, name: str, beside: Words, parser: Parser, own: frozen
     for index, member in enumerate(members):
         for part in member.parts:
             for long in part.names():
-                if long in own and long != "wrap":
+                if long in own and long not in ("wrap", "pack-fail"):
                     raise OptionError(
                         part.spelling(long),
                         part.text(long) or None,
@@ -210,7 +211,13 @@ def _from_fields(content: Any, name: str, parser: Parser) -> list[Member]:
             f"are more than {PACK_MEMBERS_MAX}",
             "submit several packs",
         )
-    return [_member(part, f"part {number}: ", pack_name, parser) for number, part in enumerate(parts)]
+    members = [_member(part, f"part {number}: ", pack_name, parser) for number, part in enumerate(parts)]
+    if "fail" in top:
+        text = _as_text(top["fail"], f"{name}: fail")
+        for member in members:
+            if not any(part.has("pack-fail") for part in member.parts):
+                member.parts[0].put("pack-fail", text, f"{name}: fail")
+    return members
 
 
 def _member(content: Any, where: str, pack_name: str, parser: Parser) -> Member:
@@ -306,5 +313,6 @@ _SHAPES: Mapping[str, dict[str, Any]] = {
         "pattern": "^([0-9]+|([0-9]+-)?[0-9]+:[0-9]+:[0-9]+)$",
         "minimum": 0,
     },
+    FAIL: {"type": "string", "enum": list(FAIL_WORDS)},
     PARTS: {"type": "array", "minItems": 1, "maxItems": PACK_MEMBERS_MAX},
 }

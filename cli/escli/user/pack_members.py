@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from escli.options import Words
 
+GO_ON, CANCEL = "go-on", "cancel"
+FAIL_WORDS = (GO_ON, CANCEL)
+"""What becomes of the jobs that have not begun when another one of the pack ends otherwise than well."""
 _NO_JOB_BEFORE = "use e.g. essubmit a.sh : --delay=00:30:00 b.sh, or --begin now+30minutes"
 
 
@@ -54,6 +57,25 @@ def members_of(parts: Sequence[Words]) -> list[Member]:
 def delay_of(words: Words) -> int:
     """The delay among these options; 0: none."""
     return parse_delay(words.text("delay"), words.spelling("delay")) if words.has("delay") else 0
+
+
+def cancels(members: Sequence[Member]) -> bool:
+    """Check whether the end of one job otherwise than well is to cancel those that have not begun. Raises OptionError.
+
+    The option may stand in any part of any job.
+    """
+    said: dict[str, str] = {}
+    for part in [part for member in members for part in member.parts if part.has("pack-fail")]:
+        text, option = part.text("pack-fail"), part.spelling("pack-fail")
+        if text not in FAIL_WORDS:
+            raise OptionError(
+                option, text, f"is not one of {', '.join(FAIL_WORDS)}", f"use e.g. --pack-fail={CANCEL}"
+            )
+        said[text] = option
+    if len(said) > 1:
+        text, option = said.popitem()
+        raise OptionError(option, text, "differs from that of another part", "say one for the whole pack")
+    return CANCEL in said
 
 
 def check_members(members: Sequence[Member], way_out: str = _NO_JOB_BEFORE) -> None:

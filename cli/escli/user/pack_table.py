@@ -81,8 +81,15 @@ def _pack_row(pack: Sequence[Any]) -> list[str]:
         short_code(state_of(pack)),
         _moment(start_us(pack)),
         str(sum([info.nodes for info in pack])),
-        "",
+        _failure(pack[0]),
     ]
+
+
+def _failure(first: Any) -> str:
+    """`(JobFailed:18, PackFail=cancel)`: whether a job has not ended well, and what becomes of the others then."""
+    words = [f"JobFailed:{first.pack_failed}"] if first.pack_failed else []
+    words += ["PackFail=cancel"] if first.pack_cancels else []
+    return f"({', '.join(words)})" if words else ""
 
 
 def _member_row(info: Any, now_us: int) -> list[str]:

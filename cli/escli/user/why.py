@@ -49,7 +49,9 @@ def answer(reply: Any) -> str:
     job, now_us = reply.job, reply.now_us
     head = f"Job {job_label(job)} ({escaped(job.name)}, user {job.user}) in partition {partition_names(job)}"
     if job.state != "PENDING":
-        more = f", {escaped(job.reason_text)}" if job.reason_text else ""
+        # Of one that has ended, what is known of its end.
+        text = job.reason_text or job.exit_text
+        more = f", {escaped(text)}" if text else ""
         return f"{head} does not wait: it is {job.state}{more}"
     lines = [
         f"{head} waits since {_moment(job.submitted_us)}",

@@ -17,7 +17,8 @@ from eslurm.core.control.jobs.dependency import affected, dependents_of_all, rec
 from eslurm.core.control.jobs.preemption import resumptions
 from eslurm.core.control.timers import pop_due
 from eslurm.core.model import facts
-from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.job import Job
+from eslurm.core.model.job_states import FINAL, AttemptPhase
 from eslurm.core.model.messages import (
     Changed,
     JobProblem,
@@ -31,6 +32,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.protocol import RegistrationReply, ReportAck
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State, Touched
+from eslurm.core.state.endings import settled_outcome
 
 BatchAnswer: TypeAlias = Answer | Refused | tuple[ReportAck, ...]
 TIMERS_PER_BATCH = 1000
@@ -117,10 +119,10 @@ class Reactor:
 
     def _apply_all(self, found: list[facts.Fact], batch: Batch) -> None:
         for fact in found:
-            if _overtaken(self.state, fact):
-                continue
-            self._apply(fact, batch)
-            self._settle(batch)
+            left = _left_of(self.state, fact)
+            if left is not None:
+                self._apply(left, batch)
+                self._settle(batch)
 
     def _settle(self, batch: Batch) -> None:
         """Check the jobs whose dependencies may be settled, each in turn, because the state may have changed by then."""
@@ -184,8 +186,29 @@ class Reactor:
             self._apply_all(due, batch)
 
 
-def _overtaken(state: State, fact: facts.Fact) -> bool:
-    """Check whether another fact of the same message has already brought the job to its end."""
-    if not isinstance(fact, facts.JobFinished):
-        return False
-    return state.get_job(fact.job_id).state in FINAL
+def _left_of(state: State, fact: facts.Fact) -> facts.Fact | None:
+    """What is left of a fact when another one of the same message has already brought the job, or its attempt, to its end.
+
+    The end of one member of a pack may end the attempts of others.
+    """
+    if isinstance(fact, facts.JobFinished):
+        job = state.get_job(fact.job_id)
+        is_over = job.state in FINAL or (job.pack is not None and settled_outcome(job) is not None)
+        return None if is_over else fact
+    if isinstance(fact, facts.AttemptEnded | facts.StopRequested):
+        job = state.get_job(fact.job_id)
+        if job.pack is not None and _is_over(job, fact.attempt):
+            return _released(state, fact) if isinstance(fact, facts.AttemptEnded) else None
+    return fact
+
+
+def _is_over(job: Job, number: int) -> bool:
+    attempt = job.attempt
+    return attempt is None or attempt.number != number or attempt.phase is AttemptPhase.RELEASING
+
+
+def _released(state: State, fact: facts.AttemptEnded) -> facts.NodesReleased | None:
+    """The release of the nodes that an end which came too late gives back."""
+    found = state.find_attempt(fact.job_id, fact.attempt)
+    nodes = tuple([node for node in fact.released if found is not None and node in found[1].held])
+    return facts.NodesReleased(fact.job_id, fact.attempt, nodes) if nodes else None

@@ -158,6 +158,9 @@ def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
     job = state.find_job(job_id)
     if job is None or job.state not in FINAL or job.residues:
         return []
+    if job_id in state.packs:
+        # The end of its pack sets another timer.
+        return []
     if state.is_awaited(job_id) or (job.is_array and state.tasks_of.get(job_id)):
         # Dependent jobs are settled first, and its tasks are forgotten first.
         heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))

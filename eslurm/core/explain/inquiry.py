@@ -17,7 +17,7 @@ from eslurm.core.control.jobs.updating import accepted
 from eslurm.core.control.planning import take_snapshot
 from eslurm.core.explain import packs
 from eslurm.core.explain.alternatives import Alternative, alternatives
-from eslurm.core.explain.own_reasons import expected_end_us, job_holder, older_agents, own_reasons
+from eslurm.core.explain.own_reasons import expected_end_of, job_holder, older_agents, own_reasons
 from eslurm.core.explain.part_variants import named_with_part, only_part, with_part
 from eslurm.core.explain.request_variants import Choices
 from eslurm.core.explain.whatif import WhatIf
@@ -253,9 +253,7 @@ class _Case:
         if not job.open:
             return from_us
         ends = [
-            0
-            if one.kind in UNFORESEEN
-            else one.due_us or expected_end_us(state, self._schedule, one.job_id, one.task)
+            0 if one.kind in UNFORESEEN else one.due_us or expected_end_of(state, self._schedule, one)
             for one in job.open
         ]
         if job.spec.dependency_any:

@@ -5,6 +5,7 @@ Invariant: nothing here changes state or schedule.
 
 from __future__ import annotations
 
+from eslurm.core.control.jobs.pack_ends import is_pack
 from eslurm.core.explain.why import Holder, Reason, known_us, shortened
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Dependency, Job
@@ -14,6 +15,7 @@ from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.resources import bits
 from eslurm.core.state.cluster import State, name_key, task_slots
+from eslurm.core.state.endings import settled_outcome
 
 HOLDS = {
     "user": "held by its user: esctl release {id} lets it go",
@@ -71,8 +73,10 @@ def _dependency(state: State, schedule: Schedule, job: Job, one: Dependency) -> 
     target = state.find_job(one.job_id)
     if target is None:
         return Reason(kind, f"waits for job {one.job_id} ({one.kind}), which is not known any more")
-    until_us = one.due_us or expected_end_us(state, schedule, one.job_id, one.task)
+    until_us = one.due_us or expected_end_of(state, schedule, one)
     record = target
+    if is_pack(one, target):
+        return _of_pack(state, schedule, job, one, until_us)
     if one.task >= 0:
         record = state.find_task(one.job_id, one.task) or target
         text = f"waits for task {one.job_id}_{one.task} ({one.kind}), which is {record.state.value}"
@@ -82,9 +86,27 @@ def _dependency(state: State, schedule: Schedule, job: Job, one: Dependency) -> 
         text = f"waits until {one.delay_s // 60} min after job {one.job_id} began"
     if target.state is JobState.PENDING and not until_us:
         text += " without a planned start"
-    if job.spec.dependency_any and len(job.open) > 1:
-        text += f"; one of {len(job.open)} is enough"
+    text += _one_is_enough(job)
     return Reason(kind, text, until_us, holders=(job_holder(state, schedule, record.job_id),))
+
+
+def _one_is_enough(job: Job) -> str:
+    return f"; one of {len(job.open)} is enough" if job.spec.dependency_any and len(job.open) > 1 else ""
+
+
+def _of_pack(state: State, schedule: Schedule, job: Job, one: Dependency, until_us: int) -> Reason:
+    """The reason of a job that waits for all of a pack."""
+    first = state.get_job(one.job_id)
+    assert first.pack is not None
+    left = [job_id for job_id in state.packs.get(one.job_id, ()) if not settled_outcome(state.jobs[job_id])]
+    have = "has" if len(left) == 1 else "have"
+    text = f"waits for pack {one.job_id} ({one.kind}): {len(left)} of its {first.pack.count} jobs {have} not ended"
+    if not first.pack.anchor_us and not until_us:
+        text += ", and it has no planned start"
+    holders = [job_holder(state, schedule, job_id) for job_id in left]
+    return Reason(
+        WhyKind.DEPENDENCY.value, text + _one_is_enough(job), until_us, holders=tuple(shortened(holders))
+    )
 
 
 def _array_reasons(state: State, job: Job) -> list[Reason]:
@@ -109,6 +131,16 @@ def _array_reasons(state: State, job: Job) -> list[Reason]:
     runs = "runs" if array.tasks_running == 1 else "run"
     text = f"{array.tasks_running} of its tasks {runs}, {limit} at a time may (--array ...%{limit})"
     return [Reason("array_limit", text, known_us(min(ends, default=0)))]
+
+
+def expected_end_of(state: State, schedule: Schedule, one: Dependency) -> int:
+    """Expected end of what a dependency waits for; 0: not foreseeable."""
+    first = state.find_job(one.job_id)
+    if first is None or first.pack is None or not is_pack(one, first) or not first.pack.anchor_us:
+        # The bookings of a pack that has not begun are those of its first job.
+        return expected_end_us(state, schedule, one.job_id, one.task)
+    ends = [expected_end_us(state, schedule, job_id) for job_id in state.packs.get(one.job_id, ())]
+    return max(ends) if all(ends) else 0
 
 
 def expected_end_us(state: State, schedule: Schedule, job_id: int, task: int = -1) -> int:

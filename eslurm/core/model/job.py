@@ -56,7 +56,8 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     `kind` is one of after, afterany, afterok, afternotok, aftercorr, singleton (`job_id` 0).
     `settled` is filled at the door when the other job has already left memory: "met" or "never".
     `task` is one task of the array `job_id`; -1: the whole job. `part` is a part of it, as the user named it: only the
-    door looks at it, a job of several parts begins and ends as one.
+    door looks at it, a job of several parts begins and ends as one. The id of a pack is its first job's: it means the whole
+    pack, except with a part (0), which is the first job alone.
     `due_us` is the end of the delay of an `after:ID+minutes` whose job has begun, where it is one of several (any).
     """
 
@@ -67,6 +68,11 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     task: int = -1
     part: int = -1
     due_us: int = 0
+
+    @property
+    def is_of_pack(self) -> bool:
+        """Check whether it concerns all of a pack, if the job is the first of one. A pack begins with its first job."""
+        return self.task < 0 and self.part < 0 and self.kind != "after"
 
 
 class ArraySpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -11,10 +11,14 @@ import msgspec
 
 
 class PackDraft(msgspec.Struct, frozen=True, gc=False):
-    """A pack in a submission: its jobs are `specs[first : first + len(delays_s)]`; `delays_s[0]` is 0."""
+    """A pack in a submission: its jobs are `specs[first : first + len(delays_s)]`; `delays_s[0]` is 0.
+
+    `cancels`: the end of one of them otherwise than well cancels those that have not begun.
+    """
 
     first: int
     delays_s: tuple[int, ...]
+    cancels: bool = False
 
 
 class MoveWish(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -36,6 +40,8 @@ class PackPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
     `anchor_us` is the planned start of the first member; 0: the pack has not begun. `moved`: the job itself has asked for
     an earlier start than was submitted. `wish` is the pack's latest, in the places of all members that had not begun then.
+    `cancels` is that of its `PackDraft`. `failed`, in the first member's place only, is the id of the member that was the
+    first to end otherwise than well; 0: none has.
     """
 
     pack_id: int
@@ -45,6 +51,8 @@ class PackPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     anchor_us: int = 0
     moved: bool = False
     wish: MoveWish | None = None
+    cancels: bool = False
+    failed: int = 0
 
     @property
     def waits_for_first(self) -> bool:

@@ -358,6 +358,8 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     elif not held:
         job = replace(job, attempt=None)
     _put_settled(state, job)
+    if job.pack is not None:
+        apply_packs.note_failure(state, job, fact.outcome)
     _note_start(state, job, started_us)
 
 
@@ -491,10 +493,12 @@ def apply_finished(state: State, fact: facts.JobFinished) -> None:
         # Its nodes are still giving back what the attempt held; it will not wait for another one.
         state.touched.ended.append((job, job.attempt))
         state.put_job(job)
+        apply_packs.note_failure(state, job, fact.state)
         return
     job = replace(job, state=moved(job, fact.state), ended_us=state.now_us)
     state.touched.ended.append((job, None))
     state.put_job(job)
+    apply_packs.note_failure(state, job, fact.state)
     if job.array_job_id and (array := state.find_job(job.array_job_id)) is not None:
         # The task was not running (it waited for another attempt), so only its result counts.
         _put_array(state, replace(array, tasks_failed=ranges.add(array.tasks_failed, job.array_task)))

@@ -26,6 +26,15 @@ def begin(state: State, pack_id: int, anchor_us: int) -> None:
             state.put_job(replace(one, pack=replace(one.pack, anchor_us=anchor_us)))
 
 
+def note_failure(state: State, job: Job, outcome: JobState) -> None:
+    """Note in the first member's place that a member ends with this outcome, unless it ends well or waits again."""
+    if job.pack is None or outcome in (JobState.COMPLETED, JobState.PENDING):
+        return
+    first = state.find_job(job.pack.pack_id)
+    if first is not None and first.pack is not None and not first.pack.failed:
+        state.put_job(replace(first, pack=replace(first.pack, failed=job.job_id)))
+
+
 def wait_again(state: State, job: Job) -> None:
     """Let the pack wait as a whole again when nothing of it runs and nothing has ended: its next start begins it anew.
 

@@ -201,8 +201,11 @@ class State:
         return self.jobs.get(job_id) if job_id is not None else None
 
     def is_awaited(self, job_id: int) -> bool:
-        """Check whether jobs wait for this job, or for a task of this array: its record is kept for them."""
-        return job_id in self.dependents or job_id in self.task_dependents
+        """Check whether jobs wait for this job, or for a task of this array: its record is kept for them.
+
+        The first member's record is kept as long as others of its pack have not ended: it says how they did.
+        """
+        return job_id in self.dependents or job_id in self.task_dependents or job_id in self.packs
 
     def find_attempt(self, job_id: int, number: int) -> tuple[Job, Attempt] | None:
         """The live (or residual) attempt, if it is still in the state."""
@@ -250,7 +253,7 @@ class State:
         self.touched.jobs.add(new.job_id)
         self._index_tasks(new)
         if new.pack is not None:
-            packs.follow(self.packs, new, new.pack)
+            self._follow_pack(old, new, new.pack)
         self._index_queue(old, new)
         self._index_later(new)
         if new.pack is not None and new.pack.index:
@@ -500,7 +503,14 @@ class State:
     def _pending(self, job: Job, startable: int, *, is_ready: bool = True) -> Pending:
         counts = self.config.use_forecasts
         followers = packs.followers(self.packs, self.jobs, job, counts=counts) if job.pack is not None else ()
-        return pending_of(job, startable, is_ready=is_ready, use_forecasts=counts, followers=followers)
+        return pending_of(
+            job,
+            startable,
+            is_ready=is_ready,
+            use_forecasts=counts,
+            followers=followers,
+            packs=self._entries_of,
+        )
 
     def _running(self, job: Job, attempt: Attempt) -> Running:
         return running_of(job, attempt, use_forecasts=self.config.use_forecasts)
@@ -542,6 +552,28 @@ class State:
         elif first is not None and first.state is JobState.PENDING:
             self._index_queue(first, first)
             self._index_later(first)
+
+    def _follow_pack(self, old: Job | None, new: Job, place: PackPlace) -> None:
+        """Follow a member's record, which has been put; at the pack's end the first member's may be forgotten."""
+        before = self.packs.get(place.pack_id)
+        packs.follow(self.packs, new, place)
+        living = self.packs.get(place.pack_id)
+        first = self.jobs.get(place.pack_id)
+        if before and not living and first is not None and first is not new and first.state in FINAL:
+            self.touched.jobs.add(first.job_id)
+            self.push_forget(first)
+        has_begun = old is not None and old.pack is not None and old.pack.anchor_us != place.anchor_us
+        if has_begun or (before and living != before):
+            # The jobs that wait for all of it wait for other entries now.
+            for job_id in sorted(self.dependents.get(place.pack_id, ())):
+                self._index_later(self.jobs[job_id])
+
+    def _entries_of(self, job_id: int) -> tuple[int, ...]:
+        """The jobs whose ends are those of a pack that has begun; any other job, or pack, has one entry."""
+        first = self.jobs.get(job_id)
+        if first is None or first.pack is None or first.pack.index or not first.pack.anchor_us:
+            return (job_id,)
+        return self.packs.get(job_id) or (job_id,)
 
     def _index_live(self, old: Job | None, new: Job) -> None:
         """Index the running attempts for the planner; unchanged ones stay the same object."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eslurm.core.model.job import Job, Stop
-from eslurm.core.model.job_states import JobState, StopCause
+from eslurm.core.model.job_states import FINAL, JobState, StopCause
 from eslurm.core.state.cluster import State
 
 MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
@@ -13,6 +13,15 @@ MAKING_ROOM = frozenset({StopCause.PREEMPT, StopCause.EVICT})
 def requeue_or_fail(job: Job) -> JobState:
     """State of a job that lost its attempt through no fault of its own."""
     return JobState.PENDING if job.spec.requeue else JobState.NODE_FAIL
+
+
+def settled_outcome(job: Job) -> JobState | None:
+    """The final state of a job as soon as it is known."""
+    if job.state in FINAL:
+        return job.state
+    if job.state is JobState.COMPLETING and job.outcome is not JobState.PENDING:
+        return job.outcome
+    return None
 
 
 def grace_s(state: State, stop: Stop) -> float:

@@ -5,8 +5,10 @@ Pure functions of a job's record and of its partition.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from eslurm.core.model.amounts import Vector
-from eslurm.core.model.job import Attempt, Job, JobSpec
+from eslurm.core.model.job import Attempt, Dependency, Job, JobSpec
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.expected import running_us, waiting_us
@@ -36,10 +38,12 @@ def pending_of(
     is_placed: bool = False,
     use_forecasts: bool = True,
     followers: tuple[Follower, ...] = (),
+    packs: Callable[[int], tuple[int, ...]] | None = None,
 ) -> Pending:
     """A waiting job's entry; with `is_ready` it waits for resources only.
 
-    A job that `is_placed` avoids no node. `followers` are those of a pack's first member.
+    A job that `is_placed` avoids no node. `followers` are those of a pack's first member. `packs` are those entries on which
+    a dependency on this whole pack or job waits.
     """
     spec = job.spec
     owed_us = _owed_us(job) if job.pack is not None and not is_placed else 0
@@ -61,7 +65,7 @@ def pending_of(
         start_at_us=owed_us or spec.start_at_us,
         deadline_us=spec.deadline_us,
         nice=spec.nice,
-        after=() if is_ready else _after(job),
+        after=() if is_ready else _after(job, packs),
         not_before_us=0 if is_ready else _not_before_us(job),
         # Members of a pack are planned for their limits: an overrun of one would break the delay of another.
         estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US)
@@ -91,13 +95,20 @@ def parts_of(spec: JobSpec) -> tuple[PendingPart, ...]:
     )
 
 
-def _after(job: Job) -> tuple[int, ...]:
+def _after(job: Job, packs: Callable[[int], tuple[int, ...]] | None) -> tuple[int, ...]:
     """The jobs whose ends a plan waits for: of several of which one is enough, those that can be foreseen."""
     if not job.spec.dependency_any:
-        return tuple([dependency.job_id for dependency in job.open])
+        return tuple([one for dependency in job.open for one in _targets(dependency, packs)])
     if _delay_over_us(job):
         return ()
-    return tuple([dependency.job_id for dependency in job.open if dependency.kind not in UNFORESEEN])
+    # Of a pack the last job stands for all of them.
+    return tuple([_targets(one, packs)[-1] for one in job.open if one.kind not in UNFORESEEN])
+
+
+def _targets(dependency: Dependency, packs: Callable[[int], tuple[int, ...]] | None) -> tuple[int, ...]:
+    if packs is not None and dependency.is_of_pack:
+        return packs(dependency.job_id)
+    return (dependency.job_id,)
 
 
 def _not_before_us(job: Job) -> int:

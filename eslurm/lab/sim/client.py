@@ -99,6 +99,7 @@ class Client(Process):
         self._random = random.Random(f"{world.seed}/people")
         # Packs are drawn apart: the other choices of a seed stay what they are.
         self._packs_random = random.Random(f"{world.seed}/packs")
+        self._failing_random = random.Random(f"{world.seed}/failing packs")
         self._moves_random = random.Random(f"{world.seed}/moves")
         self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._pending: dict[bytes, _Pending] = {}
@@ -236,10 +237,13 @@ class Client(Process):
         if packs.random() < PACKS_SHARE:
             drawn = [self._spec(packs) for _ in range(packs.randint(2, 3))]
             members, delays_s = draw_pack(packs, drawn)
+            cancels = self._failing_random.random() < 0.3
             if packs.random() < 0.3:
-                self.call(SubmitJobs((*specs, *members), (PackDraft(len(specs), delays_s),)), None, blobs)
+                self.call(
+                    SubmitJobs((*specs, *members), (PackDraft(len(specs), delays_s, cancels),)), None, blobs
+                )
                 return
-            self.call(SubmitJobs(members, (PackDraft(0, delays_s),)), None, blobs)
+            self.call(SubmitJobs(members, (PackDraft(0, delays_s, cancels),)), None, blobs)
         self.call(SubmitJobs(specs), None, blobs)
 
     def _submit_long(self) -> None:

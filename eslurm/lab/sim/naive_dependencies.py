@@ -32,6 +32,8 @@ class DependencyChecks:
         self._split: set[Named] = set()
         # Arrays that were cancelled: they do not end well, whatever becomes of the tasks that run.
         self._cancelled: set[int] = set()
+        # By the first job of a pack all of them, and of each other job that.
+        self._packs: dict[int, list[int]] = {}
         self._begun_us: dict[Named, int] = {}
         # Whether it has ended well, and when that was.
         self._ended: dict[Named, tuple[bool, int]] = {}
@@ -41,6 +43,8 @@ class DependencyChecks:
         """The replay of the log has applied this."""
         match fact:
             case facts.JobSubmitted(job_id, spec):
+                if fact.pack is not None:
+                    self._packs.setdefault(fact.pack.pack_id, []).append(job_id)
                 for number in range(len(spec.components)):
                     self._named[job_id + number] = (job_id, -1)
                 if spec.array is not None:
@@ -116,7 +120,17 @@ class DependencyChecks:
             return job_id, task
         return job_id, own
 
+    def _whole(self, one: Dependency) -> list[int]:
+        """The jobs of the pack that a condition names by its id alone."""
+        return (
+            self._packs.get(one.job_id, []) if one.task < 0 and one.part < 0 and one.kind != "after" else []
+        )
+
     def _is_met(self, one: Dependency, task: int, at_us: int) -> bool:
+        if members := self._whole(one):
+            ends = [self._ended.get((job_id, -1)) for job_id in members]
+            is_well = all(end[0] for end in ends if end)
+            return all(ends) and (one.kind == "afterany" or is_well is (one.kind != "afternotok"))
         target = self._target(one, task)
         begun_us, ended = self._begun_us.get(target), self._ended.get(target)
         if one.kind == "after":
@@ -129,6 +143,11 @@ class DependencyChecks:
     def _is_hopeless(self, one: Dependency, task: int) -> bool:
         if one.kind in ("after", "afterany", "singleton"):
             return False
+        if members := self._whole(one):
+            ends = [self._ended.get((job_id, -1)) for job_id in members]
+            if one.kind == "afternotok":
+                return all(end and end[0] for end in ends)
+            return any(end and not end[0] for end in ends)
         target = self._target(one, task)
         if one.kind == "aftercorr" and target[1] >= 0 and target[1] not in self._arrays[target[0]]:
             return True
@@ -200,7 +219,7 @@ class DependencyChecks:
                         and (other.spec.user.uid, other.spec.name) == (job.spec.user.uid, job.spec.name)
                     ]
                 else:
-                    behind = [self._named[one.job_id][0]]
+                    behind = self._whole(one) or [self._named[one.job_id][0]]
                 require(job_id not in behind, f"job {job_id} waits for itself, by job {job.job_id}")
                 front += [other for other in behind if other not in seen]
                 seen.update(behind)

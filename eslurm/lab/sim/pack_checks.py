@@ -2,7 +2,8 @@
 
 S1: each member that begins after the first one is placed at its delay after the pack's start: never earlier, and not later
 either unless something was taken from the plan meanwhile. S2: no member is placed, and no script of one runs, before the
-pack has begun. A pack that has not begun is planned, begins and is cancelled as a whole.
+pack has begun. A pack that has not begun is planned, begins and is cancelled as a whole. Of a pack whose failures cancel,
+no member waits or begins once one has ended otherwise than well.
 
 A pack waits as a whole, again if need be, while nothing of it runs and nothing of it has ended. Nothing here is shared with
 the controller but facts, plans and records.
@@ -70,6 +71,9 @@ class _Pack(msgspec.Struct):
     anchor_us: int = 0
     is_calm: bool = False
     """It has begun after the last fault."""
+    cancels: bool = False
+    is_lost: bool = False
+    """A failure has cancelled what had not begun."""
 
 
 class PackChecks:
@@ -135,12 +139,14 @@ class PackChecks:
                 case facts.AttemptEnded():
                     member.state = fact.outcome
                     member.held.difference_update(member.held if fact.residue else fact.released)
+                    self._on_end(pack, fact.outcome)
                     self._on_left(pack)
                 case facts.NodesReleased() if fact.attempt == member.attempts:
                     member.held.difference_update(fact.nodes)
                     self._on_left(pack)
                 case facts.JobFinished():
                     member.state = fact.state
+                    self._on_end(pack, fact.state)
                 case _:
                     pass
         for pack in begun:
@@ -157,11 +163,13 @@ class PackChecks:
         require(
             len(pack.members) == place.index, f"job {fact.job_id} has the place {place} in {pack.members}"
         )
+        pack.cancels = place.cancels
         pack.members[fact.job_id] = _Member(place.index, place.delay_us)
         self._pack_of[fact.job_id] = pack
 
     def _on_placed(self, pack: _Pack, member: _Member, fact: facts.JobPlaced, at_us: int) -> None:
         job_id = fact.job_id
+        require(not pack.is_lost, f"job {job_id} is placed, and another one of its pack has failed")
         if not pack.anchor_us:
             begins = not member.index and 0 < fact.anchor_us <= at_us
             require(begins, f"job {job_id} of a pack that has not begun is placed: {fact}")
@@ -194,6 +202,11 @@ class PackChecks:
             member.delay_us = start_us - pack.anchor_us
         require(not earlier or (len(earlier) == 1 and min(earlier) > 0), f"{fact} moves jobs by {earlier}")
 
+    def _on_end(self, pack: _Pack, outcome: JobState) -> None:
+        if pack.cancels and pack.anchor_us and outcome not in (JobState.COMPLETED, JobState.PENDING):
+            self._count("failed")
+            pack.is_lost = True
+
     def _on_left(self, pack: _Pack) -> None:
         """A member may wait again: with all others it waits for another beginning of the pack."""
         if not pack.anchor_us or not all(one.waits for one in pack.members.values()):
@@ -205,7 +218,13 @@ class PackChecks:
             one.placed = False
 
     def _check_whole(self, pack: _Pack) -> None:
-        """Check that a pack that has not begun waits with all its members, or has ended with all."""
+        """Check that a pack that has not begun waits with all its members, or has ended with all, and that nothing waits of
+        one that a failure has cancelled.
+        """
+        waiting = [job for job, one in pack.members.items() if one.state is JobState.PENDING]
+        require(
+            not pack.is_lost or not waiting, f"jobs {waiting} wait, and another one of their pack has failed"
+        )
         if pack.anchor_us:
             return
         self._count("whole")

@@ -66,7 +66,8 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
                 pack_submission.check_delay(state, spec, member.delay_s, now_us)
             member.spec = spec
         beside += jobs_of(spec)
-        still_open, not_before_us = open_dependencies(state, spec, job_id, names)
+        count = len(member.draft.delays_s) if member is not None else 0
+        still_open, not_before_us = open_dependencies(state, spec, job_id, names, count)
         names.add(name_key(spec))
         due_us = max(spec.begin_us, not_before_us)
         priority = first_priority(state, spec)

@@ -1,8 +1,9 @@
 """Dependencies of jobs, and the facts that follow when another job starts or ends.
 
 An array is one job to others: it ends with its last task; `afterok:17_4` names one of its tasks, and `aftercorr` looks at
-task after task. All dependencies of a job must be met, or one of them (`JobSpec.dependency_any`): those that can never be
-met are dropped then, and the last one ends the job.
+task after task. So is a pack: it ends with its last job, and `afterok:17+0` names its first one alone. All dependencies of a
+job must be met, or one of them (`JobSpec.dependency_any`): those that can never be met are dropped then, and the last one
+ends the job.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from eslurm.core.control.jobs import pack_starts
+from eslurm.core.control.jobs import pack_ends, pack_starts
 from eslurm.core.control.jobs.access import part_of
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts, ranges
@@ -22,18 +23,10 @@ from eslurm.core.model.plurals import quoted
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State, name_key
+from eslurm.core.state.endings import settled_outcome
 
 MET, NEVER, WAIT = "met", "never", "wait"
 KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
-
-
-def settled_outcome(job: Job) -> JobState | None:
-    """The final state of a job as soon as it is known."""
-    if job.state in FINAL:
-        return job.state
-    if job.state is JobState.COMPLETING and job.outcome is not JobState.PENDING:
-        return job.outcome
-    return None
 
 
 def task_outcome(array: Job, task: int) -> JobState | None:
@@ -67,6 +60,9 @@ def settled_by(dependencies: Iterable[Dependency], ended: Mapping[int, Job]) -> 
 
 def _settled(dependency: Dependency, ended: Job) -> Dependency:
     outcome = ended.state if dependency.task < 0 else task_outcome(ended, dependency.task)
+    if pack_ends.is_pack(dependency, ended):
+        # A first member stays in memory until all of its pack have ended.
+        outcome = pack_ends.outcome_of_old(ended)
     return (
         dependency if outcome is None else replace(dependency, settled=verdict_of(dependency.kind, outcome))
     )
@@ -87,6 +83,10 @@ def judge(state: State, dependency: Dependency, dependent: JobSpec, dependent_id
     if dependency.task >= 0:
         outcome = task_outcome(target, dependency.task)
         target = state.find_task(dependency.job_id, dependency.task)
+    elif pack_ends.is_pack(dependency, target):
+        if pack_ends.has_failed(target) and dependency.kind in ("afterok", "aftercorr"):
+            return NEVER
+        outcome = pack_ends.outcome_of_pack(state, target)
     else:
         outcome = settled_outcome(target)
         if _goes_by_task(dependency, target, dependent):
@@ -117,17 +117,18 @@ def delayed_until_us(state: State, dependencies: Iterable[Dependency]) -> int:
 
 
 def open_dependencies(
-    state: State, spec: JobSpec, job_id: int, names: Collection[tuple[int, str]] = ()
+    state: State, spec: JobSpec, job_id: int, names: Collection[tuple[int, str]] = (), members: int = 0
 ) -> tuple[tuple[Dependency, ...], int]:
     """The open dependencies of a new or changed job, and its earliest start (microseconds; 0: no delay). Raises `Refused`.
 
-    `names` are those of the jobs before it in the same message, which the state does not know yet.
+    `names` are those of the jobs before it in the same message, which the state does not know yet. It is the first of a pack
+    of so many `members`; 0: of none.
     """
     still_open: list[Dependency] = []
     met: list[Dependency] = []
     never: list[Dependency] = []
     for given in spec.dependencies:
-        dependency, target = _known(state, spec, given)
+        dependency, target = _known(state, spec, given, members)
         verdict = judge(state, dependency, spec, job_id)
         if dependency.kind == "singleton" and name_key(spec) in names:
             verdict = WAIT
@@ -151,7 +152,7 @@ def open_dependencies(
     return tuple(still_open), delayed_until_us(state, met)
 
 
-def _known(state: State, spec: JobSpec, given: Dependency) -> tuple[Dependency, Job | None]:
+def _known(state: State, spec: JobSpec, given: Dependency, members: int) -> tuple[Dependency, Job | None]:
     """The dependency, and the job that it names. Raises `Refused` when the user sees no such job or task."""
     if given.kind not in KINDS:
         raise Refused(
@@ -164,7 +165,11 @@ def _known(state: State, spec: JobSpec, given: Dependency) -> tuple[Dependency, 
         raise Refused(RefusalCode.INVALID, f"--dependency: job {given.job_id} does not exist")
     if target is not None and (given.part >= 0 or target.job_id != given.job_id):
         _check_part(target, given)
-        given = replace(given, job_id=target.job_id, part=-1)
+        # Of a pack it is the first job alone.
+        is_first = target.pack is not None and not target.pack.index and given.kind != "after"
+        given = replace(given, job_id=target.job_id, part=0 if is_first else -1)
+    if target is not None and members and given.kind == "aftercorr" and pack_ends.is_pack(given, target):
+        _check_corresponds(target, members)
     if given.task >= 0 and target is not None:
         if target.spec.array is None or not target.is_array:
             raise Refused(
@@ -176,6 +181,16 @@ def _known(state: State, spec: JobSpec, given: Dependency) -> tuple[Dependency, 
     return given, target
 
 
+def _check_corresponds(first: Job, members: int) -> None:
+    """Raise `Refused` for `aftercorr` between packs of different sizes. A pack begins as a whole: it is `afterok` then."""
+    if first.pack is not None and first.pack.count != members:
+        raise Refused(
+            RefusalCode.INVALID,
+            f"--dependency: aftercorr:{first.job_id}: pack {first.job_id} has {first.pack.count} jobs and this one "
+            f"{members}: use afterok:{first.job_id}, or as many jobs",
+        )
+
+
 def _check_part(target: Job, given: Dependency) -> None:
     try:
         part_of(target, JobRef(given.job_id, part=given.part))
@@ -185,11 +200,12 @@ def _check_part(target: Job, given: Dependency) -> None:
 
 
 def name_of(dependency: Dependency) -> str:
-    """The dependency as a person writes it, without its delay: `afterok:17_4`."""
+    """The dependency as a person writes it, without its delay: `afterok:17_4`, `afterok:17+0`."""
     if dependency.kind == "singleton":
         return dependency.kind
     task = f"_{dependency.task}" if dependency.task >= 0 else ""
-    return f"{dependency.kind}:{dependency.job_id}{task}"
+    part = f"+{dependency.part}" if dependency.part >= 0 else ""
+    return f"{dependency.kind}:{dependency.job_id}{task}{part}"
 
 
 def affected(state: State, fact: facts.Fact) -> list[int]:
@@ -198,11 +214,13 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
         case facts.JobSubmitted():
             return [fact.job_id] if any(dep.kind == "aftercorr" for dep in fact.open) else []
         case facts.AttemptEnded():
-            return [*_waiting_for(state, fact.job_id), *pack_starts.without_first(state, fact)]
+            others = [*pack_starts.without_first(state, fact), *pack_ends.concerned(state, fact.job_id)]
+            return [*_waiting_for(state, fact.job_id), *others]
         case facts.AttemptStarted() | facts.NodesReleased():
             return _waiting_for(state, fact.job_id)
         case facts.JobFinished():
-            return sorted({*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id)})
+            waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id)}
+            return [*sorted(waiting), *pack_ends.concerned(state, fact.job_id)]
         case facts.TasksDropped():
             waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id, fact.tasks)}
             return [fact.job_id, *sorted(waiting)]
@@ -216,8 +234,9 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
 
 
 def dependents_of_all(state: State) -> list[int]:
-    """Every job that waits for another one, the first one last."""
-    waiting = {job_id for jobs in state.dependents.values() for job_id in jobs}
+    """Every job that waits for another one or for its cancellation with its pack, the first one last."""
+    waiting = {*pack_ends.all_concerned(state)}
+    waiting |= {job_id for jobs in state.dependents.values() for job_id in jobs}
     for tasks in state.task_dependents.values():
         waiting.update(job_id for jobs in tasks.values() for job_id in jobs)
     return sorted(waiting, reverse=True)
@@ -233,6 +252,8 @@ def _waiting_for(state: State, job_id: int) -> list[int]:
     if job is None:
         return []
     found = set(state.dependents.get(job_id, ()))
+    if job.pack is not None:
+        found |= state.dependents.get(job.pack.pack_id, set())
     if job.array_job_id:
         found |= state.dependents.get(job.array_job_id, set())
         if (tasks := state.task_dependents.get(job.array_job_id)) is not None:
@@ -256,8 +277,11 @@ def _waiting_for_tasks(state: State, array_id: int, tasks: Ranges | None = None)
 def reconsider(state: State, job_id: int) -> list[facts.Fact]:
     """The facts that the present state implies for one waiting job; none if nothing has changed for it."""
     job = state.find_job(job_id)
-    if job is not None and job.state is JobState.LAUNCHING and job.pack is not None:
-        return pack_starts.taken_back(state, job)
+    if job is not None and job.pack is not None:
+        if gone := pack_ends.cancelled(state, job):
+            return gone
+        if job.state is JobState.LAUNCHING:
+            return pack_starts.taken_back(state, job)
     if job is None or job.state is not JobState.PENDING or not job.open:
         return []
     if job.spec.dependency_any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
-from eslurm.core.control.rights import may_manage
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Qos
 from eslurm.core.model.dates import format_moment
@@ -80,15 +79,8 @@ def wanted_starts(state: State, message: MovePack, now_us: int) -> WantedStarts:
 
 
 def _pack_of(state: State, message: MovePack) -> int:
-    """The pack of the named job; its id is good for as long as one of its jobs lives. Raises `Refused`."""
+    """The pack of the named job. Raises `Refused`."""
     ref = message.job
-    living = state.packs.get(ref.job_id)
-    if (
-        living
-        and state.find_job(ref.job_id) is None
-        and may_manage(state, message.by, state.get_job(living[0]))
-    ):
-        ref = JobRef(living[0])
     job = _named(state, message.by, ref)
     if job.pack is None:
         raise Refused(

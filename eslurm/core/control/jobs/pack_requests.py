@@ -6,28 +6,19 @@ not ended, and another id that job alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from eslurm.core.control.jobs.access import check_managed
 from eslurm.core.control.jobs.pack_submission import check_delay, check_group, overlapping
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job, JobSpec, Principal
 from eslurm.core.model.job_states import FINAL
-from eslurm.core.model.messages import JobRef, RefusalCode, Refused, UpdateJob
+from eslurm.core.model.messages import RefusalCode, Refused, UpdateJob
 from eslurm.core.model.plurals import counted
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.apply_packs import members
 from eslurm.core.state.cluster import State
-
-
-def expanded(state: State, refs: Iterable[JobRef]) -> list[JobRef]:
-    """The references, with those to packs whose first job has been forgotten as references to the others."""
-    found: list[JobRef] = []
-    for ref in refs:
-        is_pack = ref.job_id in state.packs and ref.job_id not in state.jobs and ref.task < 0 and ref.part < 0
-        found += [JobRef(one) for one in state.packs[ref.job_id]] if is_pack else [ref]
-    return found
 
 
 def is_whole(job: Job) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from eslurm.core.control.jobs.pack_ends import is_cancelled
 from eslurm.core.control.jobs.stopping import stop
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job
@@ -30,7 +31,9 @@ def together(
     job, placement = found[0]
     assert job.pack is not None
     if job.pack.anchor_us:
-        free = all(waits(job) and _start_us(job) <= now_us for job, _ in found)
+        free = all(
+            waits(job) and _start_us(job) <= now_us and not is_cancelled(state, job) for job, _ in found
+        )
         return [(job, replace(placement, anchor_us=0)) for job, placement in found] if free else []
     is_begun = job.job_id == pack_id and placement.anchor_us and is_whole(state.packs, job.pack)
     if not is_begun or [job.job_id for job, _ in found] != _first_members(state, pack_id):

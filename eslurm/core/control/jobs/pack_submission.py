@@ -51,7 +51,9 @@ class Member:
     def place(self, job_ids: Sequence[int]) -> PackPlace:
         """Its place, by the ids of the call's jobs so far."""
         pack_id = job_ids[self.draft.first]
-        return PackPlace(pack_id, self.index, len(self.draft.delays_s), self.delay_s * SECOND_US)
+        count = len(self.draft.delays_s)
+        delay_us = self.delay_s * SECOND_US
+        return PackPlace(pack_id, self.index, count, delay_us, cancels=self.draft.cancels)
 
 
 def members_of(message: SubmitJobs) -> dict[int, Member]:

@@ -148,7 +148,7 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
             found += _cancel(state, record, message.by.name, now_us, alone=bool(wanted))
         return found
 
-    return for_each(state, message.by, pack_requests.expanded(state, refs), change)
+    return for_each(state, message.by, refs, change)
 
 
 def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
@@ -221,7 +221,7 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
             if HOLDS.index(record.hold) < HOLDS.index(hold)
         ]
 
-    return for_each(state, message.by, pack_requests.expanded(state, message.jobs), change)
+    return for_each(state, message.by, message.jobs, change)
 
 
 def _hold_of(state: State, by: Principal, job: Job) -> str:
@@ -252,7 +252,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
             found += stop(state, record, StopCause.REQUEUE, now_us, message.by.name)
         return found
 
-    return for_each(state, message.by, pack_requests.expanded(state, message.jobs), change)
+    return for_each(state, message.by, message.jobs, change)
 
 
 def _check_whole(state: State, job: Job) -> None:

@@ -163,7 +163,9 @@ def _fact(state: State, job: Job, spec: JobSpec, message: UpdateJob, now_us: int
     due_us = job.not_before_us if message.begin_us is None else message.begin_us
     still_open = None
     if message.dependencies is not None:
-        still_open, delayed_us = open_dependencies(state, spec, job.job_id)
+        still_open, delayed_us = open_dependencies(
+            state, spec, job.job_id, members=job.pack.count if job.pack is not None else 0
+        )
         # The delay of an earlier dependency is gone; the pause before another attempt is not.
         due_us = max(spec.begin_us, delayed_us, job.not_before_us if job.attempts else 0)
     was_named = job.spec.name if spec.name != job.spec.name else ""

@@ -286,7 +286,7 @@ BAD_FILES = [
     ("parts:\n- [", "file (line 2) is not YAML"),
     ("parts: \x07", "file is not YAML"),
     ("name: x", "file: parts is missing"),
-    ("parst: []", "file: 'parst' is not a key: the keys are name, parts"),
+    ("parst: []", "file: 'parst' is not a key: the keys are name, fail, parts"),
     ("parts: [a.sh]", "part 0 is not a mapping: its keys are script, arguments, delay, options"),
     (f"parts: [{PART}, {{script: a.sh, dealy: 5}}]", "part 1: 'dealy' is not a key: the keys are script"),
     (f"parts: [{PART}, {{script: b.sh, delay: 5s}}]", "part 1: delay: '5s' is not a delay"),
@@ -362,3 +362,76 @@ def test_the_schema_has_every_field_of_the_reader() -> None:
     part = schema["properties"]["parts"]["items"]
     assert list(part["properties"]) == [field.name for field in pack_file.PART_FIELDS]
     assert schema["required"] == ["parts"]
+
+
+# ---- --pack-fail ----
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--pack-fail=cancel", "a.sh", ":", "--delay=60", "b.sh"),
+        ("-N1", "a.sh", ":", "--delay=60", "--pack-fail", "cancel", "b.sh"),
+        ("--pack-fail=cancel", "a.sh", ":", "--pack-fail=cancel", "-N2", ":", "--delay=1", "b.sh"),
+    ],
+)
+def test_the_failure_of_one_job_may_cancel_the_others(state_dir: Path, words: tuple[str, ...]) -> None:
+    assert submit(state_dir, *words).packs[0].cancels
+
+
+@pytest.mark.parametrize("words", [(), ("--pack-fail=go-on",)])
+def test_the_others_go_on_by_default(state_dir: Path, words: tuple[str, ...]) -> None:
+    assert not submit(state_dir, *words, "a.sh", ":", "--delay=60", "b.sh").packs[0].cancels
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.yaml", "fail: cancel\nparts: [{script: a.sh}, {script: b.sh, delay: 60}]\n"),
+        ("c.yaml", "parts: [{script: a.sh}, {script: b.sh, options: --pack-fail=cancel}]\n"),
+        ("c.json", '{"fail": "cancel", "parts": [{"script": "a.sh"}, {"script": "b.sh"}]}'),
+        ("c.txt", "a.sh\n--delay=60 --pack-fail=cancel b.sh\n"),
+    ],
+)
+def test_a_file_says_it_too(state_dir: Path, scripts: Path, name: str, text: str) -> None:
+    (scripts / name).write_text(text)
+    assert submit(state_dir, "--pack", name).packs[0].cancels
+
+
+def test_the_command_line_says_it_for_a_file(state_dir: Path, scripts: Path) -> None:
+    (scripts / "c.txt").write_text("a.sh\n--delay=60 b.sh\n")
+    assert submit(state_dir, "--pack-fail=cancel", "--pack", "c.txt").packs[0].cancels
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            ("--pack-fail=stop", "a.sh", ":", "--delay=60", "b.sh"),
+            "--pack-fail: 'stop' is not one of go-on, cancel: use e.g. --pack-fail=cancel",
+        ),
+        (
+            ("--pack-fail=cancel", "a.sh", ":", "--pack-fail=go-on", "b.sh"),
+            "--pack-fail: 'go-on' differs from that of another part: say one for the whole pack",
+        ),
+        (
+            ("--pack-fail=cancel", "a.sh"),
+            "--pack-fail: 'cancel' is for a pack, and this is one job",
+        ),
+        (
+            ("scripted.sh", ":", "--delay=1", "b.sh"),
+            "--pack-fail: 'cancel' is for the command line only: remove it",
+        ),
+    ],
+)
+def test_what_it_cannot_be_is_refused(
+    scripts: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], problem: str
+) -> None:
+    (scripts / "scripted.sh").write_text("#!/bin/sh\n#SBATCH --pack-fail=cancel\ntrue\n")
+    assert main(["--socket", "/nowhere", *words]) == exits.USAGE
+    assert problem in capsys.readouterr().err
+
+
+def test_the_schema_knows_the_words(scripts: Path) -> None:
+    found = pack_file.schema()["properties"]["fail"]
+    assert found["enum"] == ["go-on", "cancel"]

@@ -6,7 +6,7 @@ import pytest
 
 from eslurm.core.explain.inquiry import Answer, would_wait_together
 from eslurm.core.model.config import Partition
-from eslurm.core.model.job import JobSpec
+from eslurm.core.model.job import Dependency, JobSpec
 from eslurm.core.model.messages import Refused, SubmitJobs, Submitted, UpdateNodes
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Request
@@ -148,3 +148,16 @@ def test_a_pack_that_would_be_refused_is_refused_when_asked_about() -> None:
     message = SubmitJobs((one(WHOLE), one(Request(nodes_min=9), "booster")), (PackDraft(0, (0, 5)),))
     with pytest.raises(Refused, match="part 1: "):
         exhaust(would_wait_together(here.world.state, here.schedule, message, here.world.now_us))
+
+
+def test_a_job_behind_a_pack_names_those_that_have_not_ended() -> None:
+    here = site("conservative")
+    first, second = submit(here, one(WHOLE), one(WHOLE, hours=2), delays=(0, 1800))
+    now_us = here.world.now_us
+    (waiting,) = submit(here, one(WHOLE, dependencies=(Dependency("afterok", first),)))
+    answer = here.why(waiting)
+    (reason,) = [one for one in answer.reasons if one.kind == "dependency"]
+    assert reason.text == f"waits for pack {first} (afterok): 2 of its 2 jobs have not ended"
+    assert reason.until_us == now_us + 1800 * SECOND + 2 * HOUR * SECOND, "the end of the last one"
+    assert {holder.job_id for holder in reason.holders} == {first, second}
+    assert answer.start_us >= reason.until_us
