@@ -1375,20 +1375,22 @@ class Holder(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., what: _Optional[str] = ..., nodes: _Optional[int] = ..., until_us: _Optional[int] = ...) -> None: ...
 
 class Alternative(_message.Message):
-    __slots__ = ("text", "option", "start_us", "nodes", "update", "part")
+    __slots__ = ("text", "option", "start_us", "nodes", "update", "part", "job_id")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     OPTION_FIELD_NUMBER: _ClassVar[int]
     START_US_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
     text: str
     option: str
     start_us: int
     nodes: int
     update: str
     part: int
-    def __init__(self, text: _Optional[str] = ..., option: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[int] = ..., update: _Optional[str] = ..., part: _Optional[int] = ...) -> None: ...
+    job_id: int
+    def __init__(self, text: _Optional[str] = ..., option: _Optional[str] = ..., start_us: _Optional[int] = ..., nodes: _Optional[int] = ..., update: _Optional[str] = ..., part: _Optional[int] = ..., job_id: _Optional[int] = ...) -> None: ...
 
 class WhyRequest(_message.Message):
     __slots__ = ("job", "no_alternatives")

@@ -166,7 +166,7 @@ def _alternatives(found: Sequence[Any], job_id: int, now_us: int) -> list[str]:
         for one in found
     ]
     shown = render(columns, rows, header=False).splitlines()
-    names = [f"{job_id}+{one.part}" if one.HasField("part") else str(job_id) for one in found]
+    names = [str(one.job_id or job_id) + (f"+{one.part}" if one.HasField("part") else "") for one in found]
     commands = [
         f"    esctl update job {name} {escaped(one.update)}" for name, one in zip(names, found, strict=True)
     ]

@@ -320,6 +320,7 @@ def _fill(reply: pb.WhyReply, answer: Answer, is_seen: Callable[[int], bool]) ->
             nodes=one.nodes,
             update=one.update,
             part=_part(one),
+            job_id=one.job_id,
         )
         for one in answer.alternatives
     )

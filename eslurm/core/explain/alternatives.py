@@ -2,7 +2,7 @@
 
 Each given alternative was planned, with all rules, beside all bookings, and would be accepted as an update of the job.
 Amounts are searched by bisection: first the least of each, then, of those that help, the most that still does. Invariants:
-every given start is earlier than the job's own by a useful amount; at most `TRIES_MAX` plans are made.
+every given start is earlier than the job's own by a useful amount; at most `TRIES_MAX` plans are made, of packs fewer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Admit: TypeAlias = Callable[[JobSpec], JobSpec | None]
 class Alternative(msgspec.Struct, frozen=True, gc=False):
     """`text` is the difference, `option` the option for it; the job would start at `start_us` on `nodes` nodes.
 
-    `update` are the arguments of `esctl update job N` that change a waiting job so; of a `part` those of `N+part`.
+    `update` are the arguments of `esctl update job N` that change a waiting job so; of a `part` those of `N+part`. `job_id`
+    is the job of a pack that changes; 0: the job itself.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Alternative(msgspec.Struct, frozen=True, gc=False):
     spec: JobSpec
     update: str = ""
     part: int = -1
+    job_id: int = 0
 
 
 class _Found(msgspec.Struct, frozen=True, gc=False):
@@ -66,11 +68,13 @@ class _Found(msgspec.Struct, frozen=True, gc=False):
 class _Bench:
     """Plans drafts of `spec` and counts them."""
 
-    def __init__(self, spec: JobSpec, plan: Plan, admit: Admit, now_us: int, current_us: int) -> None:
+    def __init__(
+        self, spec: JobSpec, plan: Plan, admit: Admit, now_us: int, current_us: int, tries: int
+    ) -> None:
         self._spec = spec
         self._plan = plan
         self._admit = admit
-        self.tries_left = TRIES_MAX - AGAIN_MAX
+        self.tries_left = tries - AGAIN_MAX
         wait_us = max(0, current_us - now_us)
         # Of a job without any start every start is worth telling.
         gain_us = max(GAIN_MIN_US, wait_us // GAIN_SHARE) if current_us < INFINITY_US else 1
@@ -97,10 +101,19 @@ _Sliced: TypeAlias = Generator[None, None, list[_Found]]
 
 
 def alternatives(
-    spec: JobSpec, current_us: int, now_us: int, plan: Plan, admit: Admit, choices: Choices
+    spec: JobSpec,
+    current_us: int,
+    now_us: int,
+    plan: Plan,
+    admit: Admit,
+    choices: Choices,
+    tries: int = TRIES_MAX,
 ) -> Generator[None, None, list[Alternative]]:
-    """Up to three ways to start earlier than `current_us` (`INFINITY_US`: no start as it is), the best first."""
-    bench = _Bench(spec, plan, admit, now_us, current_us)
+    """Up to three ways to start earlier than `current_us` (`INFINITY_US`: no start as it is), the best first.
+
+    At most `tries` plans are made.
+    """
+    bench = _Bench(spec, plan, admit, now_us, current_us, tries)
     if bench.latest_us < now_us:
         return []
     helpful = yield from _probed(bench, spec, choices)

@@ -11,14 +11,21 @@ from typing import TypeAlias
 
 import msgspec
 
-from eslurm.core.control.jobs.admission import admitted, checked, first_priority, on_submit
+from eslurm.core.control.jobs.admission import admitted, checked, empty_of, first_priority, on_submit
 from eslurm.core.control.jobs.dependency import open_dependencies
+from eslurm.core.control.jobs.pack_requests import check_changed, is_whole
 from eslurm.core.control.jobs.updating import accepted
 from eslurm.core.control.planning import take_snapshot
 from eslurm.core.explain import packs
-from eslurm.core.explain.alternatives import Alternative, alternatives
+from eslurm.core.explain.alternatives import TRIES_MAX, Alternative, alternatives
 from eslurm.core.explain.own_reasons import expected_end_of, job_holder, older_agents, own_reasons
-from eslurm.core.explain.part_variants import named_with_part, only_part, with_part
+from eslurm.core.explain.part_variants import (
+    is_gateways,
+    named_with_job,
+    named_with_part,
+    only_part,
+    with_part,
+)
 from eslurm.core.explain.request_variants import Choices
 from eslurm.core.explain.whatif import WhatIf
 from eslurm.core.explain.why import Holder, Reason, Sources, known_us, plan_reasons
@@ -57,6 +64,8 @@ NAMES_MAX = 4
 NODES_FEW = 1_000
 """Up to this number of nodes, queries for new amounts are cheap."""
 REQUESTS_LOOKED_AT = 1_000
+PACK_TRIES_MIN = 16
+"""Plans made for alternatives to a large pack: each plans all of its members."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -149,7 +158,7 @@ class _Case:
         self._whatif = WhatIf(snapshot, schedule, job.job_id)
         self._sources = _Sources(state, snapshot.running)
         ready = state.queue.find(job.job_id) or state.later.find(job.job_id)
-        self._pending = ready if ready is not None else self._pending_of(job.spec)
+        self._pending = ready if ready is not None else self._pending_of(job, job.spec)
         if followers:
             self._pending = msgspec.structs.replace(self._pending, followers=followers)
         # Of a pack that has none: those that it would get.
@@ -168,7 +177,7 @@ class _Case:
         if place is not None and place.waits_for_first:
             return self._of_follower(place)
         if self._pending.followers:
-            return (yield from self._of_pack(said))
+            return (yield from self._of_pack(said, with_alternatives=with_alternatives))
         query = whatif.query(self._pending)
         if not isinstance(query, Why):
             yield from whatif.preparing(query)
@@ -203,7 +212,7 @@ class _Case:
             (msgspec.structs.replace(reason, until_us=booking.start_us),), booking.start_us, True, nodes
         )
 
-    def _of_pack(self, said: Why | None) -> Inquiry:
+    def _of_pack(self, said: Why | None, *, with_alternatives: bool) -> Inquiry:
         """The first job of a pack that has not begun: the member that decides the start of all, and its reasons."""
         whatif, job = self._whatif, self._pending
         pack = whatif.pack(job)
@@ -216,7 +225,10 @@ class _Case:
             words = f"{packs.words_of(job, said.member)}: " if said.member >= 0 else ""
             said = msgspec.structs.replace(said, text=words + packs.own_text(said))
         reasons = self._completed([*self._own, *found], said, start_us) + self._overrun()
-        return Answer(tuple(_sorted(reasons)), start_us, is_estimate, nodes, (), len(self._ahead))
+        others: list[Alternative] = []
+        if with_alternatives and self._job.job_id > 0 and not self._own and member >= 0:
+            others = yield from self._others(start_us, _deciding(reasons), member)
+        return Answer(tuple(_sorted(reasons)), start_us, is_estimate, nodes, tuple(others), len(self._ahead))
 
     def _start_of_pack(
         self, pack: PackQuery | Why
@@ -339,26 +351,36 @@ class _Case:
 
     # ---- what else ----
 
-    def _others(self, start_us: int, part: int) -> Generator[None, None, list[Alternative]]:
-        """Alternatives; to a job of several parts those to the request of `part`, which waits longest."""
-        spec, partitions = self._job.spec, self._state.config.partitions
-        if self._from_us is None or (part < 0 and len(spec.components) > 1) or spec.gateway is not None:
+    def _others(self, start_us: int, part: int, member: int = -1) -> Generator[None, None, list[Alternative]]:
+        """Alternatives; to a job of several parts those to the request of `part`, which waits longest, and to a pack those
+        to the job of the `member` that decides its start.
+        """
+        job, partitions = self._job_of(member), self._state.config.partitions
+        spec = job.spec
+        if self._from_us is None or (part < 0 and len(spec.components) > 1):
             return []
         if not self._is_foreseen:
             # Too many come first: what is found would not hold.
             return []
         varied = only_part(spec, part) if part >= 0 else spec
         others = [one.name for one in partitions if one.up and not one.role and one.name != varied.partition]
-        choices = Choices(others, self._types, self._outside, *self._asked(varied.components[0]))
+        memories_mib, cores = self._asked(varied.components[0])
+        only_time = is_gateways(spec, part)
         found = yield from alternatives(
             varied,
             start_us or INFINITY_US,
             self._now_us,
-            lambda one: self._plan(with_part(spec, part, one)),
-            lambda one: self._admit(one, part),
-            choices,
+            lambda one: self._plan(with_part(spec, part, one), job, member),
+            lambda one: self._admit(job, one, part),
+            Choices(others, self._types, self._outside, memories_mib, cores, only_time),
+            max(PACK_TRIES_MIN, TRIES_MAX // (1 + len(self._pending.followers))),
         )
-        return [named_with_part(one, part) for one in found] if part >= 0 else found
+        found = [named_with_part(one, spec, part) for one in found]
+        return [named_with_job(one, job.job_id) for one in found] if member >= 0 else found
+
+    def _job_of(self, member: int) -> Job:
+        """The job of a member of the pack that has not begun; -1: the job itself."""
+        return self._state.get_job(self._pending.members[member].job_id) if member >= 0 else self._job
 
     def _types(self, partition: str, resource: str) -> list[str]:
         """Types of a resource's items on a partition's nodes, those free on most nodes first."""
@@ -397,21 +419,27 @@ class _Case:
         alike = [one for one in requests if one.cpus_per_task == request.cpus_per_task]
         return [one.memory_per_cpu_mib for one in alike], cores
 
-    def _plan(self, spec: JobSpec) -> Generator[None, None, Start | None]:
+    def _plan(self, spec: JobSpec, job: Job, member: int) -> Generator[None, None, Start | None]:
         assert self._from_us is not None
-        return (yield from self._whatif.start(self._pending_of(spec), self._from_us))
+        changed = self._pending_of(job, spec)
+        if member < 0:
+            return (yield from self._whatif.start(changed, self._from_us))
+        pack = packs.with_member(self._pending, member, changed)
+        return (yield from packs.first_start(self._whatif, pack, member, self._from_us))
 
-    def _admit(self, varied: JobSpec, part: int) -> JobSpec | None:
+    def _admit(self, job: Job, varied: JobSpec, part: int) -> JobSpec | None:
         """The request as it would be accepted as an update now; None when it is refused."""
-        spec = with_part(self._job.spec, part, varied)
+        spec = with_part(job.spec, part, varied)
         try:
-            found = accepted(self._state, spec, self._job.spec, self._now_us, spec.user)
+            found = accepted(self._state, spec, job.spec, self._now_us, spec.user)
+            if is_whole(job):
+                check_changed(self._state, job, found, self._now_us, empty_of(self._state))
         except Refused:
             return None
         return only_part(found, part) if part >= 0 else found
 
-    def _pending_of(self, spec: JobSpec) -> Pending:
-        job = msgspec.structs.replace(self._job, spec=spec)
+    def _pending_of(self, job: Job, spec: JobSpec) -> Pending:
+        job = msgspec.structs.replace(job, spec=spec)
         tasks = ranges.count(job.tasks_left) if job.tasks_left is not None else 1
         tasks = max(1, min(tasks, task_slots(job)))
         return pending_of(job, tasks, use_forecasts=self._state.config.use_forecasts)

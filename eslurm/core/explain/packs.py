@@ -14,11 +14,12 @@ from eslurm.core.explain.why import Reason, Sources, known_us, plan_reasons
 from eslurm.core.model.option_text import clock
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.assignments import assignment_of
 from eslurm.core.plan.cycle.packs import NoPlaces, PackQuery, Places
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
-from eslurm.core.plan.profile.search import PlacementQuery
+from eslurm.core.plan.profile.search import PlacementQuery, Start
 
 PACK = "pack"
 """The kind of the reason of a job that starts with its pack."""
@@ -61,6 +62,29 @@ def words_of(job: Pending, member: int) -> str:
 def delay_words(delay_us: int) -> str:
     """`00:30:00`, `1-0:30:00`."""
     return clock(delay_us // SECOND_US).zfill(len("00:00:00"))
+
+
+def with_member(job: Pending, member: int, changed: Pending) -> Pending:
+    """The entry of a pack that has not begun, with another request of one of its members."""
+    if not member:
+        return replace(changed, followers=job.followers)
+    followers = list(job.followers)
+    followers[member - 1] = replace(followers[member - 1], job=changed)
+    return replace(job, followers=tuple(followers))
+
+
+def first_start(
+    whatif: WhatIf, job: Pending, member: int, from_us: int
+) -> Generator[None, None, Start | None]:
+    """The first start of such a pack beside all plans, with the nodes of one of its members; None: there is none."""
+    pack = whatif.pack(job)
+    if isinstance(pack, Why):
+        return None
+    found = yield from first_places(whatif, job, pack, from_us)
+    if isinstance(found, NoPlaces):
+        return None
+    topology = whatif.schedule.book.topology
+    return Start(found.bookings[0].start_us, assignment_of(found.bookings[member], topology))
 
 
 def reasons_of(

@@ -69,7 +69,7 @@ class Choices(msgspec.Struct, frozen=True):
 
     `types` (partition, resource): the types of its devices there, those free on most nodes first. `outside` (partition,
     expression): number of its nodes that the expression excludes. `memories_mib` and `cores`: amounts to try (None: any),
-    by node, core, task or chunk as in the job's request.
+    by node, core, task or chunk as in the job's request. With `only_time` its request stays as it is.
     """
 
     partitions: Sequence[str] = ()
@@ -77,6 +77,7 @@ class Choices(msgspec.Struct, frozen=True):
     outside: Callable[[str, str], int] = lambda _partition, _expression: 0
     memories_mib: Sequence[int] | None = None
     cores: Sequence[int] | None = None
+    only_time: bool = False
 
 
 class Group(NamedTuple):
@@ -93,6 +94,8 @@ def scales(spec: JobSpec, choices: Choices) -> Iterator[Scale]:
     """Scales of less of something, the most promising first."""
     if spec.time_limit_s:
         yield _time_scale(spec)
+    if choices.only_time:
+        return
     request = spec.components[0]
     if request.chunks:
         yield from _chunk_scales(spec, request, choices)
@@ -330,6 +333,8 @@ def _with_chunks(request: Request, chunks: tuple[Chunk, ...]) -> Request:
 
 def singles(spec: JobSpec, choices: Choices) -> Iterator[Group]:
     """Groups of other differences, by kind."""
+    if choices.only_time:
+        return
     yield Group(PARTITIONS_MAX, _partitions(spec, choices))
     yield Group(TYPES_MAX, _types(spec, choices))
     yield Group(WITHOUT_MAX, _withouts(spec, choices))

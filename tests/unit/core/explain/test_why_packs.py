@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from eslurm.core.explain.inquiry import Answer, would_wait_together
+import pytest
+from msgspec.structs import replace
+
+from eslurm.core.explain import packs
+from eslurm.core.explain.inquiry import PACK_TRIES_MIN, Answer, would_wait_together
 from eslurm.core.model.config import Partition
 from eslurm.core.model.job import Dependency, JobSpec
-from eslurm.core.model.messages import Refused, SubmitJobs, Submitted, UpdateNodes
+from eslurm.core.model.messages import (
+    Changed,
+    JobRef,
+    Refused,
+    SubmitJobs,
+    Submitted,
+    UpdateJob,
+    UpdateNodes,
+)
 from eslurm.core.model.pack import PackDraft
-from eslurm.core.model.request import Request
+from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.plan.cycle.cycle import exhaust
 from tests.kits.asking import HOUR, Site
-from tests.kits.core import ROOT, SECOND, World
+from tests.kits.core import ALICE, ROOT, SECOND, World
 from tests.kits.packs import member
 
 WHOLE = Request(exclusive=True)
@@ -69,7 +81,7 @@ def test_the_others_start_with_the_first() -> None:
     (reason,) = second.reasons
     assert (reason.kind, reason.until_us) == ("pack", second.start_us)
     assert reason.text == f"starts 00:30:00 after job {jobs[0]}, the first of its pack"
-    assert not first.alternatives and not second.alternatives
+    assert not second.alternatives, "those of the first say which job is to change"
 
 
 def test_a_pack_without_a_start_says_which_job_has_none() -> None:
@@ -161,3 +173,64 @@ def test_a_job_behind_a_pack_names_those_that_have_not_ended() -> None:
     assert reason.until_us == now_us + 1800 * SECOND + 2 * HOUR * SECOND, "the end of the last one"
     assert {holder.job_id for holder in reason.holders} == {first, second}
     assert answer.start_us >= reason.until_us
+
+
+def test_less_for_the_job_that_decides_lets_the_whole_pack_start_earlier() -> None:
+    here = site()
+    submit(here, one(PAIR, "booster", 2))
+    jobs = submit(here, one(WHOLE), one(PAIR, "booster"), one(WHOLE), delays=(0, 1800, 5))
+    before = here.why(jobs[0])
+    (fewer,) = [way for way in before.alternatives if way.option.startswith("--nodes")]
+    assert (fewer.job_id, fewer.start_us) == (jobs[1], here.world.now_us)
+    assert fewer.text == f"job {jobs[1]}: 1 node instead of 2" and fewer.nodes == 1
+    assert fewer.update.startswith("nodes=1"), fewer.update
+    assert not here.why(jobs[0], with_alternatives=False).alternatives
+    assert here.why(jobs[0]) == before, "asking changes nothing"
+    # Taken, it holds.
+    changed = here.world.send(UpdateJob(ALICE, JobRef(jobs[1]), request=fewer.spec.components[0]))
+    assert isinstance(changed, Changed) and not changed.problems, changed
+    here.run()
+    assert here.world.state_of(jobs[0]) == "RUNNING"
+
+
+def test_a_part_of_the_job_that_decides_is_named() -> None:
+    here = site()
+    submit(here, one(PAIR, "booster", 2))
+    spec = one(WHOLE)
+    several = replace(
+        spec, components=(WHOLE, PAIR), parts=(PartSpec("cluster"), PartSpec("booster")), time_limit_s=3600
+    )
+    jobs = submit(here, one(WHOLE), several, delays=(0, 1800))
+    (fewer,) = [way for way in here.why(jobs[0]).alternatives if way.option.startswith("--nodes")]
+    assert (fewer.job_id, fewer.part) == (jobs[1], 1)
+    assert fewer.text == f"job {jobs[1]}: part 1: 1 node instead of 2"
+
+
+def test_a_change_that_the_pack_could_not_have_is_not_offered() -> None:
+    """The partition `short` allows no delay, so the second job cannot go there."""
+    partitions = (*PARTITIONS, Partition("short", ("cn5", "cn6"), delay_max_s=60))
+    here = Site(World(nodes=7, restarts=False, policy="planned", partitions=partitions))
+    submit(here, one(PAIR, "booster", 2))
+    jobs = submit(here, one(WHOLE), one(PAIR, "booster"), delays=(0, 1800))
+    options = [way.option for way in here.why(jobs[0]).alternatives]
+    assert options and "--partition short" not in options
+    jobs = submit(here, one(WHOLE), one(PAIR, "booster"), delays=(0, 30))
+    assert "--partition short" in [way.option for way in here.why(jobs[0]).alternatives]
+
+
+def test_a_large_pack_makes_few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = site()
+    submit(here, one(PAIR, "booster", 2))
+    jobs = submit(
+        here, one(PAIR, "booster"), *[one(WHOLE, hours=0.01)] * 60, delays=tuple(range(0, 3660, 60))
+    )
+    made: list[int] = []
+    whole = packs.first_start
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return whole(*given)
+
+    monkeypatch.setattr(packs, "first_start", counted)
+    here.why(jobs[0])
+    assert 0 < len(made) <= PACK_TRIES_MIN
