@@ -12,6 +12,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.protocol import Report, StepEnded
 from eslurm.core.model.step_key import StepKey
+from eslurm.core.state import faults
 from eslurm.core.state.cluster import State
 from eslurm.ports.step_runner import StepEndCause, StepOutcome
 
@@ -38,6 +39,7 @@ PATHS: Final = (
     "prolog under way across a restart of its agent",
     "epilog under way across a restart of its agent",
     "fault of a node cleared by its check",
+    "node taken out for its clock",
     "link out for longer than node_lost_after_s",
     "link in for longer than node_lost_after_s",
     "link slow for longer than node_lost_after_s",
@@ -80,7 +82,9 @@ class Coverage:
                     self.count("job went on without a lost node")
                 case facts.PartFinished():
                     self.count("part given back")
-                case facts.NodeCleared():
+                case facts.NodeFaulted(kind=faults.CLOCK):
+                    self.count("node taken out for its clock")
+                case facts.NodeCleared() if faults.CLOCK not in fact.kinds:
                     self.count("fault of a node cleared by its check")
                 case facts.NodeRegistered() if fact.number in self._lost:
                     del self._lost[fact.number]
