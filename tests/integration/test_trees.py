@@ -26,7 +26,13 @@ FAILURE += "[failure.settings.alerts]\nwebhook_allow_anonymous = true\n"
 
 @pytest.fixture(scope="module", params=["balanced", "positional"])
 def site(request: pytest.FixtureRequest) -> Iterator[LiveCluster]:
-    policy = {"relay_width": WIDTH, "relay_grouping": f"'{request.param}'"}
+    # One in twelve heartbeats is traced; late ones are no matter here.
+    policy = {
+        "relay_width": WIDTH,
+        "relay_grouping": f"'{request.param}'",
+        "heartbeat_s": 0.4,
+        "heartbeats_missed_max": 100,
+    }
     with running(nodes=NODES, agents=3, satellites=2, policy=policy, sections=FAILURE) as cluster:
         yield cluster
 
