@@ -5,6 +5,8 @@ The test adopts every orphan, so a daemon, step supervisor or job that outlives 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import select
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.kits.commands import environment, main_of
 from tests.support import process
 from tests.support.leaks import kept_children
 
@@ -98,7 +101,11 @@ class Cluster:
         return {job["job_id"]: job for job in json.loads(answer.out)["jobs"]}
 
     def status(self) -> dict[str, Any]:
-        status: dict[str, Any] = json.loads(self("eslurm", "status", "--json").out)
+        """What `eslurm status` says, within this process: tests look until it says what they wait for."""
+        out = io.StringIO()
+        with environment({"ESLURM_STATE_DIR": str(self.directory)}), contextlib.redirect_stdout(out):
+            main_of("eslurm")(["status", "--json"])
+        status: dict[str, Any] = json.loads(out.getvalue())
         return status
 
     def pid_of(self, name: str) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from eslurm.store.stopped import write_lock_holders
 from tests.integration.test_up import COMMAND_TIMEOUT_S, Cluster, cluster, read_from, reap, running
+from tests.kits.cluster import POLL_S
 from tests.kits.commands import BIN
 from tests.support.postgres import database
 
@@ -35,6 +36,7 @@ def wait_roles(cluster: Cluster, **expected: str) -> None:
     deadline_s = time.monotonic() + COMMAND_TIMEOUT_S
     while (found := roles(cluster)) != wanted:
         assert time.monotonic() < deadline_s, found
+        time.sleep(POLL_S)
 
 
 def sockets(cluster: Cluster) -> list[str]:

@@ -1,7 +1,8 @@
 """Tests on several processes (pytest-xdist): what each of them runs, and that an interruption ends what each has started.
 
-A file of tests is one process's, so that its cluster is started once; simulated worlds share nothing and are handed out one
-by one. What mostly waits (daemons) alternates with what only computes, and small files come last.
+A file of tests is one process's, so that its cluster is started once; tests that share nothing are handed out one by one:
+simulated worlds, clusters that each test starts for itself. These come first, because they take longest; what mostly waits
+(daemons) alternates with what only computes, and small files come last.
 
 Invariant: the process that distributes the tests ends after its workers, whose fixtures end the daemons that they have
 started. By default pytest-xdist cuts off a worker that is still at it after ten seconds.
@@ -22,6 +23,16 @@ from xdist.scheduler import LoadFileScheduling
 TESTS = Path(__file__).parents[1]
 WAITING = ("contract", "integration", "security")
 COMPUTING = ("property", "sim")
+ALONE = tuple(
+    f"tests/integration/test_{name}.py"
+    for name in ("up_standby", "up", "phases", "each", "demo", "rolling", "crash_disk")
+)
+"""Files of which each test starts a cluster of its own, and ends it; the longest first."""
+LONG = tuple(
+    f"tests/integration/test_{name}.py"
+    for name in ("trees", "store_outage", "standby", "preemption", "replanning", "crash", "gateways", "stepd")
+)
+"""Files that take long: all would wait for one that is begun last."""
 WORKERS_END_S = 40.0
 """How long interrupted workers may take to end what they have started; CI kills what is still there a little later."""
 
@@ -73,7 +84,7 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         return (
             nodeid
-            if nodeid.startswith(tuple(f"tests/{room}/" for room in COMPUTING))
+            if nodeid.startswith((*(f"tests/{room}/" for room in COMPUTING), *ALONE))
             else super()._split_scope(nodeid)
         )
 
@@ -95,7 +106,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     small = rooms.pop("small", [])
     # The sort is stable: within its kind each test stays where it is.
     placed = [(at / len(room), item) for room in rooms.values() for at, item in enumerate(room)]
-    items[:] = [item for _, item in sorted(placed, key=lambda one: one[0])] + small
+    others = [item for _, item in sorted(placed, key=lambda one: one[0])]
+    first = {name: at for at, name in enumerate((*ALONE, *LONG))}
+    items[:] = sorted(others, key=lambda item: first.get(item.nodeid.partition("::")[0], len(first))) + small
 
 
 def pytest_configure(config: pytest.Config) -> None:
