@@ -69,6 +69,9 @@ GATEWAY_REQUEST: Table = {
     "env": (5, "text*", None),
     "per_node": (6, "int", None),
     "cleanup": (7, "bool", None),
+    "quiet": (8, "bool", None),
+    "debug": (9, "bool", None),
+    "apart": (10, "bool", None),
 }
 
 JOB_REQUEST: Table = {

@@ -21,6 +21,9 @@ def read_gateway(given: pb.GatewayRequest) -> GatewayRequest:
             env=tuple([_variable(entry) for entry in checked_gateway_env(given.env)]),
             per_node=_number("--gateways-per-node", given.per_node or 1, GATEWAYS_PER_NODE_MAX),
             cleanup=given.cleanup,
+            quiet=given.quiet,
+            debug=given.debug,
+            apart=given.apart,
         )
     except OptionError as error:
         raise Refused(RefusalCode.INVALID, str(error)) from None

@@ -106,3 +106,8 @@ def routes_file(job_id: int, file: str, work_dir: str) -> str:
 def error_file(job_id: int, work_dir: str) -> str:
     """The path of the file that says why a job's gateways failed (X-53)."""
     return f"{work_dir.rstrip('/')}/JOB-{job_id}-gateway.err"
+
+
+def gateway_log(job_id: int, node_name: str, work_dir: str) -> str:
+    """The path of what the gateway daemons on a node write to their error output."""
+    return f"{work_dir.rstrip('/')}/JOB-{job_id}-gateway-{node_name.partition('.')[0]}.log"

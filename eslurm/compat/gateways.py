@@ -32,6 +32,13 @@ def checked_gateway_env(entries: Sequence[str], option: str = "--gateway-env") -
     return tuple(entries)
 
 
+def parse_inherit(text: str, option: str = "--gateway-inherit") -> bool:
+    """Whether the daemons get the variables that the job's user has brought. Raises OptionError."""
+    if text.lower() not in ("yes", "no"):
+        raise OptionError(option, text, "is neither yes nor no", f"use e.g. {option} no")
+    return text.lower() == "yes"
+
+
 def checked_plugin(name: str, option: str = "--gateway-plugin") -> str:
     """Check the name of the plug-in that chooses a gateway for each pair of nodes."""
     if not name or len(name) > limits.GATEWAY_PLUGIN_CHARS_MAX or not _PLUGIN_CHARS.issuperset(name):

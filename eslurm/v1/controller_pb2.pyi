@@ -210,7 +210,7 @@ class JobRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ...) -> None: ...
 
 class GatewayRequest(_message.Message):
-    __slots__ = ("count", "plugin", "file", "binary", "env", "per_node", "cleanup")
+    __slots__ = ("count", "plugin", "file", "binary", "env", "per_node", "cleanup", "quiet", "debug", "apart")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     PLUGIN_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +218,9 @@ class GatewayRequest(_message.Message):
     ENV_FIELD_NUMBER: _ClassVar[int]
     PER_NODE_FIELD_NUMBER: _ClassVar[int]
     CLEANUP_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
+    DEBUG_FIELD_NUMBER: _ClassVar[int]
+    APART_FIELD_NUMBER: _ClassVar[int]
     count: int
     plugin: str
     file: str
@@ -225,7 +228,10 @@ class GatewayRequest(_message.Message):
     env: _containers.RepeatedScalarFieldContainer[str]
     per_node: int
     cleanup: bool
-    def __init__(self, count: _Optional[int] = ..., plugin: _Optional[str] = ..., file: _Optional[str] = ..., binary: _Optional[str] = ..., env: _Optional[_Iterable[str]] = ..., per_node: _Optional[int] = ..., cleanup: _Optional[bool] = ...) -> None: ...
+    quiet: bool
+    debug: bool
+    apart: bool
+    def __init__(self, count: _Optional[int] = ..., plugin: _Optional[str] = ..., file: _Optional[str] = ..., binary: _Optional[str] = ..., env: _Optional[_Iterable[str]] = ..., per_node: _Optional[int] = ..., cleanup: _Optional[bool] = ..., quiet: _Optional[bool] = ..., debug: _Optional[bool] = ..., apart: _Optional[bool] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("jobs", "test_only", "packs")

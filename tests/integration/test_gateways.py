@@ -388,3 +388,42 @@ def test_a_job_that_gives_back_a_part_keeps_its_gateways_until_its_end(plain: Mo
     plain.clear()
     assert not lives(plain.pid("cn0005"))
     plain.empty_work_of_jobs()
+
+
+def test_daemons_log_to_a_file_and_get_nothing_of_the_submission(
+    plain: Modules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_USER", "yes")
+    say = 'echo "debug ${ESLURM_GATEWAY_DEBUG-off}, of user: ${OF_USER-none}, job $SLURM_JOB_ID" >&2'
+    words = ("--gateway-debug", "--gateway-inherit", "no")
+    job_id = plain.start_job(EXCHANGE, *words, daemon=plain.daemon(say))
+    assert plain.end(job_id) == "COMPLETED", (plain.lines("said"), plain.why(job_id))
+    for node in ("cn0005", "cn0006"):
+        (line, *_) = plain.lines(f"JOB-{job_id}-gateway-{node}.log")
+        assert line == f"debug 1, of user: none, job {job_id}"
+    plain.wait_idle()
+    plain.empty_work_of_jobs()
+
+
+def test_daemons_get_the_variables_of_the_submission_by_default(
+    plain: Modules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_USER", "yes")
+    say = f'echo "debug ${{ESLURM_GATEWAY_DEBUG-off}}, of user: $OF_USER" > {plain.work}/heard'
+    job_id = plain.start_job("true", daemon=plain.daemon(say))
+    assert plain.end(job_id) == "COMPLETED", plain.why(job_id)
+    assert plain.lines("heard") == ["debug off, of user: yes"]
+    assert not list(plain.work.glob("*.log"))
+    plain.wait_idle()
+    plain.empty_work_of_jobs()
+
+
+def test_a_quiet_job_leaves_no_error_file(plain: Modules) -> None:
+    job_id = plain.start_job("echo ran > ran", "--gateway-quiet", daemon=plain.daemon("exit 3"))
+    assert plain.pid("cn0005")
+    assert plain.reaches(job_id, "PENDING").reason == "BeginTime"
+    plain.wait_idle()
+    assert "daemon ended with 3" in plain.why(job_id)
+    assert not list(plain.work.glob("*.err")) and not plain.lines("ran")
+    plain.clear()
+    plain.empty_work_of_jobs()

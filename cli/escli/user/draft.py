@@ -35,6 +35,9 @@ _GATEWAY_OPTIONS = (
     "gateway-env",
     "gateway-binary",
     "gateway-cleanup",
+    "gateway-quiet",
+    "gateway-debug",
+    "gateway-inherit",
 )
 _PASSED = tuple((long, long.replace("-", "_")) for long in PASSED)
 
@@ -113,8 +116,11 @@ def _add_gateways(job: dict[str, Any], given: Words) -> None:
 
     gateway: dict[str, Any] = {
         "count": positive(given, "gateways", limits.GATEWAYS_MAX),
-        "cleanup": given.has("gateway-cleanup"),
+        **{word: given.has(f"gateway-{word}") for word in ("cleanup", "quiet", "debug")},
     }
+    if given.has("gateway-inherit"):
+        text, option = given.text("gateway-inherit"), given.spelling("gateway-inherit")
+        gateway["apart"] = not gateways.parse_inherit(text, option)
     if given.has("gateways-per-node"):
         gateway["per_node"] = positive(given, "gateways-per-node", limits.GATEWAYS_PER_NODE_MAX)
     if given.has("gateway-plugin"):

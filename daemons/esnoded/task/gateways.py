@@ -11,13 +11,16 @@ import os
 from msgspec.structs import replace
 
 from eslurm.compat.environment import PHASE_PATH
-from eslurm.core.model.gateways import GatewayStep
+from eslurm.compat.filenames import gateway_log
+from eslurm.core.model.gateways import GatewayRequest, GatewayStep
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
 from eslurm.core.model.step_key import ROUTE_ERROR_STEP, StepKey
 from eslurm.ports.step_runner import StepSpec
 from esnoded.task.errand import Errand, helper_argv
 from esnoded.task.user_step import user_step
 
+_OF_JOB = ("SLURM", "ESLURM")
+_OF_LOGIN = frozenset(("HOME", "USER", "LOGNAME", "SHELL"))
 HELPER_GRACE_US = 5_000_000
 """From the end of the job to SIGKILL, for the removal of a file."""
 
@@ -27,9 +30,17 @@ def build_daemon(
 ) -> StepSpec:
     """A gateway daemon, with the job's variables and those that are asked for. `share`: tasks here, rank of the first."""
     spec = launch.spec
-    asked = dict(spec.gateway.env) if spec.gateway is not None else {}
-    step = user_step(key, launch, node_name, (daemon,), env | asked, spec.work_dir)
-    return replace(step, tasks=share[0], first_task=share[1])
+    asked = spec.gateway or GatewayRequest(0)
+    env = (_apart(env) if asked.apart else env) | ({"ESLURM_GATEWAY_DEBUG": "1"} if asked.debug else {})
+    step = user_step(key, launch, node_name, (daemon,), env | dict(asked.env), spec.work_dir)
+    log = gateway_log(launch.job_id, node_name, spec.work_dir) if asked.debug else ""
+    return replace(step, tasks=share[0], first_task=share[1], stderr=log, open_mode="append")
+
+
+def _apart(env: dict[str, str]) -> dict[str, str]:
+    """The job's variables without those of its user: a wrong library path there is none of the daemon's."""
+    own = {name: value for name, value in env.items() if name.startswith(_OF_JOB) or name in _OF_LOGIN}
+    return own | {"PATH": PHASE_PATH}
 
 
 def build_helper(key: StepKey, launch: JobLaunch, request: LaunchStep, node_name: str) -> StepSpec:

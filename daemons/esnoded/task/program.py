@@ -191,11 +191,14 @@ def _open_streams(
         return fd
 
     stdin = open_one(spec.stdin, os.O_RDONLY, "input")
-    if pipes is not None:
+    if pipes is not None and not (spec.key.is_gateway and spec.stderr):
         return stdin, pipes[0], pipes[1]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     if first and spec.open_mode == "truncate":
         flags |= os.O_TRUNC
+    if pipes is not None:
+        # A daemon's first line is its address; what else it says may have a file.
+        return stdin, pipes[0], open_one(spec.stderr, flags, "log")
     stdout = open_one(spec.stdout, flags, "output")
     if spec.stderr in ("", spec.stdout):
         return stdin, stdout, stdout

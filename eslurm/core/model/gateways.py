@@ -72,6 +72,12 @@ class GatewayRequest(msgspec.Struct, frozen=True, array_like=True, omit_defaults
     per_node: int = 1
     cleanup: bool = False
     """Remove the file of routes when the job ends."""
+    quiet: bool = False
+    """Write no error file."""
+    debug: bool = False
+    """What daemons write to their error output goes to a file for each node."""
+    apart: bool = False
+    """Daemons get none of the variables that the job's user has brought, only those that the job has here, and `env`."""
 
 
 class GatewayState(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

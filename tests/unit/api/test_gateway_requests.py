@@ -29,6 +29,9 @@ FULL = [
     "--gateway-env=PORT=5000,LEVEL=",
     "--gateway-binary=/opt/forward",
     "--gateway-cleanup",
+    "--gateway-quiet",
+    "--gateway-debug",
+    "--gateway-inherit=no",
 ]
 
 
@@ -43,8 +46,18 @@ def read(request: pb.JobRequest) -> GatewayRequest | None:
 
 def test_all_options() -> None:
     assert read(drafted(*FULL)) == GatewayRequest(
-        2, "my.map", "/s/routes", "/opt/forward", (("PORT", "5000"), ("LEVEL", "")), 3, cleanup=True
+        2,
+        "my.map",
+        "/s/routes",
+        "/opt/forward",
+        (("PORT", "5000"), ("LEVEL", "")),
+        3,
+        cleanup=True,
+        quiet=True,
+        debug=True,
+        apart=True,
     )
+    assert read(drafted("--gateways=1", "--gateway-inherit=YES")) == GatewayRequest(1)
     assert read(drafted("--gateways", "1")) == GatewayRequest(1)
     assert read(drafted()) is None
 
@@ -55,6 +68,9 @@ def test_all_options() -> None:
         ("--gateway-file=/s/routes", "--gateway-file: '/s/routes' needs gateways: add e.g. --gateways 2"),
         ("--gateway-plugin=plugin2", "--gateway-plugin: 'plugin2' needs gateways"),
         ("--gateway-cleanup", "--gateway-cleanup needs gateways"),
+        ("--gateway-debug", "--gateway-debug needs gateways"),
+        ("--gateway-inherit=no", "--gateway-inherit: 'no' needs gateways"),
+        ("--gateways=1 --gateway-inherit=all", "--gateway-inherit: 'all' is neither yes nor no"),
         ("--gateways=0", "--gateways: '0'"),
         ("--gateways=two", "--gateways: 'two'"),
         ("--gateways=1 --gateways-per-node=0", "--gateways-per-node: '0'"),

@@ -8,6 +8,8 @@ runs does not end the job: the script gets a signal.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from eslurm.core.control.jobs.stopping import ended, stop_text, stopped_outcome
 from eslurm.core.model import facts
 from eslurm.core.model.gateways import (
@@ -48,8 +50,8 @@ def on_launched(
     if gateway.stage == GatewayStage.FAILED:
         return _given_up(state, job, attempt, gateway, now_us)
     if gateway.stage == GatewayStage.ROUTES:
-        return _failed(job, attempt, now_us, f"routes could not be written: {text}")
-    return _daemon_failed(state, job, attempt, number, f"its daemon could not start: {text}", now_us)
+        return _failed(state, job, attempt, gateway, now_us, f"routes could not be written: {text}")
+    return _daemon_failed(state, job, attempt, gateway, number, f"its daemon could not start: {text}", now_us)
 
 
 def on_addresses(state: State, report: GatewayReported, now_us: int) -> list[facts.Fact]:
@@ -65,7 +67,8 @@ def on_addresses(state: State, report: GatewayReported, now_us: int) -> list[fac
     assert job.spec.gateway is not None
     if len(report.addresses) != job.spec.gateway.per_node or not all(map(is_address, report.addresses)):
         said = ", ".join(report.addresses)[:TEXT_CHARS_MAX]
-        return _daemon_failed(state, job, attempt, report.node, f"{said!r} is no address ip:port", now_us)
+        text = f"{said!r} is no address ip:port"
+        return _daemon_failed(state, job, attempt, gateway, report.node, text, now_us)
     up = facts.GatewayUp(job.job_id, attempt.number, report.node, report.addresses)
     if told.union((report.node,)).issuperset(numbers):
         return [up, _staged(job, attempt, GatewayStage.ROUTES, now_us)]
@@ -86,7 +89,7 @@ def on_step_ended(state: State, report: PhaseReported, now_us: int) -> list[fact
         return []
     if report.end.is_good:
         return [_staged(job, attempt, GatewayStage.READY, now_us)]
-    return _failed(job, attempt, now_us, f"routes could not be written: {how(report.end)}")
+    return _failed(state, job, attempt, gateway, now_us, f"routes could not be written: {how(report.end)}")
 
 
 def _on_daemon_ended(state: State, report: PhaseReported, now_us: int) -> list[facts.Fact]:
@@ -99,7 +102,7 @@ def _on_daemon_ended(state: State, report: PhaseReported, now_us: int) -> list[f
         return []
     text = f"daemon ended with {how(report.end)}"
     if gateway.stage in (GatewayStage.DAEMONS, GatewayStage.ROUTES):
-        return _daemon_failed(state, job, attempt, report.node, text, now_us)
+        return _daemon_failed(state, job, attempt, gateway, report.node, text, now_us)
     if gateway.stage != GatewayStage.READY or attempt.stop is not None:
         return []
     down = facts.GatewayDown(job.job_id, attempt.number, report.node, text)
@@ -125,11 +128,13 @@ def overdue(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
         return _given_up(state, job, attempt, gateway, now_us)
     limit_s = LIMITS_S[gateway.stage]
     if gateway.stage == GatewayStage.ROUTES:
-        return _failed(job, attempt, now_us, f"routes were not written within {limit_s} s")
+        return _failed(state, job, attempt, gateway, now_us, f"routes were not written within {limit_s} s")
     silent = _silent(job, attempt, gateway)
     names = ", ".join(state.node_names(silent[:4])) + (", ..." if len(silent) > 4 else "")
     count = f"{len(silent)} of {len(gateway_nodes(job.spec, attempt))} gateways"
-    return _failed(job, attempt, now_us, f"{count} told no address within {limit_s} s: {names}")
+    return _failed(
+        state, job, attempt, gateway, now_us, f"{count} told no address within {limit_s} s: {names}"
+    )
 
 
 def how(end: StepEnd) -> str:
@@ -165,15 +170,20 @@ def _staged(
 
 
 def _daemon_failed(
-    state: State, job: Job, attempt: Attempt, number: int, text: str, now_us: int
+    state: State, job: Job, attempt: Attempt, gateway: GatewayState, number: int, text: str, now_us: int
 ) -> list[facts.Fact]:
     down = facts.GatewayDown(job.job_id, attempt.number, number, text)
     (name,) = state.node_names([number])
-    return [down, *_failed(job, attempt, now_us, f"gateway {name}: {text}")]
+    gateway = replace(gateway, ended=(*gateway.ended, (number, text)))
+    return [down, *_failed(state, job, attempt, gateway, now_us, f"gateway {name}: {text}")]
 
 
-def _failed(job: Job, attempt: Attempt, now_us: int, text: str) -> list[facts.Fact]:
-    """Let the helper write the error file."""
+def _failed(
+    state: State, job: Job, attempt: Attempt, gateway: GatewayState, now_us: int, text: str
+) -> list[facts.Fact]:
+    """Let the helper write the error file, if the user wants one."""
+    if job.spec.gateway is not None and job.spec.gateway.quiet:
+        return _given_up(state, job, attempt, replace(gateway, text=text), now_us)
     return [_staged(job, attempt, GatewayStage.FAILED, now_us, text)]
 
 

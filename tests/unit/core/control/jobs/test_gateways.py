@@ -168,6 +168,52 @@ def test_a_daemon_that_ends_early_fails_the_launch_for_ten_minutes() -> None:
     assert job_id in world.plan()
 
 
+def quietly(world: World) -> int:
+    """A job all of whose nodes are prepared, and that wants no error file."""
+    job_id = world.submit(request=ALL, gateway=GatewayRequest(2, quiet=True))
+    assert job_id in world.plan()
+    world.deliver()
+    return job_id
+
+
+@pytest.mark.parametrize(
+    ("how", "avoided"),
+    [
+        ("ends", {GW1}),
+        ("no address", {GW1}),
+        ("refused", {GW1}),
+        ("late", {GW1, GW2}),
+        ("routes", {FIRST}),
+    ],
+)
+def test_without_an_error_file_the_launch_fails_at_once(how: str, avoided: set[int]) -> None:
+    world = gateway_world()
+    job_id = quietly(world)
+    match how:
+        case "refused":
+            (daemons,) = world.sends()
+            world.done(daemons, "failed")
+        case "late":
+            world.deliver()
+            world.pass_time(LIMITS_S[GatewayStage.DAEMONS])
+        case "ends":
+            world.deliver()
+            ends(world, job_id, GW1, "gateway", DIED)
+        case "no address":
+            world.deliver()
+            address(world, job_id, GW1, "nowhere")
+        case _:
+            addressed(world, job_id)
+            world.deliver()
+            ends(world, job_id, FIRST, "routes", StepEnd(1))
+    job = world.job(job_id)
+    assert job.state.value == "COMPLETING" and job.exit_text.startswith("its gateways failed: ")
+    assert job.not_before_us == world.now_us + RETRY_S * SECOND and job.launch_failures == 1
+    assert job.avoid == avoided
+    (end,) = world.deliver()
+    assert isinstance(end.body, End), "no helper"
+
+
 @pytest.mark.parametrize(
     "addresses", [(), ("192.0.2.1",), ("192.0.2.1:1", "192.0.2.1:2"), ("a\0b:1",), ("host:1",)]
 )
