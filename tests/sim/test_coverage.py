@@ -7,9 +7,12 @@ import json
 import msgspec
 import pytest
 
+from eslurm.core.model import facts
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.state.faults import CLOCK
+from eslurm.lab.sim.checks import COUNTED
 from eslurm.lab.sim.command import main
-from eslurm.lab.sim.coverage import PATHS, merged, missing
+from eslurm.lab.sim.coverage import PATHS, Coverage, merged, missing
 from eslurm.lab.sim.fault_schedule import FaultPlan, draw_plan
 from eslurm.lab.sim.host_faults import KINDS, HostFault
 from eslurm.lab.sim.network import CALM
@@ -64,6 +67,20 @@ def test_a_plan_without_ordeals_is_read_as_before() -> None:
     assert msgspec.convert(old, FaultPlan).ordeals == ()
     assert msgspec.json.decode(msgspec.json.encode(plan), type=FaultPlan) == plan
     assert LONG_LIMIT_S > 300, "longer than any run"
+
+
+def test_a_clock_that_is_right_again_is_no_passed_check() -> None:
+    batch = [
+        facts.NodeFaulted(3, CLOCK, "its clock is ahead", 0, 0),
+        facts.NodeCleared(3, (CLOCK,)),
+        facts.NodeCleared(4, ("epilog",)),
+    ]
+    coverage = Coverage()
+    coverage.on_durable([fact for fact in batch if type(fact).__name__ in COUNTED])
+    assert {path for path, count in coverage.counts.items() if count == 1} == {
+        "node taken out for its clock",
+        "fault of a node cleared by its check",
+    }
 
 
 def test_the_paths_are_told_and_may_be_demanded(capsys: pytest.CaptureFixture[str]) -> None:

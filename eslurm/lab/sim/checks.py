@@ -46,7 +46,15 @@ FULL_CHECK_WORK = 4
 
 
 COUNTED = frozenset(
-    ("NodeRegistered", "NodeStateChanged", "AttemptEnded", "NodesLost", "NodeCleared", "PartFinished")
+    (
+        "NodeRegistered",
+        "NodeStateChanged",
+        "AttemptEnded",
+        "NodesLost",
+        "NodeFaulted",
+        "NodeCleared",
+        "PartFinished",
+    )
 )
 WATCHED = frozenset(
     ("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced", "PartFinished")
