@@ -90,7 +90,7 @@ def test_the_first_contradiction(incident: Path, tmp_path: Path, capsys: pytest.
     assert main(["replay", str(path), "--until-violation"]) == 5
     told = capsys.readouterr().out
     assert told.startswith(f"contradiction after revision {len(log) + 1} (2026-01-01T03:20:00, epoch 1): ")
-    assert 'NodesReleased {"job_id":3,"attempt":1,"nodes":[0]}' in told
+    assert 'NodesReleased {"job_id":3,"attempt":1,"nodes":[0],"epilog_us":0}' in told
     assert "\n  job 3: PENDING" in told and "\n  node cn0 (#0): UP" in told
     assert main(["replay", str(path), "--until-violation", "--json"]) == 5
     violation = json.loads(capsys.readouterr().out)["violation"]
