@@ -70,7 +70,7 @@ def test_a_plan_without_ordeals_is_read_as_before() -> None:
 
 
 def test_a_clock_that_is_right_again_is_no_passed_check() -> None:
-    batch = [
+    batch: list[facts.Fact] = [
         facts.NodeFaulted(3, CLOCK, "its clock is ahead", 0, 0),
         facts.NodeCleared(3, (CLOCK,)),
         facts.NodeCleared(4, ("epilog",)),
