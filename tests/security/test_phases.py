@@ -17,11 +17,11 @@ from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup, Prepare
 from eslurm.core.model.step_key import EPILOG_STEP, PROLOG_STEP, StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome
 from eslurm.telemetry.clocks import wall_us
+from eslurm.telemetry.kept_output import KEPT_BYTES
 from esnoded.procd import procfs
 from esnoded.procd import wire as procd_wire
 from esnoded.procd.options import read_options
 from esnoded.stepd import wire
-from esnoded.stepd.phase_output import KEPT_BYTES
 from esnoded.stepd.place import Place
 from tests.kits.daemons import AGENT_UID
 from tests.kits.launches import launch_of

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from eslurm.core.model.gateways import ADDRESS_CHARS_MAX, is_address
 from eslurm.core.model.step_key import GATEWAY_STEP, StepKey
 from eslurm.ports.step_checks import parse_endpoint
-from esnoded.stepd.output import fds_max, last_words, make_pipe
+from eslurm.telemetry.kept_output import last_words
+from esnoded.stepd.output import fds_max, make_pipe
 
 _READ_BYTES = 64 * 1024
 _READS_MAX = 16

@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from eslurm.core.model.plurals import printable_line
 from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamSealer
 from eslurm.telemetry.clocks import boot_us
@@ -34,7 +33,6 @@ _QUEUE_BYTES_MAX = 1024 * 1024
 _LINGER_US = 10_000_000
 _CONNECT_US = round((CONNECT_S + 1) * 1_000_000)
 _FDS_RESERVED = 64
-_WORDS_CHARS = 400
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -42,12 +40,6 @@ _encode = msgspec.msgpack.Encoder().encode
 def fds_max() -> int:
     """The first descriptor that no output may take: the rest is for the supervisor, which could end no step without."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FDS_RESERVED
-
-
-def last_words(kept: bytes | bytearray) -> str:
-    """The end of an output as one line of printable text, bounded; of longer ones the last is looked at."""
-    words = printable_line(kept[-4 * _WORDS_CHARS :].decode(errors="replace"))
-    return words if len(words) <= _WORDS_CHARS else "..." + words[-_WORDS_CHARS:]
 
 
 def make_pipe(fds_max: int) -> tuple[int, int]:

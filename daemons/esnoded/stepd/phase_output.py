@@ -1,7 +1,6 @@
 """The output of a prolog or epilog: the last of it is kept in a file, and the end of that in the text of a failure.
 
-Invariants: what is held and kept is bounded, in bytes and in files; the program never waits for a reader. The files lie in a
-directory of the supervisor's own, where no other user can put, rename or read one.
+Invariant: the program never waits for a reader. The files lie in a directory of the supervisor's own.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from eslurm.core.model.step_key import StepKey
+from eslurm.telemetry.kept_output import KEPT_BYTES, KeptOutput
 from esnoded.procd.log import complain
-from esnoded.stepd.output import fds_max, last_words, make_pipe
+from esnoded.stepd.output import fds_max, make_pipe
 
-KEPT_BYTES = 64 * 1024
-KEPT_FILES = 256
 _READ_BYTES = 64 * 1024
 
 
@@ -35,8 +33,7 @@ class PhaseOutput:
         self._directory = directory
         self._wrap = wrap
         self._fd = -1
-        self._kept = bytearray()
-        self._is_cut = False
+        self._kept = KeptOutput()
 
     def open_pipes(self, local: int) -> tuple[int, int]:
         """See `OutputPipes`: both streams go into one pipe, in the order in which they were written."""
@@ -55,16 +52,17 @@ class PhaseOutput:
     def last_words(self) -> str:
         """The end of the output as one line of printable text; takes what the pipe still holds."""
         self._drain()
-        return last_words(self._kept)
+        return self._kept.last_words()
 
     def finish(self) -> None:
         """The phase is over: keep its output."""
         self._drain()
         self.drop()
+        key = self._key
         try:
-            self._write()
+            self._kept.write(self._directory, f"{key.job_id}.{key.attempt}.{key.node}.{key.phase}")
         except OSError as error:
-            complain(f"the output of {self._key.phase} {self._key} is lost: {error.strerror}")
+            complain(f"the output of {key.phase} {key} is lost: {error.strerror}")
 
     def drop(self) -> None:
         """Close the pipe."""
@@ -91,26 +89,5 @@ class PhaseOutput:
         if not data:
             self.drop()
             return False
-        self._kept += data
-        if len(self._kept) > KEPT_BYTES:
-            self._is_cut = True
-            del self._kept[:-KEPT_BYTES]
+        self._kept.add(data)
         return True
-
-    def _write(self) -> None:
-        os.makedirs(self._directory, 0o700, exist_ok=True)
-        with suppress(FileNotFoundError):
-            self._make_room()
-        key = self._key
-        path = f"{self._directory}/{key.job_id}.{key.attempt}.{key.node}.{key.phase}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(path, flags, 0o600), "wb") as file:
-            if self._is_cut:
-                file.write(b"(the beginning was cut off)\n")
-            file.write(self._kept)
-
-    def _make_room(self) -> None:
-        with os.scandir(self._directory) as entries:
-            files = sorted((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries)
-        for _, path in files[: max(0, len(files) - KEPT_FILES + 1)]:
-            os.unlink(path)
