@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from eslurm.core.model.plurals import quoted
 from eslurm.security.account import Account
 from eslurm.security.home import CONTROLLER, make_home, share
+from eslurm.security.ownership import UnsafeFile, check_program
 from eslurm.security.site_keys import SITE_KEY
 from eslurm.telemetry.modules import importing
 from eslurm.telemetry.process import (
@@ -84,6 +85,7 @@ def main(argv: list[str] | None = None) -> None:
                     f"{config_file}: uid {account.uid} cannot read it: chgrp it to that user, chmod 640",
                 )
         site = SiteSigner(site_dir)
+        _check_programs(config)
     except (OSError, ValueError, TlsError, SiteKeyError) as error:
         give_up("esctld", str(error))
     if config.tokens.jwt.issuer:
@@ -129,6 +131,17 @@ def main(argv: list[str] | None = None) -> None:
         give_up("esctld", f"another controller leads, this one has done nothing since: {error}", EXIT_FENCED)
     except StoreError as error:
         give_up("esctld", f"the job store {shown(url)}: {error}")
+
+
+def _check_programs(config: Config) -> None:
+    """Programs that this host runs around jobs. Raises ValueError for one that another user could change."""
+    for key in ("controller_prolog", "controller_epilog"):
+        path = getattr(config.phases, key)
+        try:
+            if path:
+                check_program(path)
+        except (UnsafeFile, OSError) as error:
+            raise ValueError(f"phases.{key}: {error}") from None
 
 
 def _store_url(config: Config, state_dir: Path) -> str:

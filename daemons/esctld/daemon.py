@@ -32,6 +32,8 @@ from esctld.lead.leadership import NAME_FEATURE, Leadership, Lease, Standbys, gi
 from esctld.lead.links import ControllerLinks
 from esctld.lead.log_export import LogKeeper, LogPages
 from esctld.lead.planner import Planner
+from esctld.lead.program_runner import HostProgramRunner
+from esctld.lead.programs import Programs
 from esctld.lead.revocations import Revocations
 from esctld.lead.satellites import LinkedSatellites
 from esctld.lead.site import Member, SiteSigner
@@ -199,6 +201,7 @@ class Controller:
             self._audit = CallAudit(self._audit_log, self._options.config.audit.lines_user_per_s)
             stack.callback(self._audit.close)
             self._build(self._lead.state, self._lead.epoch)
+            stack.push_async_callback(self._programs.close)
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
             broadcast_driver = self._broadcast_driver
             lease = Lease(
@@ -302,6 +305,9 @@ class Controller:
             clock=Clock(state.now_us, leap_bound_us(cluster_config(options.config))),
         )
         self._planner.attach(self._dispatcher)
+        outputs = options.state_dir / ("phases" if options.is_only else f"phases-{options.name}")
+        runner = HostProgramRunner(str(outputs))
+        self._programs = Programs(state, runner, self.metrics, self._dispatcher.post)
         self._driver = self._broadcast_driver.attach(self._dispatcher, self._table)
         broadcaster = self._broadcast_driver.broadcaster
         self._predictions = FailurePrediction(
@@ -414,6 +420,7 @@ class Controller:
         watch = self._doctor.watch
         told: tuple[Callable[[], None], ...] = (
             lambda: self._broadcast_driver.on_committed(messages, batch),
+            self._programs.on_committed,
             lambda: self._feed.on_committed(batch),
             lambda: self._happenings.on_committed(batch.facts, batch.now_us),
             lambda: watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us),
@@ -483,6 +490,8 @@ class Controller:
 
     async def _drain(self, dispatch: asyncio.Task[None]) -> bool:
         """Refuse new calls, answer and commit accepted ones. False when the store did not take them in time."""
+        # Before the next leader begins them again.
+        await self._programs.close()
         why = "the lead passes to another controller" if self._handing_over else "the controller stops"
         self._gate.stop_admitting(f"{why}: try again in a moment")
         self._link_server.stop_admitting(why)

@@ -12,6 +12,7 @@ from eslurm.compat.dependencies import format_condition
 from eslurm.core.explain.packs import starts_after
 from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Module, Partition
+from eslurm.core.model.controller_phases import UNDER_WAY, ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.hostlist import fold
@@ -78,6 +79,9 @@ class Shown(Startable, Protocol):
 
     @property
     def jobs(self) -> Mapping[int, Job]: ...
+
+    @property
+    def now_us(self) -> int: ...
 
     def node_names(self, numbers: Iterable[int]) -> list[str]:
         """Names of nodes for output, see `names_of`."""
@@ -147,6 +151,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
             info.reason_text = f"without {_parts(attempt.finished)}, given back"
         elif attempt.phases:
             info.reason_text = _phase_text(shown, attempt)
+        if attempt.controller is not None:
+            info.reason_text = _controller_phase_text(shown, attempt.controller) or info.reason_text
         if spec.gateway is not None:
             info.gateway_names = fold(shown.node_names(gateway_nodes(spec, attempt)))
             texts = (info.reason_text, _gateway_text(shown, spec, attempt))
@@ -279,6 +285,19 @@ def _phase_text(shown: Shown, attempt: Attempt) -> str:
     if attempt.phase is AttemptPhase.RELEASING and EPILOG in attempt.phases:
         return f"epilog on {fold(shown.node_names([node for node in attempt.nodes if node in attempt.held]))}"
     return ""
+
+
+def _controller_phase_text(shown: Shown, phase: ControllerPhase) -> str:
+    """`controller prolog since 12 s`, and whether a new leader has begun it again; empty when none runs or waits."""
+    what = f"controller {phase.name}"
+    if phase.stage is PhaseStage.WAITING:
+        return f"{what} waits for its turn"
+    if phase.stage not in UNDER_WAY:
+        return ""
+    since_s = max(0, shown.now_us - phase.began_us) // SECOND_US
+    again = f" (run {phase.run}: the leader has changed)" if phase.run > 1 else ""
+    told = ", told to end" if phase.stage is PhaseStage.ENDING else ""
+    return f"{what} since {since_s} s{again}{told}"
 
 
 def _dependencies(shown: Shown, job: Job) -> str:

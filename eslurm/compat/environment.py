@@ -98,13 +98,40 @@ def phase_environment(
     grow beyond what a program takes is left out, for the node would be blamed for the job: the values of single parts, and
     lists of more than `PHASE_VALUE_CHARS_MAX`.
     """
-    environment = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8"}
+    environment = _phase_values(
+        launch, names, f"{phase}_slurmd", end, {"NODEID": str(list(names).index(node_name))}
+    )
+    _put_devices(environment, launch, number, None, "JOB")
+    return environment | {"SLURMD_NODENAME": node_name, "ESLURM_NODENAME": node_name, "ESLURM_PHASE": phase}
+
+
+def controller_phase_environment(
+    launch: JobLaunch,
+    names: Sequence[str],
+    cluster: str,
+    phase: str,
+    run: int,
+    end: tuple[int, int] | None,
+) -> dict[str, str]:
+    """The same for a program on the controller's host; `run` counts the leaders that have started it."""
+    environment = _phase_values(launch, names, f"{phase}_slurmctld", end, {"CLUSTER_NAME": cluster})
+    return environment | {"ESLURM_PHASE": phase, "ESLURM_PHASE_RUN": str(run)}
+
+
+def _phase_values(
+    launch: JobLaunch,
+    names: Sequence[str],
+    context: str,
+    end: tuple[int, int] | None,
+    own: Mapping[str, str],
+) -> dict[str, str]:
+    """What all programs of phases get of a job."""
     values = _job_values(launch, names, range(len(launch.spec.components))) | {
         "JOB_WORK_DIR": launch.spec.work_dir,
         "JOB_CONSTRAINTS": launch.spec.components[0].constraint,
         "JOB_COMMENT": launch.spec.comment,
-        "NODEID": str(list(names).index(node_name)),
-        "SCRIPT_CONTEXT": f"{phase}_slurmd",
+        "SCRIPT_CONTEXT": context,
+        **own,
     }
     if end is not None:
         code, signum = end
@@ -112,6 +139,7 @@ def phase_environment(
             "JOB_EXIT_CODE": str(signum or code << 8),
             "JOB_EXIT_CODE2": f"{code}:{signum}",
         }
+    environment = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8"}
     _put(
         environment,
         {
@@ -120,8 +148,7 @@ def phase_environment(
             if len(value) <= PHASE_VALUE_CHARS_MAX and "_HET_GROUP_" not in name
         },
     )
-    _put_devices(environment, launch, number, None, "JOB")
-    return environment | {"SLURMD_NODENAME": node_name, "ESLURM_NODENAME": node_name, "ESLURM_PHASE": phase}
+    return environment
 
 
 class StepEnvironment:

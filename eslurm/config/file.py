@@ -31,6 +31,7 @@ from eslurm.config.nodes import (
     rules_of,
     switches_of,
 )
+from eslurm.config.phases import PhasesSection, programs_of
 from eslurm.config.policies import policy_names
 from eslurm.config.tokens import TokensSection, check_tokens, token_rules
 from eslurm.config.values import (
@@ -374,6 +375,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     nodes: list[NodesSection] = msgspec.field(default_factory=list)
     login: LoginSection = msgspec.field(default_factory=LoginSection)
     agent: AgentSection = msgspec.field(default_factory=AgentSection)
+    phases: PhasesSection = msgspec.field(default_factory=PhasesSection)
     resource: list[ResourceSection] = msgspec.field(default_factory=list)
     switch: list[SwitchSection] = msgspec.field(default_factory=list)
     node_rule: list[NodeRuleSection] = msgspec.field(default_factory=list)
@@ -430,6 +432,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         switches = switches_of(config.switch, names)
         rules = rules_of(config.node_rule, names, resources)
         check_tokens(config.tokens)
+        phases = programs_of(config.phases)
         own = {node.name: node.name for node in nodes}
         partitions = _partitions(config, own, gateways, login_nodes, origin)
         partitions = with_gateways(partitions, gateways, modules)
@@ -466,6 +469,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         allow_root_jobs=config.agent.allow_root_jobs,
         tokens=token_rules(config.tokens),
         modules=modules,
+        phases=phases,
         **numbers,
     )
     _check_billing(made, origin)

@@ -86,6 +86,12 @@ class ControllerMetrics:
         self.finished_waiting = self._counter(
             "eslurm_jobs_ended_waiting", "Jobs that ended without a live attempt, by state.", ["state"]
         )
+        self.controller_phases = self._counter(
+            "eslurm_controller_phases",
+            "Programs around jobs that ended on this controller's host, by phase (prolog, epilog) and result: good, failed, "
+            "or ended with their job.",
+            ["phase", "result"],
+        )
         self.node_moves = self._counter(
             "eslurm_node_transitions", "Changes of nodes' states, by the new one.", ["state"]
         )

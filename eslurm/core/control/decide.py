@@ -12,6 +12,7 @@ from eslurm.core.control import members, nodes, satellites, steps, tokens
 from eslurm.core.control.accounts.decide import on_change
 from eslurm.core.control.jobs import (
     admission,
+    controller_phases,
     forecasts,
     gateways,
     moves,
@@ -29,6 +30,7 @@ from eslurm.core.model.messages import (
     Changed,
     ChangePolicies,
     ConfigLoaded,
+    ControllerPhaseDone,
     CreateJoinToken,
     CreateStep,
     CreateToken,
@@ -156,6 +158,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return members.on_revoke_tokens(state, message)
         case RevokeMembers():
             return members.on_revoke(state, message, now_us)
+        case ControllerPhaseDone():
+            return controller_phases.on_done(state, message, now_us), None
         case EpochStarted():
             return nodes.on_epoch(state, message), None
         case ConfigLoaded():

@@ -71,6 +71,7 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.StepCreated()
             | facts.PartFinished()
             | facts.GatewaysStaged()
+            | facts.ControllerPhaseEnded()
         ):
             return find_owed(state, state.revision)
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eslurm.core.control.jobs.controller_phases import begun_again
 from eslurm.core.control.jobs.stopping import node_gone
 from eslurm.core.control.jobs.users import held_by_user
 from eslurm.core.control.rights import is_operator
@@ -104,7 +105,7 @@ def on_epoch(state: State, message: EpochStarted) -> list[facts.Fact]:
     """Begin to lead. Epochs only rise."""
     if message.epoch <= state.epoch:
         raise Refused(RefusalCode.CONFLICT, f"epoch {message.epoch} is not above {state.epoch}")
-    return [facts.EpochBegan(message.epoch)]
+    return [facts.EpochBegan(message.epoch), *begun_again(state)]
 
 
 def on_registration(
@@ -268,7 +269,7 @@ def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted:
     if entry is not None and entry.stage != "tombstone":
         return False
     if attempt.phase is AttemptPhase.PREPARING:
-        may_have_run = rebooted and not attempt.prepares_first
+        may_have_run = rebooted and not attempt.prepares_first and not attempt.awaits_prolog
         return number not in attempt.waiting or entry is not None or may_have_run
     return True
 

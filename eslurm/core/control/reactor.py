@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from eslurm.core.control.decide import Answer, decide
 from eslurm.core.control.effects import Effect, effect_of
+from eslurm.core.control.jobs.controller_phases import begun
 from eslurm.core.control.jobs.dependency import affected, dependents_of_all, reconsider
 from eslurm.core.control.jobs.preemption import resumptions
 from eslurm.core.control.timers import pop_due
@@ -72,6 +73,8 @@ class Reactor:
         self._observe = observe
         self._on_bug = on_bug
         self._settles_left = 0
+        # Until it leads itself, nothing begins on its host.
+        self._epoch_before = state.epoch
         # The former leader may have owed some of them; a needless check costs little.
         state.unsettled = dict.fromkeys(dependents_of_all(state))
 
@@ -86,6 +89,8 @@ class Reactor:
         if self.state.lending:
             # Before any plan uses the released resources: they are theirs.
             self._apply_all(resumptions(self.state, now_us), batch)
+        if self.state.phases_waiting and self.state.epoch != self._epoch_before:
+            self._apply_all(begun(self.state), batch)
         batch.touched = self.state.take_touched()
         return batch
 

@@ -135,7 +135,8 @@ def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
         )
     if job.attempt.stop is not None:
         raise Refused(RefusalCode.CONFLICT, f"job {job_id} is being ended")
-    if job.attempt.phase is AttemptPhase.PREPARING and job.attempt.prepares_first:
+    is_preparing = job.attempt.phase is AttemptPhase.PREPARING and job.attempt.prepares_first
+    if is_preparing or job.attempt.awaits_prolog:
         # If a node cannot be prepared the job starts elsewhere at once: nothing of it may run by then.
         raise Refused(RefusalCode.CONFLICT, f"job {job_id} is still being prepared: try again in a moment")
     return job, job.attempt

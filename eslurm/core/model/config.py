@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from eslurm.core.model.controller_phases import ControllerPrograms
 from eslurm.core.model.request_limits import ARRAY_TASKS_MAX, SCRIPT_BYTES_MAX
 from eslurm.core.model.token import TokenRules
 
@@ -169,3 +170,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     modules: tuple[Module, ...] = ()
     gateway_signal: int = 12
     """The signal that a job's script gets when a gateway daemon of it ends; 0: none."""
+    phases: ControllerPrograms | None = None
+    """Programs around each job on the controller's host; None: there are none."""

@@ -444,6 +444,25 @@ class GatewayDown(FactBase, frozen=True, tag=True):
     text: str
 
 
+class ControllerPhaseBegan(FactBase, frozen=True, tag=True):
+    """The program of a phase is started on the controller's host: the first time (`run` 1), or again by a new leader."""
+
+    job_id: int
+    attempt: int
+    phase: str
+    run: int
+
+
+class ControllerPhaseEnded(FactBase, frozen=True, tag=True):
+    """That program has ended: well, or as `end` says."""
+
+    job_id: int
+    attempt: int
+    phase: str
+    run: int
+    end: StepEnd
+
+
 class JobFinished(FactBase, frozen=True, tag=True):
     """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met).
 
@@ -622,6 +641,8 @@ Fact: TypeAlias = (
     | PackMoved
     | ExtensionAsked
     | ExtensionAnswered
+    | ControllerPhaseBegan
+    | ControllerPhaseEnded
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -16,6 +16,7 @@ from typing import Annotated, Final, TypeAlias, TypeVar, get_type_hints
 import msgspec
 
 from eslurm.core.model.amounts import Vector
+from eslurm.core.model.controller_phases import ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayRequest, GatewayState
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
@@ -228,6 +229,8 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """Its gateways, from when all nodes are prepared."""
     wish: ExtendWish | None = None
     """Its latest wish for a longer time limit."""
+    controller: ControllerPhase | None = None
+    """Its phases on the controller's host, where there were any when it was placed."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -324,6 +327,18 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     def gateway(self) -> GatewayState | None:
         """Its gateways, once all its nodes are prepared."""
         return self.more.gateway if self.more is not None else None
+
+    @property
+    def controller(self) -> ControllerPhase | None:
+        """Its phase on the controller's host."""
+        return self.more.controller if self.more is not None else None
+
+    @property
+    def awaits_prolog(self) -> bool:
+        """Check whether its prolog on the controller's host has not ended well: nothing of it has reached a node."""
+        if self.more is None or self.more.controller is None or self.phase is not AttemptPhase.PREPARING:
+            return False
+        return self.more.controller.stage is not PhaseStage.OVER
 
     @property
     def prepares_first(self) -> bool:

@@ -92,6 +92,8 @@ class AttemptPhase(enum.Enum):
     RUNNING = "RUNNING"
     RELEASING = "RELEASING"
     ENDED = "ENDED"
+    SETTLING = "SETTLING"
+    """Its nodes are free; its programs on the controller's host have not ended."""
 
 
 ATTEMPT_TRANSITIONS: dict[AttemptPhase, dict[AttemptPhase, str]] = {
@@ -100,17 +102,25 @@ ATTEMPT_TRANSITIONS: dict[AttemptPhase, dict[AttemptPhase, str]] = {
         AttemptPhase.RUNNING: "a one-node job: prepared and started in one command",
         AttemptPhase.RELEASING: "a node could not be prepared, or the job is to stop",
         AttemptPhase.ENDED: "a one-node job that ended before its start was heard of",
+        AttemptPhase.SETTLING: "a one-node job that ended before its start was heard of, or a job that ended before its "
+        "controller prolog had",
     },
     AttemptPhase.STARTING: {
         AttemptPhase.RUNNING: "the script's first process exists",
         AttemptPhase.RELEASING: "could not start, ended at once, or its node was lost",
         AttemptPhase.ENDED: "ended on its only node, which is already free",
+        AttemptPhase.SETTLING: "the same, and its controller epilog follows",
     },
     AttemptPhase.RUNNING: {
         AttemptPhase.RELEASING: "the script ended; its nodes are told",
         AttemptPhase.ENDED: "the script ended on its only node, which is already free",
+        AttemptPhase.SETTLING: "the same, and its controller epilog follows",
     },
-    AttemptPhase.RELEASING: {AttemptPhase.ENDED: "every node gave its resources back or is lost"},
+    AttemptPhase.RELEASING: {
+        AttemptPhase.ENDED: "every node gave its resources back or is lost",
+        AttemptPhase.SETTLING: "the same, and its controller epilog follows",
+    },
+    AttemptPhase.SETTLING: {AttemptPhase.ENDED: "its controller epilog has ended"},
     AttemptPhase.ENDED: {},
 }
 

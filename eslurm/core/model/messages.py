@@ -13,8 +13,9 @@ import msgspec
 
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.controller_phases import PhaseKey
 from eslurm.core.model.forecast import Forecast
-from eslurm.core.model.job import Dependency, JobSpec, Principal
+from eslurm.core.model.job import Dependency, JobSpec, Principal, StepEnd
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.moves import ExtendGrant, MoveGrant
 from eslurm.core.model.pack import PackDraft
@@ -410,6 +411,13 @@ class ConfigLoaded(msgspec.Struct, frozen=True, gc=False):
     config: ClusterConfig
 
 
+class ControllerPhaseDone(msgspec.Struct, frozen=True, gc=False):
+    """A program of an attempt on this controller's host has ended, or could not be started."""
+
+    key: PhaseKey
+    end: StepEnd
+
+
 class Tick(msgspec.Struct, frozen=True, gc=False):
     """Time has passed: due timers fire."""
 
@@ -470,6 +478,7 @@ Event: TypeAlias = (
     | Tick
     | PlanMade
     | JoinHost
+    | ControllerPhaseDone
 )
 Message: TypeAlias = Request | Event
 

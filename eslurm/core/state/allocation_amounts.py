@@ -20,8 +20,8 @@ UNLIMITED_S = -1
 
 
 def attempts_of(job: Job) -> tuple[Attempt, ...]:
-    """Every attempt of the job that may still hold resources."""
-    if job.attempt is None:
+    """Every attempt of the job that may still hold resources. One that only waits for its controller epilog does not."""
+    if job.attempt is None or not job.attempt.held:
         return job.residues
     return (job.attempt, *job.residues) if job.residues else (job.attempt,)
 

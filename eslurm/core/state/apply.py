@@ -10,6 +10,7 @@ from typing import Any
 
 from eslurm.core.model import facts
 from eslurm.core.state import apply_accounts as account
+from eslurm.core.state import apply_controller_phases as controller_phases
 from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_members as member
@@ -78,6 +79,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.GatewaysAnswered: gateways.apply_answered,
     facts.GatewayUp: gateways.apply_up,
     facts.GatewayDown: gateways.apply_down,
+    facts.ControllerPhaseBegan: controller_phases.apply_began,
+    facts.ControllerPhaseEnded: job.apply_controller_phase_ended,
     facts.JobFinished: job.apply_finished,
     facts.JobsForgotten: job.apply_forgotten,
     facts.StepCreated: step.apply_created,

@@ -11,6 +11,7 @@ from eslurm.core.model.parts import ids_taken
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state import (
+    apply_controller_phases,
     apply_gateways,
     apply_moves,
     apply_packs,
@@ -317,6 +318,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     end = fact.end
     started_us = attempt.started_us or (end.started_us if end is not None else 0)
     ended_us = (end.ended_us if end is not None and end.ended_us else 0) or state.now_us
+    was = attempt.phase
     phase = AttemptPhase.RELEASING if held else AttemptPhase.ENDED
     attempt = replace(
         attempt,
@@ -356,11 +358,16 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     if held and fact.residue:
         job = replace(job, attempt=None, residues=(*job.residues, attempt))
     elif not held:
-        job = replace(job, attempt=None)
+        job = replace(job, attempt=_left_of(job, replace(attempt, phase=was)))
     _put_settled(state, job)
     if job.pack is not None:
         apply_packs.note_failure(state, job, fact.outcome)
     _note_start(state, job, started_us)
+
+
+def _left_of(job: Job, attempt: Attempt) -> Attempt | None:
+    """The attempt that has given back its last node, until its programs on the controller's host have ended."""
+    return apply_controller_phases.settling(job, attempt) if attempt.more is not None else None
 
 
 def apply_returned(state: State, fact: facts.AttemptReturned) -> None:
@@ -406,9 +413,13 @@ def apply_released(state: State, fact: facts.NodesReleased) -> None:
         rest = tuple(a if a is not attempt else slim for a in job.residues)
         state.put_job(replace(job, residues=tuple(a for a in rest if a.held)))
     elif attempt.phase is AttemptPhase.RELEASING and not held:
-        _put_settled(state, replace(job, attempt=None))
+        _put_settled(state, replace(job, attempt=_left_of(job, slim)))
     else:
         state.put_job(replace(job, attempt=slim))
+
+
+def apply_controller_phase_ended(state: State, fact: facts.ControllerPhaseEnded) -> None:
+    _put_settled(state, apply_controller_phases.ended(state, fact))
 
 
 def apply_lost(state: State, fact: facts.NodesLost) -> None:

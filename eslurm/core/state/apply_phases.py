@@ -9,16 +9,18 @@ from msgspec.structs import replace
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, AttemptMore
 from eslurm.core.model.step_key import PHASES
+from eslurm.core.state import apply_controller_phases
 from eslurm.core.state.cluster import State, attempts_of
 
 
 def of_placement(state: State, nodes: Iterable[int]) -> AttemptMore | None:
-    """What an attempt on these nodes has of phases. Most sites have none at all."""
-    if not state.phased:
+    """What an attempt on these nodes has of phases, there and on the controller's host. Most sites have none at all."""
+    if not (state.phased or state.config.phases):
         return None
-    found = {phase for number in nodes for phase in state.phased.get(number, ())}
+    found = {phase for number in nodes for phase in state.phased.get(number, ())} if state.phased else set()
     phases = tuple(phase for phase in PHASES if phase in found)
-    return AttemptMore(phases=phases) if phases else None
+    controller = apply_controller_phases.of_placement(state)
+    return AttemptMore(phases=phases, controller=controller) if phases or controller else None
 
 
 def prepared(attempt: Attempt, nodes: Iterable[int]) -> Attempt:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import KINDS, Policy, Usage
 from eslurm.core.model.config import ClusterConfig, Partition
+from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
 from eslurm.core.model.job import Attempt, AttemptMore, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
 from eslurm.core.model.job_weight import weight
@@ -148,6 +149,9 @@ class State:
         self.tasks_pending: dict[int, set[int]] = {}
         self.jobs_on: dict[int, frozenset[int]] = {}
         self.devices = Devices()
+        # Jobs whose program on the controller's host waits for its turn, the next one first, and those whose program runs.
+        self.phases_waiting: dict[int, None] = {}
+        self.phases_running: dict[int, None] = {}
         # Jobs that were suspended to make room for others.
         self.lending: set[int] = set()
         # Jobs with an open wish: waiting members of a pack that is to be moved, and running jobs that want more time.
@@ -284,6 +288,8 @@ class State:
             heapq.heappush(self.timers, (new.avoid_until_us, "avoid", new.job_id))
         if new.attempt is not None and new.attempt.more is not None:
             self._arm_more(old, new.job_id, new.attempt.more)
+        elif self.phases_waiting or self.phases_running:
+            self._index_controller_phase(new.job_id, None)
         if new.state in FINAL and (
             old is None or old.state not in FINAL or (old.residues and not new.residues)
         ):
@@ -299,6 +305,19 @@ class State:
         gateway = more.gateway
         if gateway is not None and gateway.until_us and (before is None or before.gateway is not gateway):
             heapq.heappush(self.timers, (gateway.until_us, "gateway", job_id))
+        if more.controller is not None:
+            self._index_controller_phase(job_id, more.controller.stage)
+
+    def _index_controller_phase(self, job_id: int, stage: PhaseStage | None) -> None:
+        """Index a job whose program on the controller's host waits for its turn, or runs."""
+        if stage is PhaseStage.WAITING:
+            self.phases_waiting[job_id] = None
+        else:
+            self.phases_waiting.pop(job_id, None)
+        if stage in UNDER_WAY:
+            self.phases_running[job_id] = None
+        else:
+            self.phases_running.pop(job_id, None)
 
     def put_promise(self, new: Promise) -> None:
         """Insert, replace or drop the promise of a waiting job."""

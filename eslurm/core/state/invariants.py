@@ -10,6 +10,7 @@ from typing import Protocol
 
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import kind_of
+from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
 from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import Attempt, Job, Span
 from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
@@ -18,6 +19,7 @@ from eslurm.core.model.member import JOIN_TOKEN
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.parts import gateway_nodes, part_ids
 from eslurm.core.model.step import StepState
+from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.token import TOKEN
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
@@ -40,6 +42,7 @@ from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
 from eslurm.core.state.references import References
 
+_EPILOG = (PhaseStage.WAITING, PhaseStage.RUNNING)
 PACK_NOT_BEGUN = "PackNotBegun"
 """Reason of a member that starts after the first of its pack, which waits."""
 
@@ -71,7 +74,7 @@ def check_job(state: State, job: Job) -> None:
         given = {node for _, node in held.given}
         missed = gone if not job.spec.no_kill else gone & {held.first}
         _require(missed <= given, f"{name} goes on without {missed}")
-        _require(bool(held.held), f"{name} keeps an attempt that holds nothing")
+        _require(bool(held.held), f"{name} keeps a residue that holds nothing")
     if attempt is not None:
         _require(
             attempt.number == job.attempts, f"{name} lives in attempt {attempt.number} of {job.attempts}"
@@ -86,6 +89,11 @@ def check_job(state: State, job: Job) -> None:
         _require(not preparing or may_prepare, f"{name} prepares nodes that it does not wait for")
         if job.spec.gateway is not None or attempt.gateway is not None:
             _check_gateways(job, attempt, name)
+        settles = attempt.phase is AttemptPhase.SETTLING
+        _require(settles or bool(attempt.held), f"{name} keeps an attempt that holds nothing")
+        _require(not settles or not attempt.held, f"{name} settles and holds nodes")
+        if settles or attempt.controller is not None:
+            _check_controller_phase(attempt, name)
     for residue in job.residues:
         _require(residue.end is None and not residue.started_us, f"{name} left a residue that ran its script")
     if job.state is JobState.PENDING:
@@ -152,6 +160,27 @@ def _check_gateways(job: Job, attempt: Attempt, name: str) -> None:
     _require(told <= nodes and gateway.waiting <= attempt.held, f"{name} has the gateways {gateway}")
     is_complete = gateway.stage not in (GatewayStage.ROUTES, GatewayStage.READY) or told == nodes
     _require(is_complete, f"{name} has addresses of {told}, its gateways are {nodes}")
+
+
+def _check_controller_phase(attempt: Attempt, name: str) -> None:
+    """Check that nothing reaches a node before the prolog has ended well, and that the epilog follows the last node."""
+    phase = attempt.controller
+    assert phase is not None, f"{name} settles without a phase"
+    what = f"{name} is {attempt.phase.value} with {phase}"
+    _require(phase.stage not in UNDER_WAY or phase.run > 0, what)
+    stages: tuple[PhaseStage, ...]
+    if attempt.phase is AttemptPhase.SETTLING:
+        stages = _EPILOG if phase.name == EPILOG else (PhaseStage.ENDING,)
+    elif attempt.phase is AttemptPhase.PREPARING:
+        # A prolog that failed ends its attempt with the next fact.
+        stages = (*_EPILOG, PhaseStage.OVER, PhaseStage.FAILED)
+    else:
+        stages = (PhaseStage.OVER,)
+    _require(phase.stage in stages, what)
+    _require((phase.name == EPILOG) <= (attempt.phase is AttemptPhase.SETTLING), what)
+    if attempt.awaits_prolog:
+        untouched = attempt.waiting == attempt.held and not attempt.preparing and attempt.gateway is None
+        _require(untouched and attempt.stop is None, f"{what} and its nodes have heard of it")
 
 
 def _check_array(state: State, job: Job, name: str) -> None:
@@ -267,6 +296,19 @@ def check(state: State) -> None:
             uid = job.spec.user.uid
             waiting[uid] = waiting.get(uid, 0) + weight(job.spec)
     _require(waiting == state.pending_of, f"of users wait {waiting}, counted {state.pending_of}")
+    stages = {
+        job_id: job.attempt.controller.stage
+        for job_id, job in state.jobs.items()
+        if job.attempt is not None and job.attempt.controller is not None
+    }
+    waiting_turn = {job_id for job_id, stage in stages.items() if stage is PhaseStage.WAITING}
+    _require(
+        waiting_turn == state.phases_waiting.keys(), "the index of programs that wait disagrees with the jobs"
+    )
+    under_way = {job_id for job_id, stage in stages.items() if stage in UNDER_WAY}
+    _require(
+        under_way == state.phases_running.keys(), "the index of programs that run disagrees with the jobs"
+    )
     active = sum(job.state in ACTIVE for job in state.jobs.values())
     _require(active == state.active_count, f"{active} jobs are active, counted {state.active_count}")
     for problem in pack_invariants.problems(state):

@@ -89,6 +89,8 @@ def startable(jobs: Mapping[int, Job], job: Job) -> int:
 def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
     """Revisions of the effects that this attempt still owes to some node."""
     if attempt.phase is AttemptPhase.PREPARING:
+        if attempt.awaits_prolog:
+            return ()
         revisions = [attempt.placed_revision]
         if attempt.gateway is not None and attempt.gateway.waiting:
             revisions.append(attempt.gateway.revision)

@@ -199,4 +199,7 @@ def _is_live(state: State, step: Step) -> bool:
     job = state.find_job(step.job_id)
     if job is None or job.attempt is None:
         return False
-    return job.attempt.number == step.attempt and job.attempt.phase is not AttemptPhase.RELEASING
+    return job.attempt.number == step.attempt and job.attempt.phase not in (
+        AttemptPhase.RELEASING,
+        AttemptPhase.SETTLING,
+    )

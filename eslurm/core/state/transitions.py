@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from eslurm.core.model.controller_phases import TRANSITIONS as STAGES
+from eslurm.core.model.controller_phases import ControllerPhase, PhaseStage
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import (
     ATTEMPT_TRANSITIONS,
@@ -26,3 +28,12 @@ def phased(job: Job, attempt: Attempt, phase: AttemptPhase) -> AttemptPhase:
             f"job {job.job_id} attempt {attempt.number}: {attempt.phase.value} -> {phase.value}"
         )
     return phase
+
+
+def staged(job: Job, phase: ControllerPhase, stage: PhaseStage) -> PhaseStage:
+    """`stage`, if the table allows the transition."""
+    if stage not in STAGES[phase.stage]:
+        raise IllegalTransition(
+            f"job {job.job_id}: controller {phase.name}: {phase.stage.value} -> {stage.value}"
+        )
+    return stage

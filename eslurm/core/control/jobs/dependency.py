@@ -216,7 +216,7 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
         case facts.AttemptEnded():
             others = [*pack_starts.without_first(state, fact), *pack_ends.concerned(state, fact.job_id)]
             return [*_waiting_for(state, fact.job_id), *others]
-        case facts.AttemptStarted() | facts.NodesReleased():
+        case facts.AttemptStarted() | facts.NodesReleased() | facts.ControllerPhaseEnded():
             return _waiting_for(state, fact.job_id)
         case facts.JobFinished():
             waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id)}

@@ -62,7 +62,8 @@ def taken_back(state: State, job: Job) -> list[facts.Fact]:
         return []
     if first.state is not JobState.PENDING and first.outcome is not JobState.PENDING:
         return []
-    cannot_run = attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first
+    is_preparing = attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first
+    cannot_run = is_preparing or attempt.awaits_prolog
     if attempt.stop is not None or not (job.spec.requeue or cannot_run):
         return []
     return stop(state, job, StopCause.REQUEUE, state.now_us, f"its pack: job {first.job_id} could not start")

@@ -82,7 +82,9 @@ def ended(
     """
     if outcome is JobState.PENDING:
         not_before_us = not_before_us or retry_at_us(state, job, now_us)
-    residue = residue and attempt.gateway is None
+    phase = attempt.controller
+    # The next prolog on the controller's host does not overtake the last epilog.
+    residue = residue and attempt.gateway is None and (phase is None or not phase.owes_epilog)
     return facts.AttemptEnded(
         job.job_id,
         attempt.number,
@@ -110,10 +112,13 @@ def stop(
     attempt = job.attempt
     if attempt is None:
         return []
-    if attempt.phase is AttemptPhase.RELEASING:
+    if attempt.phase in (AttemptPhase.RELEASING, AttemptPhase.SETTLING):
         if cause is StopCause.CANCEL and job.outcome is JobState.PENDING:
             return [facts.JobFinished(job.job_id, JobState.CANCELLED, f"cancelled by {by}")]
         return []
+    if attempt.awaits_prolog:
+        text = stop_text(cause, by)
+        return [withdrawn(state, job, attempt, now_us, stopped_outcome(job, cause), text)]
     if attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first:
         # The script cannot have run: nothing to wait for but the nodes' release.
         outcome = stopped_outcome(job, cause)
@@ -125,6 +130,20 @@ def stop(
     if attempt.stop is not None and attempt.stop.is_final and stopped_outcome(job, cause) is JobState.PENDING:
         return []
     return _told(job, attempt, cause, now_us, by, grace_s)
+
+
+def withdrawn(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    now_us: int,
+    outcome: JobState,
+    text: str,
+    avoid: tuple[int, ...] = (),
+) -> facts.AttemptEnded:
+    """End an attempt of which no node has heard: all of them are free at once."""
+    nodes = tuple(attempt.nodes)
+    return ended(state, job, attempt, now_us, outcome=outcome, released=nodes, text=text, avoid=avoid)
 
 
 def _told(
@@ -167,6 +186,8 @@ def node_gone(
             # Its script has ended, but steps of it may run here.
             return [facts.JobFinished(job.job_id, JobState.NODE_FAIL, why), gone]
         return [gone]
+    if attempt.awaits_prolog:
+        return [withdrawn(state, job, attempt, now_us, JobState.PENDING, why, (number,))]
     if attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first:
         outcome = JobState.PENDING if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
         return [
