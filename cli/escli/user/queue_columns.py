@@ -62,10 +62,14 @@ def _reason(info: Any) -> str:
 
 
 def nodes_or_reason(info: Any, _now_us: int) -> str:
-    """The nodes of a job, and its gateways if it has some, or why it has none."""
+    """The nodes of a job, and its gateways if it has some, or why it has none; of one that starts or ends, what it waits
+    for.
+    """
     if info.state == "PENDING":
         return f"({_reason(info)})"
-    return f"{info.node_names} via {info.gateway_names}" if info.gateway_names else str(info.node_names)
+    nodes = f"{info.node_names} via {info.gateway_names}" if info.gateway_names else str(info.node_names)
+    waits = info.state in ("LAUNCHING", "COMPLETING") and info.reason_text
+    return f"{nodes} ({escaped(info.reason_text)})" if waits else nodes
 
 
 def pack_label(record: Any, _now_us: int = 0) -> str:
