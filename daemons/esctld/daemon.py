@@ -307,7 +307,7 @@ class Controller:
         self._planner.attach(self._dispatcher)
         outputs = options.state_dir / ("phases" if options.is_only else f"phases-{options.name}")
         runner = HostProgramRunner(str(outputs))
-        self._programs = Programs(state, runner, self.metrics, self._dispatcher.post)
+        self._programs = Programs(state, runner, self._dispatcher.post)
         self._driver = self._broadcast_driver.attach(self._dispatcher, self._table)
         broadcaster = self._broadcast_driver.broadcaster
         self._predictions = FailurePrediction(

@@ -26,10 +26,11 @@ from eslurm.core.state.cluster import State
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_counters import RelayCounters
 from eslurm.ports.door import ApiError, Caller
+from eslurm.ports.program_runner import CANCELLED
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.collected import Collected, page_of
 from eslurm.telemetry.exposition import Described, MetricFamily
-from eslurm.telemetry.metrics import LEVELS_MAX, NODE_PHASES, ControllerMetrics
+from eslurm.telemetry.metrics import CONTROLLER_PHASES, LEVELS_MAX, NODE_PHASES, ControllerMetrics
 from eslurm.telemetry.status import Health, StatusServer
 from eslurm.telemetry.vitals import LoopLag
 
@@ -246,6 +247,7 @@ class EventCounts:
             facts.NodesReleased: lambda fact, _now_us: metrics.phase_ended("node_epilog", fact.epilog_us),
             facts.NodeFaulted: self._on_faulted,
             facts.GatewaysStaged: self._on_gateways,
+            facts.ControllerPhaseEnded: self._on_controller_phase,
         }
 
     def on_committed(self, batch: Iterable[Fact], now_us: int) -> None:
@@ -274,6 +276,13 @@ class EventCounts:
         phase = NODE_PHASES.get(fact.kind)
         if phase is not None:
             self._metrics.phase_ended(phase, fact.took_us, is_good=False)
+
+    def _on_controller_phase(self, fact: facts.ControllerPhaseEnded, _now_us: int) -> None:
+        end = fact.end
+        is_good = end.is_good or end.cause == CANCELLED
+        self._metrics.phase_ended(
+            CONTROLLER_PHASES[fact.phase], end.ended_us - end.started_us, is_good=is_good
+        )
 
     def _on_gateways(self, fact: facts.GatewaysStaged, _now_us: int) -> None:
         if fact.stage is GatewayStage.FAILED:

@@ -17,7 +17,9 @@ _WAITS = (0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 8
 _PHASES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 NODE_PHASES = {"prolog": "node_prolog", "epilog": "node_epilog"}
 """The label of each phase of a node."""
-PHASE_LABELS = (*NODE_PHASES.values(), "gateways")
+CONTROLLER_PHASES = {"prolog": "controller_prolog", "epilog": "controller_epilog"}
+"""The label of each phase on the controller's host."""
+PHASE_LABELS = (*NODE_PHASES.values(), *CONTROLLER_PHASES.values(), "gateways")
 """All phases of jobs that are measured here; of gateways, failures only."""
 LEVELS_MAX = 8
 """Trees are shallow: five levels of width 32 hold more nodes than there are."""
@@ -86,12 +88,6 @@ class ControllerMetrics:
         self.finished_waiting = self._counter(
             "eslurm_jobs_ended_waiting", "Jobs that ended without a live attempt, by state.", ["state"]
         )
-        self.controller_phases = self._counter(
-            "eslurm_controller_phases",
-            "Programs around jobs that ended on this controller's host, by phase (prolog, epilog) and result: good, failed, "
-            "or ended with their job.",
-            ["phase", "result"],
-        )
         self.node_moves = self._counter(
             "eslurm_node_transitions", "Changes of nodes' states, by the new one.", ["state"]
         )
@@ -106,13 +102,14 @@ class ControllerMetrics:
     def _build_phases(self) -> None:
         self.phase_seconds = self._histogram(
             "eslurm_phase_seconds",
-            "How long prologs and epilogs ran on each node, those that failed included.",
+            "How long prologs and epilogs ran, on each node and on the controller's host, those that failed included.",
             _PHASES,
             ["phase"],
         )
         self.phase_failures = self._counter(
             "eslurm_phase_failures",
-            "Phases of jobs that failed: prologs and epilogs on a node, and the start of a job's gateways.",
+            "Phases of jobs that failed: prologs and epilogs on a node or on the controller's host, and the start of a "
+            "job's gateways.",
             ["phase"],
         )
         for phase in PHASE_LABELS:

@@ -21,7 +21,6 @@ from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 from eslurm.core.state.faults import why
 from eslurm.ports.program_runner import CANCELLED, REFUSED, Program, ProgramRunner
-from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger("esctld.programs")
 
@@ -29,16 +28,9 @@ log = logging.getLogger("esctld.programs")
 class Programs:
     """`post` takes the messages about their ends."""
 
-    def __init__(
-        self,
-        state: State,
-        runner: ProgramRunner,
-        metrics: ControllerMetrics,
-        post: Callable[[Message], None],
-    ) -> None:
+    def __init__(self, state: State, runner: ProgramRunner, post: Callable[[Message], None]) -> None:
         self._state = state
         self._runner = runner
-        self._metrics = metrics
         self._post = post
         self._programs = LocalPrograms(state)
         self._running: set[PhaseKey] = set()
@@ -87,8 +79,6 @@ class Programs:
 
     def _done(self, key: PhaseKey, end: StepEnd) -> None:
         self._running.discard(key)
-        result = "good" if end.is_good else "ended" if end.cause == CANCELLED else "failed"
-        self._metrics.controller_phases.labels(key.phase, result).inc()
-        if result == "failed":
+        if not end.is_good and end.cause != CANCELLED:
             log.warning("job %d: controller %s failed: %s", key.job_id, key.phase, why(end))
         self._post(ControllerPhaseDone(key, end))

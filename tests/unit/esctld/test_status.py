@@ -18,7 +18,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.facts import Fact
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
-from eslurm.core.model.job import Principal
+from eslurm.core.model.job import Principal, StepEnd
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.node_states import NodeState
@@ -139,11 +139,15 @@ def test_phases_are_timed_and_their_failures_counted() -> None:
         facts.NodeFaulted(3, "epilog", "lost", 17, 1),
         facts.GatewaysStaged(17, 1, GatewayStage.ROUTES),
         facts.GatewaysStaged(17, 1, GatewayStage.FAILED, text="no address"),
+        facts.ControllerPhaseEnded(17, 1, "prolog", 1, StepEnd(3, started_us=1, ended_us=5_000_001)),
+        facts.ControllerPhaseEnded(18, 1, "prolog", 1, StepEnd(0, 15, "cancelled", "", 1, 2_000_001)),
+        facts.ControllerPhaseEnded(17, 1, "epilog", 1, StepEnd(1, cause="refused")),
     )
     EventCounts(State("main"), metrics).on_committed(batch, 7_000_000)
     assert value(registry, f"{seconds}_count", phase="node_prolog") == 2
     assert value(registry, f"{seconds}_sum", phase="node_prolog") == 14
     assert value(registry, f"{seconds}_sum", phase="node_epilog") == 4
+    assert value(registry, f"{seconds}_sum", phase="controller_prolog") == 7
     assert {phase: value(registry, failures, phase=phase) for phase in PHASE_LABELS} == dict.fromkeys(
         PHASE_LABELS, 1
     )

@@ -14,6 +14,7 @@ import pytest
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Account, Qos
 from eslurm.core.model.config import Partition
+from eslurm.core.model.controller_phases import ControllerPrograms, PhaseKey
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GATEWAY, PARTITION, GatewayRequest
 from eslurm.core.model.job import StepEnd
@@ -23,6 +24,7 @@ from eslurm.core.model.messages import (
     CancelJobs,
     ChangePolicies,
     ConfigLoaded,
+    ControllerPhaseDone,
     CreateJoinToken,
     CreateStep,
     CreateToken,
@@ -141,8 +143,25 @@ def history() -> World:
     incarnation = world.state.nodes[number].incarnation
     world.report(PhaseReported(number, incarnation, prepares, 1, "prolog", StepEnd(1)))
     world.pass_time(60)
+    run_on_the_controller(world)
     lose_a_gateway(world)
     return world
+
+
+def run_on_the_controller(world: World) -> None:
+    """A job has a prolog on the controller's host."""
+    config = world.state.config
+    world.send(ConfigLoaded(msgspec.structs.replace(config, phases=ControllerPrograms("/site/prolog"))))
+    world.submit(user=ROOT)
+    job_id, *others = world.plan()
+    attempt = world.attempt(job_id).number
+    world.send(ControllerPhaseDone(PhaseKey(job_id, attempt, "prolog", 1), StepEnd(3, text="no licence")))
+    for placed in (job_id, *others):
+        world.cancel(placed, by=ROOT)
+        world.send(
+            ControllerPhaseDone(PhaseKey(placed, world.job(placed).attempts, "prolog", 1), StepEnd(0, 15))
+        )
+    world.send(ConfigLoaded(config))
 
 
 def give_a_part_back(world: World) -> None:
