@@ -7,7 +7,7 @@ each member is placed, or booked under its own id with the start that it is owed
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -20,13 +20,16 @@ from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind, kind_of, nodes_unavailable
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.cycle.shortage import Reasons
-from eslurm.core.plan.placement.compiled_request import CompiledRequest
+from eslurm.core.plan.placement.compiled_request import CompiledRequest, joined
 from eslurm.core.plan.placement.mapping import choose, spans_of
 from eslurm.core.plan.placement.protocols import Assignment
 from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.plan.profile.search import RESOURCES, NoStart, PlacementQuery, first_start
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import add, sum_per_node
+
+TOGETHER_MAX: Final = 16
+"""Members of a pack of which those that run at the same time are looked at together: a wait is explained in each plan."""
 
 
 class Cycle(Protocol):
@@ -158,6 +161,9 @@ def why_not(cycle: Cycle, pack: packs.PackQuery, missing: packs.NoPlaces, from_u
     last = missing.moves[-1] if missing.moves else None
     if last is not None and last.kind != RESOURCES:
         return packs.of_member(Why(kind_of(last.kind), last.text), member)
+    missing_nodes = _out_of_service(cycle, pack)
+    if missing_nodes is not None:
+        return missing_nodes
     if not delay_us and from_us == cycle.now_us:
         return packs.of_member(cycle.reasons.why_not_now(query, missing.moves), member)
     return packs.of_member(_too_little(cycle, query, delay_us), member)
@@ -173,6 +179,38 @@ def why_waiting(cycle: Cycle, pack: packs.PackQuery, places: packs.Places) -> Wh
         why = _too_little(cycle, pack.queries[member], pack.delays_us[member])
         why = replace(why, planned_start_us=start_us)
     return packs.of_member(why, member)
+
+
+def _out_of_service(cycle: Cycle, pack: packs.PackQuery) -> Why | None:
+    """The reason of a pack for which the nodes in service are too few, whatever ends: it holds up nothing behind it."""
+    ledger, needs = cycle.ledger, [query.need for query in pack.queries]
+    if not any(need.allowed & ~ledger.usable for need in needs):
+        return None
+    empty = cycle.reasons.emptied()
+    for member, need in enumerate(needs):
+        if choose(empty, need) is None:
+            return packs.of_member(nodes_unavailable(need, ledger), member)
+    for group in _groups(pack) if len(needs) <= TOGETHER_MAX else ():
+        parts = [part for member in group for part in needs[member].members or (needs[member],)]
+        if choose(empty, joined(parts)) is None:
+            named = ", ".join(map(str, group[:-1]))
+            text = (
+                f"parts {named} and {group[-1]} run at the same time, and the nodes in service are too few "
+                "for them together"
+            )
+            return Why(WhyKind.NODES_UNAVAILABLE, text, member=group[0])
+    return None
+
+
+def _groups(pack: packs.PackQuery) -> list[tuple[int, ...]]:
+    """The members that run at the same time, at each instant at which one begins; without those that run alone."""
+    found: dict[tuple[int, ...], None] = {}
+    for at_us in pack.delays_us:
+        stays = zip(pack.delays_us, pack.queries, strict=True)
+        group = [member for member, (us, query) in enumerate(stays) if us <= at_us < us + query.duration_us]
+        if len(group) > 1:
+            found[tuple(group)] = None
+    return list(found)
 
 
 def _too_little(cycle: Cycle, query: PlacementQuery, delay_us: int) -> Why:

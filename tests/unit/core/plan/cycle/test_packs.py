@@ -158,7 +158,7 @@ def test_a_lost_node_of_one_member_moves_the_whole_pack_before_it_begins(policy:
     site.out = {2}
     plan = site.cycle(NOW + 1)
     assert site.starts() == {}
-    assert plan.why(1).member == (0 if policy == "easy" else 1)
+    assert plan.why(1).member == 1
     site.out = set()
     site.cycle(NOW + 2)
     assert site.starts() == {1: 100, 2: 150}
@@ -467,3 +467,36 @@ def test_members_that_begin_together_wait_for_a_plan_that_has_room_for_their_sta
     assert 11 not in started(plan.placements)
     assert plan.is_unfinished or policy in AHEAD
     assert started(site.cycle().placements)[:2] == [11, 12]
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [
+        (node_jobs(4), "part 1: needs nodes that are not in service; 1 of the 4 nodes it may use is out"),
+        (TWO, "parts 0 and 1 run at the same time, and the nodes in service are too few for them together"),
+    ],
+)
+def test_a_pack_for_which_too_few_nodes_are_in_service_blocks_nothing(second: Request, text: str) -> None:
+    site = PackSite("fcfs")
+    site.hold(900, 0, 4, NOW + 80)
+    site.hold(901, 1, 4, NOW + 80)
+    site.out.add(3)
+    # The first of it has no place now for another reason: what it needs is held.
+    site.submit(pack(1, (0, TWO, 100), (40, second, 100)), single(10, ONE, 500))
+    plan = site.cycle()
+    assert started(plan.placements) == [10]
+    assert (plan.why(1).kind, plan.why(1).text) == (WhyKind.NODES_UNAVAILABLE, text)
+    site.out.clear()
+    site.submit(single(20, ONE, 500))
+    plan = site.cycle(NOW + 1)
+    assert not plan.placements, "it is before them in the queue"
+    assert plan.why(1).kind is WhyKind.RESOURCES
+
+
+def test_a_pack_whose_members_do_not_meet_has_enough_nodes() -> None:
+    site = PackSite("fcfs")
+    site.hold(900, 0, 4, NOW + 80)
+    site.out.add(3)
+    site.submit(pack(1, (0, THREE, 100), (100, THREE, 100)), single(10, ONE, 500))
+    plan = site.cycle()
+    assert not plan.placements and plan.why(1).kind is WhyKind.RESOURCES
