@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from eslurm.core.model import ranges
 from eslurm.core.model.accounts import Account, Limit
 from eslurm.core.model.job import JobSpec
@@ -96,6 +98,35 @@ def submission_problem(
     if spec.array is not None:
         problems = chain(problems, _array_too_large(gate, bound, tasks, now_us))
     return next(problems, None) or _never(state, gate, spec)
+
+
+def has_rules(state: State) -> bool:
+    """Check whether any policy may refuse a job by what it asks for."""
+    return any(state.policies[kind] for kind in ("limit", "pool", "reservation"))
+
+
+def never_together(state: State, specs: Sequence[JobSpec], now_us: int) -> str | None:
+    """The reason why policies never let these jobs of one user run at the same time; None: they may, or it is not known.
+
+    Jobs of the same account, QOS and reservation are counted together, each with the shortest time limit of them.
+    """
+    gate = _gate(state, now_us)
+    alike: dict[tuple[str, str, str], list[JobSpec]] = {}
+    for spec in specs:
+        alike.setdefault((spec.account, spec.qos, spec.reservation), []).append(spec)
+    for jobs in alike.values():
+        if len(jobs) > 1:
+            views = [
+                state.partition_views[partition_of(job, part)]
+                for job in jobs
+                for part in range(len(job.components))
+            ]
+            requests = [request for job in jobs for request in job.components]
+            limit_s = min([job.time_limit_s for job in jobs if job.time_limit_s], default=0)
+            never = _never_all(gate, replace(jobs[0], time_limit_s=limit_s), requests, views)
+            if never:
+                return never
+    return None
 
 
 def rules_now(state: State, now_us: int) -> Rules:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from eslurm.core.control.accounts.associations import associated, check_times, within_qos
 from eslurm.core.control.accounts.defaults import with_defaults
-from eslurm.core.control.accounts.submission import submission_problem
+from eslurm.core.control.accounts.submission import has_rules, submission_problem
 from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
@@ -76,7 +76,7 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
             facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0, place)
         )
     if members:
-        pack_submission.check_together(state, members, empty_of(state))
+        pack_submission.check_together(state, members, now_us, empty_of(state))
     return found, Submitted(tuple(job_ids))
 
 
@@ -121,7 +121,7 @@ def check_limits(
     state: State, spec: JobSpec, now_us: int, beside: int = 0, before: JobSpec | None = None
 ) -> None:
     """Raise `Refused` when limits, pools or reservations never allow it; `before` is a changed job's old spec."""
-    if any(state.policies[kind] for kind in ("limit", "pool", "reservation")):
+    if has_rules(state):
         problem = submission_problem(state, spec, now_us, beside, before)
         if problem is not None:
             raise Refused(RefusalCode.INFEASIBLE, problem)

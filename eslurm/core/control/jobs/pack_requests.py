@@ -89,7 +89,7 @@ def check_changed(state: State, job: Job, spec: JobSpec, now_us: int, empty: Led
     )
     for group in groups:
         if job.pack.index in group:
-            check_group(state, specs, group, empty)
+            check_group(state, specs, group, now_us, empty)
 
 
 def with_priority(state: State, job: Job, priority: int) -> Sequence[facts.Fact]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from eslurm.core.control.accounts.submission import has_rules, never_together
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs
 from eslurm.core.model.pack import PackDraft, PackPlace
@@ -107,7 +108,7 @@ def check_delay(state: State, spec: JobSpec, delay_s: int, now_us: int) -> None:
         )
 
 
-def check_together(state: State, members: Mapping[int, Member], empty: Ledger) -> None:
+def check_together(state: State, members: Mapping[int, Member], now_us: int, empty: Ledger) -> None:
     """Raise `Refused` when parts of a pack, each of which fits alone, never fit together while all of them run."""
     by_pack: dict[int, list[Member]] = {}
     for member in members.values():
@@ -127,15 +128,18 @@ def check_together(state: State, members: Mapping[int, Member], empty: Ledger) -
                 raise _invalid(
                     "pack: too many parts run at the same time to check: submit the packs in several calls"
                 )
-            check_group(state, specs, group, empty)
+            check_group(state, specs, group, now_us, empty)
             checked.add(asked)
 
 
 def _asked(spec: JobSpec) -> tuple[object, ...]:
-    return (spec.components, spec.partition, spec.parts, spec.time_limit_s)
+    who = (spec.user.uid, spec.account, spec.qos, spec.reservation)
+    return (spec.components, spec.partition, spec.parts, spec.time_limit_s, who)
 
 
-def check_group(state: State, specs: Sequence[JobSpec], group: Collection[int], empty: Ledger) -> None:
+def check_group(
+    state: State, specs: Sequence[JobSpec], group: Collection[int], now_us: int, empty: Ledger
+) -> None:
     """Raise `Refused` when these members of a pack never fit beside each other."""
     found = [(member, part) for member in group for part in range(len(specs[member].components))]
     problem = feasible_beside(
@@ -145,9 +149,19 @@ def check_group(state: State, specs: Sequence[JobSpec], group: Collection[int], 
         empty,
         [member for member, _ in found],
     )
-    if problem is not None:
-        text = f"{problem.reason}; with these delays and time limits they run at the same time"
+    reason = problem.reason if problem is not None else _against_rules(state, specs, group, now_us)
+    if reason:
+        text = f"{reason}; with these delays and time limits they run at the same time"
         raise Refused(RefusalCode.INFEASIBLE, text)
+
+
+def _against_rules(state: State, specs: Sequence[JobSpec], group: Collection[int], now_us: int) -> str:
+    """The reason why limits and pools never allow these members beside each other; empty: none is known."""
+    if not has_rules(state):
+        return ""
+    never = never_together(state, [specs[member] for member in group], now_us)
+    numbers = sorted(group)
+    return f"parts {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}: {never}" if never else ""
 
 
 def overlapping(stays: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:

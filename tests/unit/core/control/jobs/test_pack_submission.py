@@ -6,13 +6,23 @@ import pytest
 
 from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.pack_submission import overlapping
+from eslurm.core.model.accounts import Account, Amount, Limit
 from eslurm.core.model.config import NodeRule, Partition, Resource
 from eslurm.core.model.job import ArraySpec
-from eslurm.core.model.messages import Refused, SubmitJobs, Submitted
+from eslurm.core.model.messages import (
+    Changed,
+    ChangePolicies,
+    JobRef,
+    PolicyChange,
+    Refused,
+    SubmitJobs,
+    Submitted,
+    UpdateJob,
+)
 from eslurm.core.model.pack import PackDraft, PackPlace
 from eslurm.core.model.request import Request
 from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
-from tests.kits.core import SECOND, World, depends, refused
+from tests.kits.core import ALICE, ROOT, SECOND, World, depends, refused
 from tests.kits.packs import member, pack, try_pack
 
 
@@ -217,3 +227,33 @@ def test_a_pack_waits_for_the_begin_time_of_its_first_part() -> None:
     assert entry is not None and entry.not_before_us == begin_us and len(entry.followers) == 1
     world.pass_time(61)
     assert answer.job_ids[0] in world.state.queue
+
+
+def test_limits_count_in_sum() -> None:
+    world = World()
+    limit = Limit("few", "user", "alice", "cores", Amount(6))
+    change = PolicyChange("add", "limit", limit.name, limit)
+    assert isinstance(world.send(ChangePolicies(ROOT, (change,))), Changed)
+    four = (Request(cpus_per_task=4),)
+    first, second = member(components=four, time_limit_s=50), member(components=four, time_limit_s=50)
+    assert refused(try_pack(world, first, second, delays=(0, 49))) == (
+        "parts 0 and 1: limit few: user alice may use 6 cores at a time, 8 are asked for: ask for at most 6; "
+        "with these delays and time limits they run at the same time"
+    )
+    answer = try_pack(world, first, second, delays=(0, 50))
+    assert isinstance(answer, Submitted), answer
+    text = str(world.send(UpdateJob(ALICE, JobRef(answer.job_ids[0]), time_limit_s=60)))
+    assert "parts 0 and 1: limit few: " in text, "nor by a change"
+
+
+def test_jobs_of_other_accounts_are_counted_by_themselves() -> None:
+    world = World()
+    limit = Limit("few", "account", "small", "cores", Amount(6))
+    changes = [PolicyChange("add", "account", name, Account(name)) for name in ("small", "other")]
+    changes.append(PolicyChange("add", "limit", limit.name, limit))
+    answer = world.send(ChangePolicies(ROOT, tuple(changes)))
+    assert isinstance(answer, Changed), answer
+    four = (Request(cpus_per_task=4),)
+    small, other = member(components=four, account="small"), member(components=four, account="other")
+    assert isinstance(try_pack(world, small, other, delays=(0, 0)), Submitted)
+    assert "limit few" in refused(try_pack(world, small, small, delays=(0, 0)))
