@@ -12,9 +12,9 @@ python=$1
 shift
 if [ $# -gt 0 ]; then exec "$python" -m pytest "$@"; fi
 
-in=tests/integration
-launches="$in/test_jobs.py $in/test_esnoded.py::test_both_are_processes_that_end_on_sigterm
-    $in/test_estimator.py::test_it_learns_and_says_so $in/test_up.py::test_a_job_runs_and_is_accounted"
+room=tests/integration
+launches="$room/test_jobs.py $room/test_esnoded.py::test_both_are_processes_that_end_on_sigterm
+    $room/test_estimator.py::test_it_learns_and_says_so $room/test_up.py::test_a_job_runs_and_is_accounted"
 sh scripts/system_packages.sh || echo "NOT VERIFIED: tests that need what is missing: they are skipped (in CI they fail)"
 # Once more than the cores: those of stores and clusters wait now and then.
 # shellcheck disable=SC2086  # a list
