@@ -62,6 +62,8 @@ def picture(state: State) -> dict[str, object]:
             state.next_id,
             state.lease_end,
             state.next_number,
+            state.phase_lengths,
+            state.phases_us,
         ),
         "jobs": dict(state.jobs),
         "nodes": state.nodes,

@@ -132,7 +132,8 @@ def would_wait_together(
     jobs = [msgspec.structs.replace(draft, job_id=-index) for index, draft in enumerate(drafts)]
     known, place = {job.job_id: job for job in jobs}, jobs[0].pack
     assert place is not None
-    others = followers({place.pack_id: tuple(known)}, known, jobs[0], counts=state.config.use_forecasts)
+    counts, phases_us = state.config.use_forecasts, state.phases_us
+    others = followers({place.pack_id: tuple(known)}, known, jobs[0], counts=counts, phases_us=phases_us)
     case = _Case(state, schedule, jobs[0], now_us, ranking, others)
     first = yield from case.answer(None, with_alternatives=False)
     return first, *[case.of_draft(job) for job in jobs[1:]]
@@ -442,7 +443,8 @@ class _Case:
         job = msgspec.structs.replace(job, spec=spec)
         tasks = ranges.count(job.tasks_left) if job.tasks_left is not None else 1
         tasks = max(1, min(tasks, task_slots(job)))
-        return pending_of(job, tasks, use_forecasts=self._state.config.use_forecasts)
+        state = self._state
+        return pending_of(job, tasks, use_forecasts=state.config.use_forecasts, phases_us=state.phases_us)
 
 
 def _deciding(reasons: Iterable[Reason]) -> int:

@@ -196,6 +196,8 @@ def apply_prepared(state: State, fact: facts.NodesPrepared) -> None:
     job = state.get_job(fact.job_id)
     attempt = job.attempt
     assert attempt is not None
+    if fact.prolog_us:
+        apply_phases.learn_prolog(state, fact, attempt.placed_us)
     attempt = apply_phases.prepared(attempt, fact.nodes)
     waiting = attempt.waiting.difference(fact.nodes)
     if waiting:
@@ -402,6 +404,8 @@ def apply_released(state: State, fact: facts.NodesReleased) -> None:
     found = state.find_attempt(fact.job_id, fact.attempt)
     assert found is not None
     job, attempt = found
+    if fact.epilog_us:
+        apply_phases.learn_epilog(state, fact, attempt.ended_us or attempt.placed_us)
     held = attempt.held.difference(fact.nodes)
     slim = replace(attempt, held=held, waiting=attempt.waiting.difference(fact.nodes))
     if attempt.leaving:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, AttemptMore
-from eslurm.core.model.step_key import PHASES
+from eslurm.core.model.step_key import EPILOG, PHASES, PROLOG
 from eslurm.core.state import apply_controller_phases
 from eslurm.core.state.cluster import State, attempts_of
 
@@ -20,7 +20,34 @@ def of_placement(state: State, nodes: Iterable[int]) -> AttemptMore | None:
     found = {phase for number in nodes for phase in state.phased.get(number, ())} if state.phased else set()
     phases = tuple(phase for phase in PHASES if phase in found)
     controller = apply_controller_phases.of_placement(state)
-    return AttemptMore(phases=phases, controller=controller) if phases or controller else None
+    if not (phases or controller):
+        return None
+    known = state.phase_lengths
+    prolog_us = known.prolog.planned_us if PROLOG in phases else 0
+    return AttemptMore(
+        phases=phases,
+        controller=controller,
+        prolog_us=prolog_us,
+        epilog_us=known.epilog.planned_us if EPILOG in phases else 0,
+    )
+
+
+def learn_prolog(state: State, fact: facts.NodesPrepared, placed_us: int) -> None:
+    """Learn from a prolog how long they take: as the node says, and no longer than it was waited for."""
+    known = state.phase_lengths
+    took_us = min(fact.prolog_us, state.now_us - placed_us)
+    prolog = known.prolog.after(took_us, fact.nodes[0], state.now_us)
+    if prolog is not known.prolog:
+        state.put_phase_lengths(replace(known, prolog=prolog))
+
+
+def learn_epilog(state: State, fact: facts.NodesReleased, ended_us: int) -> None:
+    """The same from an epilog."""
+    known = state.phase_lengths
+    took_us = min(fact.epilog_us, state.now_us - ended_us)
+    epilog = known.epilog.after(took_us, fact.nodes[0], state.now_us)
+    if epilog is not known.epilog:
+        state.put_phase_lengths(replace(known, epilog=epilog))
 
 
 def prepared(attempt: Attempt, nodes: Iterable[int]) -> Attempt:

@@ -25,6 +25,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.parts import part_ids
+from eslurm.core.model.phase_lengths import PhaseLengths
 from eslurm.core.model.promise import PROMISE, Promise
 from eslurm.core.model.request import Request
 from eslurm.core.model.satellite import SatelliteDown
@@ -32,7 +33,7 @@ from eslurm.core.model.step import Step, StepState
 from eslurm.core.model.timekeeping import lost_after_s
 from eslurm.core.model.token import TOKEN, IssuedToken
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.cycle.queue import Pending, PendingQueue
+from eslurm.core.plan.cycle.queue import Follower, Pending, PendingQueue
 from eslurm.core.plan.cycle.snapshot import Running, RunningKey
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.ledger import Ledger
@@ -115,6 +116,7 @@ class State:
         # By id; those that were revoked or have expired are gone.
         self.tokens: dict[bytes, IssuedToken] = {}
         self.members = Members()
+        self.phase_lengths = PhaseLengths()
         # Of the sealed list of revoked memberships.
         self.revoked_revision = 0
         # Indexes.
@@ -128,6 +130,8 @@ class State:
         self.login: frozenset[int] = frozenset()
         self.phased: dict[int, tuple[str, ...]] = {}
         """By node the programs that its own configuration names, where there are any."""
+        self.phases_us = 0
+        """How much longer than its script a waiting job is expected to hold its nodes."""
         self.ledger = Ledger(Topology(()))
         self.queue = PendingQueue()
         self.later = PendingQueue(shapes=self.queue.shapes)
@@ -327,6 +331,25 @@ class State:
             self.promises.pop(new.job_id, None)
         self.touched.records.add((PROMISE, str(new.job_id)))
 
+    def put_phase_lengths(self, new: PhaseLengths) -> None:
+        """Replace what is known of the lengths of phases."""
+        self.phase_lengths = new
+        self.touched.settings = True
+        self._follow_phases()
+
+    def _follow_phases(self) -> None:
+        """Make all entries of waiting jobs anew when plans are to count on other lengths of phases."""
+        phases_us = self.phase_lengths.planned_us if self.phased else 0
+        if phases_us == self.phases_us:
+            return
+        self.phases_us = phases_us
+        for job_id in self.queue_ids():
+            job = self.jobs[job_id]
+            self.queue.replace(self._pending(job, self.startable(job)))
+        for job_id in self.later.ids():
+            self._index_later(self.jobs[job_id])
+        self.want_plan()
+
     def put_token(self, new: IssuedToken) -> None:
         """Insert a token and set the timer of its end."""
         self.tokens[new.id] = new
@@ -386,6 +409,7 @@ class State:
             self.phased[new.number] = new.phases
         else:
             self.phased.pop(new.number, None)
+        self._follow_phases()
 
     def _arm_loss(self, node: Node) -> None:
         if node.state in (NodeState.UNREACHABLE, NodeState.UNKNOWN):
@@ -399,6 +423,7 @@ class State:
         """Remove a node that is no longer configured and holds nothing."""
         node = self.nodes.pop(number)
         self.phased.pop(number, None)
+        self._follow_phases()
         self.numbers.pop(node.name, None)
         self.touched.nodes.add(number)
 
@@ -521,7 +546,9 @@ class State:
 
     def _pending(self, job: Job, startable: int, *, is_ready: bool = True) -> Pending:
         counts = self.config.use_forecasts
-        followers = packs.followers(self.packs, self.jobs, job, counts=counts) if job.pack is not None else ()
+        followers: tuple[Follower, ...] = ()
+        if job.pack is not None:
+            followers = packs.followers(self.packs, self.jobs, job, counts=counts, phases_us=self.phases_us)
         return pending_of(
             job,
             startable,
@@ -529,6 +556,7 @@ class State:
             use_forecasts=counts,
             followers=followers,
             packs=self._entries_of,
+            phases_us=self.phases_us,
         )
 
     def _running(self, job: Job, attempt: Attempt) -> Running:
@@ -564,7 +592,9 @@ class State:
         first = self.jobs.get(place.pack_id)
         entry = self.queue.find(place.pack_id)
         if entry is not None and entry.followers and packs.is_whole(self.packs, place):
-            pending = packs.with_member(entry, member, counts=self.config.use_forecasts)
+            pending = packs.with_member(
+                entry, member, counts=self.config.use_forecasts, phases_us=self.phases_us
+            )
             if pending is not entry:
                 self.queue.replace(pending)
                 self.want_plan()
@@ -609,7 +639,10 @@ class State:
                 or previous.time_limit_s != attempt.time_limit_s
                 or old.spec is not new.spec
                 or old.forecast != new.forecast
-                or (new.forecast is not None and began(previous) != began(attempt))
+                or (
+                    (new.forecast is not None or attempt.more is not None)
+                    and began(previous) != began(attempt)
+                )
             ):
                 self.live[new.job_id, attempt.number] = self._running(new, attempt)
         for number in before:

@@ -41,18 +41,23 @@ def is_whole(index: PackIndex, place: PackPlace) -> bool:
     return bool(place.anchor_us) or len(index.get(place.pack_id, ())) == place.count
 
 
-def with_member(entry: Pending, member: Job, *, counts: bool) -> Pending:
-    """The entry of a pack's first member with another one as it is now; the entry itself when nothing of it has changed."""
+def with_member(entry: Pending, member: Job, *, counts: bool, phases_us: int) -> Pending:
+    """The entry of a pack's first member with another one as it is now; the entry itself when nothing of it has changed.
+
+    `counts`: forecasts count; `phases_us` is what members expect of their prolog and epilog.
+    """
     assert member.pack is not None
-    now = Follower(member.pack.delay_us, pending_of(member, 1, use_forecasts=counts))
+    now = Follower(member.pack.delay_us, pending_of(member, 1, use_forecasts=counts, phases_us=phases_us))
     if now in entry.followers:
         return entry
     others = [now if one.job.job_id == member.job_id else one for one in entry.followers]
     return replace(entry, followers=tuple(others))
 
 
-def followers(index: PackIndex, jobs: Mapping[int, Job], first: Job, *, counts: bool) -> tuple[Follower, ...]:
-    """The other members of a pack that has not begun; none of any job but its first. With `counts` forecasts count."""
+def followers(
+    index: PackIndex, jobs: Mapping[int, Job], first: Job, *, counts: bool, phases_us: int
+) -> tuple[Follower, ...]:
+    """The other members of a pack that has not begun; none of any job but its first. See `with_member`."""
     place = first.pack
     if place is None or place.index or place.anchor_us:
         return ()
@@ -60,5 +65,6 @@ def followers(index: PackIndex, jobs: Mapping[int, Job], first: Job, *, counts: 
     for job_id in index.get(place.pack_id, ()):
         one = jobs[job_id]
         if one.pack is not None and one.pack.index:
-            found.append(Follower(one.pack.delay_us, pending_of(one, 1, use_forecasts=counts)))
+            entry = pending_of(one, 1, use_forecasts=counts, phases_us=phases_us)
+            found.append(Follower(one.pack.delay_us, entry))
     return tuple(found)

@@ -39,11 +39,12 @@ def pending_of(
     use_forecasts: bool = True,
     followers: tuple[Follower, ...] = (),
     packs: Callable[[int], tuple[int, ...]] | None = None,
+    phases_us: int = 0,
 ) -> Pending:
     """A waiting job's entry; with `is_ready` it waits for resources only.
 
     A job that `is_placed` avoids no node. `followers` are those of a pack's first member. `packs` are those entries on which
-    a dependency on this whole pack or job waits.
+    a dependency on this whole pack or job waits. `phases_us` is the expected length of its prolog and epilog.
     """
     spec = job.spec
     owed_us = _owed_us(job) if job.pack is not None and not is_placed else 0
@@ -76,6 +77,7 @@ def pending_of(
         after_any=not is_ready and spec.dependency_any,
         followers=followers,
         is_owed=owed_us > 0,
+        phases_us=phases_us,
     )
 
 
@@ -128,12 +130,17 @@ def running_of(job: Job, attempt: Attempt, *, use_forecasts: bool = True) -> Run
     if estimate_us and not attempt.suspended_us:
         since_us = (attempt.started_us or attempt.placed_us) + attempt.paused_us
         expected_us = min(since_us + estimate_us, attempt.until_us)
+    phases_us = 0
+    if attempt.more is not None:
+        phases_us = attempt.more.epilog_us + (0 if attempt.started_us else attempt.more.prolog_us)
+        if phases_us and attempt.until_us < INFINITY_US:
+            expected_us = (expected_us or attempt.until_us) + phases_us
     return Running(
         job.job_id,
         tuple(shares_of(attempt)),
         attempt.until_us,
         attempt.wide if attempt.held else (),
-        pending_of(job, 1, is_placed=True, use_forecasts=use_forecasts),
+        pending_of(job, 1, is_placed=True, use_forecasts=use_forecasts, phases_us=phases_us),
         job.array_job_id,
         *(_lent(job, attempt) if lends(attempt) else ((), 0, 0)),
         expected_us,

@@ -17,6 +17,7 @@ from eslurm.core.model.job import Job, StepEnd
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.member import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.model.node import Node
+from eslurm.core.model.phase_lengths import PhaseLengths
 from eslurm.core.model.promise import PROMISE, Promise
 from eslurm.core.model.satellite import SatelliteDown
 from eslurm.core.model.step import Step
@@ -39,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     next_number: int = 0
     satellites_down: tuple[SatelliteDown, ...] = ()
     revoked_revision: int = 0
+    phase_lengths: PhaseLengths | None = None
 
 
 class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -129,6 +131,7 @@ def settings_of(state: State) -> Settings:
         state.next_number,
         tuple(state.satellites_down.values()),
         state.revoked_revision,
+        state.phase_lengths if state.phase_lengths != PhaseLengths() else None,
     )
 
 
@@ -163,6 +166,8 @@ def restore(
         state.next_number = max(state.next_number, scalars.next_number)
         state.satellites_down = {down.name: down for down in scalars.satellites_down}
         state.revoked_revision = scalars.revoked_revision
+        if scalars.phase_lengths is not None:
+            state.put_phase_lengths(scalars.phase_lengths)
     for kind, blob in policies:
         record = decode_record(kind, blob)
         if isinstance(record, Usage):

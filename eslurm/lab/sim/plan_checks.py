@@ -66,7 +66,7 @@ class _Promises:
 
     `ends` are when it expected what runs to end, `starting` what it had just placed, `returns` are when what stands
     still to make room was to go on, and `room` is what is made. `has_losses`: jobs have lost their places at the end of the
-    plan, and in the next those behind them share the loss (C-39).
+    plan, and in the next those behind them share the loss (C-39). `phases_us` is what it counted on for prolog and epilog.
     """
 
     def __init__(self) -> None:
@@ -76,6 +76,7 @@ class _Promises:
         self.returns: dict[int, int] = {}
         self.room: dict[int, Booking | None] = {}
         self.has_losses = False
+        self.phases_us = 0
         self.is_calm = False
 
 
@@ -199,6 +200,8 @@ class PlanChecks:
             )
         self._check_parts(state, plan)
         gives_way = bool(schedule.claimants or schedule.displaced or schedule.returns)
+        # All stay longer than was known when they were planned.
+        gives_way |= state.phases_us > self._promises.setdefault(state.epoch, _Promises()).phases_us
         self._packs.on_plan(state, plan, _may_be_pushed_out, gives_way=gives_way)
         self._check_promises(state, schedule, plan)
         self._count("kept", self._kept.on_plan(state, plan, _may_be_pushed_out, partial(_overtaken, ranking)))
@@ -233,6 +236,7 @@ class PlanChecks:
         overdue |= any(start_us <= now_us for start_us in promises.returns.values())
         # Plans give way to those for whom room is made, and all that are behind in the order share the loss.
         gives_way = promises.has_losses or promises.room != schedule.claimants
+        gives_way |= state.phases_us > promises.phases_us
         # So they do to what stands still: it goes on as soon as its cores are free, which may be sooner than was thought.
         back = [one.booking for one in schedule.returns]
         returns = {one.job_id: one.start_us for one in back if one.start_us > now_us}
@@ -262,6 +266,7 @@ class PlanChecks:
         promises.starting = [booking.stop_us for _, booking in schedule.starting]
         promises.returns, promises.room = returns, dict(schedule.claimants)
         promises.has_losses = bool(schedule.displaced)
+        promises.phases_us = state.phases_us
         promises.is_calm = True
 
     def _check_reasons(self, state: State, schedule: Schedule, plan: Plan, ranking: Ranking) -> None:

@@ -60,7 +60,7 @@ class FirmPlaces:
     def around(self, query: PlacementQuery) -> PlacementQuery:
         """The query of a job that could run on to its limit, without times in which that would reach a firm place."""
         self._catch_up()
-        if not self._firm or not query.beyond_us:
+        if not self._firm or query.beyond_us <= 0:
             return query
         known = self._queries.get((id(query), 0, self._firm_version))
         if known is not None:

@@ -43,7 +43,7 @@ class LatePlaces:
     def around(self, entry: QueueEntry, query: PlacementQuery) -> PlacementQuery:
         """The query without intervals that would, by the limit, run into places of late jobs ahead."""
         slack = self._schedule.slack
-        if not slack.late or not query.beyond_us:
+        if not slack.late or query.beyond_us <= 0:
             return query
         if self._version != slack.version:
             self._version, self._places = slack.version, self._found()

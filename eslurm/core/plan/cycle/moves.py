@@ -188,17 +188,19 @@ def extend(cycle: Cycle, wanted: WantedEnd) -> tuple[ExtendGrant, Booking | None
         return _not_longer(wanted, "its run has ended"), None
     place = held.booking
     from_us = max(place.stop_us, cycle.now_us)
-    wanted_us = wanted.since_us + wanted.time_limit_s * SECOND_US
+    # It holds its nodes until its epilog has ended.
+    since_us = wanted.since_us + held.running.job.phases_us
+    wanted_us = since_us + wanted.time_limit_s * SECOND_US
     free_us = (
         cycle.schedule.book.free_until_us(place.pairs, from_us, wanted_us)
         if from_us < wanted_us
         else wanted_us
     )
-    most_s = (free_us - wanted.since_us) // SECOND_US
+    most_s = (free_us - since_us) // SECOND_US
     granted_s = _allowed_s(cycle, held, wanted, most_s) if most_s > wanted.has_s else wanted.has_s
     if granted_s <= wanted.has_s:
         return _not_longer(wanted, _obstacle(cycle, free_us, is_room=most_s <= wanted.has_s)), None
-    until_us = wanted.since_us + granted_s * SECOND_US
+    until_us = since_us + granted_s * SECOND_US
     text = f"time limit {granted_s} s"
     if granted_s < wanted.time_limit_s:
         text += f", of {wanted.time_limit_s} s: {_obstacle(cycle, free_us, is_room=granted_s == most_s)}"
@@ -253,10 +255,10 @@ def _is_allowed(cycle: Cycle, held: Held, wanted: WantedEnd, limit_s: int) -> bo
         query, now_us, assignment_of(held.booking, cycle.ledger.topology)
     ):
         return False
-    from_us = max(held.booking.stop_us, now_us)
-    if until_us <= from_us:
+    from_us, free_from_us = max(held.booking.stop_us, now_us), until_us + job.phases_us
+    if free_from_us <= from_us:
         return True
-    piece = _piece(held, from_us, until_us)
+    piece = _piece(held, from_us, free_from_us)
     assert piece is not None
     try:
         exhaust(schedule.taking(None, piece))

@@ -46,7 +46,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     those of a job of several parts, else empty; `request` and `partition` are then the first part's. `followers` are the
     other members of a pack that has not begun, whose first member this is: they are planned with it, or it is not (D-04).
     `is_owed`: `start_at_us` is no user's fixed start but the one that its pack, which has begun, owes it: a job that misses
-    it starts as early as possible afterwards, and never before.
+    it starts as early as possible afterwards, and never before. `phases_us` is how much longer than its script it holds its
+    nodes, for their prolog and epilog; time limits, estimates and rules do not count it.
     """
 
     job_id: int
@@ -74,6 +75,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     after_any: bool = False
     followers: tuple[Follower, ...] = ()
     is_owed: bool = False
+    phases_us: int = 0
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -101,13 +103,14 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def stay_us(self) -> int:
-        """Runtime for which plans reserve resources: the estimate up to the limit; `INFINITY_US` without either."""
+        """Time for which plans reserve resources: the estimate up to the limit, and phases; `INFINITY_US` without either."""
         limit_us = self.time_limit_us or INFINITY_US
-        return min(self.estimate_us, limit_us) if self.estimate_us else limit_us
+        run_us = min(self.estimate_us, limit_us) if self.estimate_us else limit_us
+        return min(run_us + self.phases_us, INFINITY_US) if self.phases_us else run_us
 
     @property
     def beyond_us(self) -> int:
-        """Difference between the time limit and `stay_us`."""
+        """Difference between the time limit and `stay_us`; below 0: the phases alone are beyond the limit."""
         return (self.time_limit_us or INFINITY_US) - self.stay_us
 
 
@@ -295,8 +298,9 @@ def asks_alike(one: Pending, other: Pending) -> bool:
 
 
 def differs_in_estimate(one: Pending, other: Pending) -> bool:
-    """Check whether two jobs differ only in their estimates."""
-    return one.estimate_us != other.estimate_us and _shape_of(one)[:-1] == _shape_of(other)[:-1]
+    """Check whether two jobs differ only in how long they are expected to stay."""
+    is_other = one.estimate_us != other.estimate_us or one.phases_us != other.phases_us
+    return is_other and _shape_of(one)[:-1] == _shape_of(other)[:-1]
 
 
 def _shape_of(job: Pending) -> _Shape:
@@ -314,7 +318,7 @@ def _shape_of(job: Pending) -> _Shape:
         job.start_at_us,
         job.deadline_us,
         # What has no place for long may have one for shorter: what is known of a shape holds for this length only.
-        job.estimate_us,
+        (job.estimate_us, job.phases_us) if job.phases_us else job.estimate_us,
     )
     if job.parts:
         shape = (job.parts, *shape)

@@ -266,6 +266,9 @@ class _Following:
                         schedule.changed.add(job_id)
                 elif entry.job.followers or old.job.followers:
                     yield from schedule.displacing(job_id)
+                elif entry.job.phases_us > old.job.phases_us and job_id not in schedule.claimants:
+                    # All others stay longer, too: each is planned anew in its turn.
+                    yield from schedule.displacing(job_id)
                 elif differs_in_estimate(entry.job, old.job) and job_id not in schedule.claimants:
                     yield from self._refit(entry)
                 else:

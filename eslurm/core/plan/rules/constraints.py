@@ -320,13 +320,19 @@ class Rules:
         return known
 
     def _sooner(self, closed: tuple[Closure, ...], beyond_us: int) -> tuple[Closure, ...]:
-        """The same closures for expected intervals that are shorter than the limit; one object for all such jobs."""
+        """The same closures for expected intervals that are not as long as the limit; one object for all such jobs."""
         key = (id(closed), beyond_us)
         known = self._shifted.get(key)
         if known is None or known[0] is not closed:
             if len(self._shifted) >= REMEMBERED_MAX:
                 self._shifted.clear()
-            moved = tuple([replace(one, start_us=one.start_us - beyond_us) for one in closed])
+            moved = tuple(
+                [
+                    replace(one, start_us=one.start_us - beyond_us)
+                    for one in closed
+                    if one.start_us - beyond_us < one.stop_us
+                ]
+            )
             known = self._shifted[key] = closed, moved
         return known[1]
 

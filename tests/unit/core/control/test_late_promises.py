@@ -11,7 +11,7 @@ from eslurm.core.model.messages import ChangePolicies, JobRef, PolicyChange, Sus
 from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.lab.sim.naive_rules import broken
-from tests.kits.core import ROOT, SECOND
+from tests.kits.core import ROOT, SECOND, World
 from tests.unit.core.control.test_promises import Led, starts
 
 WHOLE = Request(cpus_per_task=4)
@@ -21,7 +21,7 @@ ITEMS = Limit("at-a-time", "user", "alice", "cores", Amount(4))
 POOL = FreePool("spare", "cores", Amount(4))
 
 
-def set_policy(world: Led, policy: Policy) -> None:
+def set_policy(world: World, policy: Policy) -> None:
     world.send(ChangePolicies(ROOT, (PolicyChange("set", kind_of(policy), policy.name, policy),)))
 
 
