@@ -57,7 +57,7 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
         (planted.show_before_commit, ANY, range(1, 4), "is durable"),
         (planted.acknowledge_before_commit, ANY, range(1, 4), "is durable"),
         (planted.release_out_of_order, ANY, range(1, 4), "is shown after"),
-        (planted.one_core_too_few, ANY, range(1, 4), "ledger|resource"),
+        (planted.one_core_too_few, ANY, range(1, 4), "ledger|LedgerError|resource"),
         (planted.drop_completions, ANY, range(1, 6), "no recovery|accounted"),
         (planted.forget_reports, ANY, range(1, 21), "no recovery"),
         (
