@@ -1,7 +1,8 @@
 """Standing faults of this process's nodes, and when their checks run (F-03).
 
 The controller keeps the faults and says which stand when it registers a node; a phase whose failure it has committed adds
-one. Invariant: a check runs only while a fault stands, one at a time for each node, and a passed one is reported for just
+one. Of failures of one kind the controller keeps the last, and acknowledgements come in any order: a check answers for all.
+Invariant: a check runs only while a fault stands, one at a time for each node, and a passed one is reported for just
 the faults that stood when it ended.
 """
 
@@ -33,16 +34,14 @@ class Faults:
 
     def on_registered(self, node: LocalNode, faults: tuple[tuple[str, int], ...]) -> None:
         """These faults of the node stand."""
-        node.faults = dict(faults)
+        node.faults = set(faults)
         self._watch(node)
 
     def on_committed(self, node: LocalNode, body: OwedBody) -> None:
         """The controller has taken note of a report: a failed phase is a fault, a passed check ends the faults it names."""
         match body:
             case CheckPassed():
-                for kind, job_id in body.faults:
-                    if node.faults.get(kind) == job_id:
-                        del node.faults[kind]
+                node.faults.difference_update(body.faults)
                 self._watch(node)
             case PhaseReported(phase=phase) if phase == PROLOG:
                 self._on_phase(node, phase, body.job_id, body.end)
@@ -51,7 +50,7 @@ class Faults:
 
     def _on_phase(self, node: LocalNode, kind: str, job_id: int, end: StepEnd) -> None:
         if not end.is_good:
-            node.faults[kind] = job_id
+            node.faults.add((kind, job_id))
             self._reports.withdraw_check(node)
             self._watch(node)
 

@@ -75,8 +75,8 @@ class LocalNode:
     contact_us: int = 0
     rounds_from: int = 0
     parked: list[Parked] = field(default_factory=list)
-    faults: dict[str, int] = field(default_factory=dict)
-    """Its standing faults: kind -> job."""
+    faults: set[tuple[str, int]] = field(default_factory=set)
+    """Its standing faults: (kind, job)."""
     check_us: int = 0
     """When its check runs next; 0: not planned."""
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)

@@ -43,7 +43,7 @@ class Reports:
 
     def owe_check(self, node: LocalNode) -> None:
         """Owe the report that the node's check passed, for the faults that stand."""
-        self._owe(node, CheckPassed(node.number, node.incarnation, tuple(sorted(node.faults.items()))))
+        self._owe(node, CheckPassed(node.number, node.incarnation, tuple(sorted(node.faults))))
 
     def withdraw_check(self, node: LocalNode) -> None:
         """Take it back: another fault began since."""

@@ -411,8 +411,25 @@ def test_another_fault_takes_a_passed_check_back() -> None:
     (seq,) = [seq for seq, report in world.reports.items() if isinstance(report.body, PhaseReported)]
     world.ack(seq)
     node = world.agent.registry.by_number[0]
-    assert node.faults == {"prolog": 8}
+    assert node.faults == {("prolog", 7), ("prolog", 8)}
     assert not any(isinstance(body, CheckPassed) for body in node.owed.values())
+
+
+def test_a_check_answers_for_all_failures_in_whatever_order_they_were_acknowledged() -> None:
+    world = World(phases=("prolog", "check"))
+    for job_id in (7, 8):
+        world.order(Prepare(launch(job_id=job_id, phases=("prolog",))))
+        world.finish(job_id=job_id, step=PROLOG_STEP, exit_code=1)
+    # The controller keeps the fault of the later one.
+    for seq in sorted(
+        (seq for seq, one in world.reports.items() if isinstance(one.body, PhaseReported)), reverse=True
+    ):
+        world.ack(seq)
+    world.perform(world.agent.on_checked(0, world.now_us, passed=True))
+    (report,) = world.sent(CheckPassed)
+    assert report.body.faults == (("prolog", 7), ("prolog", 8))
+    world.ack_all()
+    assert not world.agent.registry.by_number[0].faults
 
 
 def test_nodes_that_are_gone_without_an_epilog_say_nothing_of_one() -> None:
