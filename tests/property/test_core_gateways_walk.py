@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from eslurm.core.control.jobs import gateways, outcomes, stopping
 from eslurm.core.dispatch.effect_delivery import Send
-from eslurm.core.model.facts import AttemptEnded, Fact
 from eslurm.core.model.gateways import GatewayStage
-from eslurm.core.model.job import Attempt, Job, StepEnd
+from eslurm.core.model.job import Attempt, StepEnd
 from eslurm.core.model.job_states import FINAL, AttemptPhase, JobState
 from eslurm.core.model.messages import CancelJobs, HoldJobs, JobRef, RequeueJobs, UpdateNodes
-from eslurm.core.model.parts import gateway_nodes
 from eslurm.core.model.protocol import End, GatewayReported, LaunchStep, PhaseReported, Start, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import GATEWAY_STEP
-from eslurm.core.state.cluster import State, attempts_of
+from eslurm.core.state.cluster import attempts_of
 from tests.kits.core import ROOT, World
+from tests.kits.gateway_bugs import gateway_leaked, script_before_routes
 from tests.kits.gateways import GATEWAYS, USERS, gateway_world, submit
 from tests.support.profiles import draws
 
@@ -292,31 +288,6 @@ def test_histories_reach_every_stage() -> None:
             walk.act()
         stages |= walk.stages
     assert stages == set(GatewayStage)
-
-
-def gateway_leaked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gateways of an attempt that ends are free at once: nothing ends their daemons."""
-    real = stopping.ended
-
-    def ended(state: State, job: Job, attempt: Attempt, now_us: int, **others: Any) -> AttemptEnded:
-        if attempt.gateway is not None:
-            left = [node for node in gateway_nodes(job.spec, attempt) if node in attempt.held]
-            others["released"] = tuple(dict.fromkeys((*others.get("released", ()), *left)))
-        return real(state, job, attempt, now_us, **others)
-
-    for module in (stopping, outcomes, gateways):
-        monkeypatch.setattr(module, "ended", ended)
-
-
-def script_before_routes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The helper's end is taken for success, whatever it was."""
-    real = gateways.on_step_ended
-
-    def ended(state: State, report: PhaseReported, now_us: int) -> list[Fact]:
-        end = StepEnd(0) if report.phase == "routes" else report.end
-        return real(state, replace(report, end=end), now_us)
-
-    monkeypatch.setattr(gateways, "on_step_ended", ended)
 
 
 @pytest.mark.parametrize("plant", [gateway_leaked, script_before_routes])

@@ -15,6 +15,7 @@ import pytest
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.fault_schedule import draw_plan
 from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, run_scenario
+from tests.kits import gateway_bugs
 from tests.sim import planted
 
 FOCUSED_EVENTS = 30
@@ -73,9 +74,11 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
         (planted.delay_ignored, ANY, range(11, 111), "its pack lets it start at|is owed"),
         (planted.member_left, ANY, range(1, 61), "has not begun some members|after its cancellation"),
         (planted.half_placed, ANY, range(1, 61), "a pack begins without"),
+        (gateway_bugs.gateway_leaked, ANY, range(1, 61), "given the node back|is given back by|is given to"),
+        (gateway_bugs.script_before_routes, ANY, range(21, 81), "no routes are written"),
         (planted.take_all_for_any, ANY, range(1, 101), "begins, and of its dependencies"),
-        (planted.close_cycles, ANY, range(1, 201), "waits for itself"),
-        (planted.launch_again, ANY, range(1, 101), "second time|still runs|still holds|resource|accounted"),
+        (planted.close_cycles, ANY, range(1, 201), "waits for itself|no recovery"),
+        (planted.launch_again, ANY, range(61, 101), "second time|still runs|still holds|resource|accounted"),
         (planted.phase_twice, AGENTS, range(1, 31), "a second time"),
         (planted.prepared_before_the_prolog, ANY, range(1, 21), "before its prolog ended well"),
         (planted.released_before_the_epilog, ANY, range(1, 21), "is given back"),

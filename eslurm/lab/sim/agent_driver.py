@@ -31,6 +31,7 @@ from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay import messages as tree
 from eslurm.core.relay.relay import Relay
 from eslurm.lab.sim import wire
+from eslurm.lab.sim.gateway_draws import gateway_argv
 from eslurm.lab.sim.phase_checks import LIMIT_S
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.spool import Spool
@@ -44,6 +45,7 @@ from eslurm.ports.step_runner import (
     StepRunnerError,
     StepSpec,
     StepStarted,
+    StepState,
     StepWarning,
 )
 
@@ -130,6 +132,7 @@ class AgentDriver(Process):
             act.SendReport: self._send_report,
             act.RunBatch: self._run_batch,
             act.RunTasks: self._run_tasks,
+            act.AwaitStep: self._await_step,
             act.RunPhase: self._run_phase,
             act.RunCheck: self._run_check,
             act.SignalStep: self._signal_step,
@@ -148,6 +151,7 @@ class AgentDriver(Process):
         live = [(step.key, step.at_us) for step in known if isinstance(step, StepStarted)]
         ended = [(step.key, step_end(step)) for step in known if isinstance(step, StepOutcome)]
         self.world.coverage.on_restart(key for key, _ in live)
+        self.world.checks.on_agent_started(self.host.numbers)
         self._do(restore(self.agent, self._folded, live, ended, self.now_us))
         if self.alive:
             self.later(RUNNER_US, self.host.runner.reconnect, self.host.on_step_ended)
@@ -346,12 +350,13 @@ class AgentDriver(Process):
 
     def _run_tasks(self, action: act.RunTasks) -> None:
         launch = action.launch
+        argv = gateway_argv(action.step, launch) if action.step.is_gateway else action.request.argv
         spec = StepSpec(
             key=action.step,
             node_name=self.world.node_name(action.step.node),
             uid=launch.spec.user.uid,
             gid=launch.spec.user.gid,
-            argv=action.request.argv,
+            argv=argv,
             env={},
             cwd=action.request.work_dir,
             kill_grace_us=int(launch.kill_grace_s * 1e6),
@@ -360,6 +365,9 @@ class AgentDriver(Process):
             first_task=action.first_task,
         )
         self._ask_runner(self._launch, action.step, spec, self._to_boot_us(action.contact_us))
+
+    def _await_step(self, action: act.AwaitStep) -> None:
+        self._ask_runner(self._await, action.step)
 
     def _run_phase(self, action: act.RunPhase) -> None:
         self.world.checks.on_launch(action.launch)
@@ -395,13 +403,24 @@ class AgentDriver(Process):
             self.world.coverage.on_refused(str(error))
             self.later(delay_us, self._on_refused_step, step, str(error))
             return
-        if isinstance(known, StepStarted):
-            self.later(delay_us, self._on_started, step, known.at_us)
+        if step.is_gateway:
+            self._await(step)
         else:
-            self.later(delay_us, self._on_ended, step, step_end(known))
+            self.later(delay_us, self._on_state, step, known)
 
-    def _on_started(self, step: StepKey, at_us: int) -> None:
-        self._do(self.agent.on_step_started(step, at_us, self.now_us))
+    def _await(self, step: StepKey) -> None:
+        """Hear of a step of gateways once it is ready, or over."""
+        if not self.host.runner.do_await(step, lambda state: self._later_on_state(step, state)):
+            self._on_refused_step(step, "the runner does not know the step, and no command starts it")
+
+    def _later_on_state(self, step: StepKey, state: StepState) -> None:
+        self.later(int(self.world.random.random() * RUNNER_US), self._on_state, step, state)
+
+    def _on_state(self, step: StepKey, state: StepState) -> None:
+        if isinstance(state, StepStarted):
+            self._do(self.agent.on_step_started(step, state.at_us, self.now_us, state.ready))
+        else:
+            self._on_ended(step, step_end(state))
 
     def _on_refused_step(self, step: StepKey, why: str) -> None:
         self._do(self.agent.on_step_refused(step, why, self.now_us))
@@ -417,7 +436,11 @@ class AgentDriver(Process):
         self._on_ended(outcome.key, step_end(outcome))
 
     def _signal_step(self, action: act.SignalStep) -> None:
-        self._ask_runner(self.host.runner.do_signal, action.step, action.signal)
+        self._ask_runner(self._on_signal, action.step, action.signal)
+
+    def _on_signal(self, step: StepKey, signal: int) -> None:
+        if self.host.runner.do_signal(step, signal):
+            self.world.checks.on_signalled(step, signal)
 
     def _terminate_step(self, action: act.TerminateStep) -> None:
         grace_us = int(action.grace_s * 1e6)

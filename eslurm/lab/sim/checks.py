@@ -24,6 +24,8 @@ from eslurm.core.state import rows as records
 from eslurm.core.state.apply import apply
 from eslurm.core.state.apply_accounts import records_of
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.gateway_checks import WATCHED as OF_GATEWAYS
+from eslurm.lab.sim.gateway_checks import GatewayChecks
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.log_keeper import stored_bases
 from eslurm.lab.sim.naive_dependencies import DependencyChecks
@@ -79,6 +81,7 @@ class Checks:
         self.plans = PlanChecks(self.packs)
         self.dependencies = DependencyChecks()
         self.phases = PhaseChecks(world.phases)
+        self.gateways = GatewayChecks(world.config, world.coverage, lambda: world.faults.calm_since_us)
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.
@@ -125,6 +128,7 @@ class Checks:
         self._leaders[epoch] = name
         self._world.coverage.on_lead(state)
         self.packs.on_lead(state)
+        self.gateways.on_lead()
         self._satellites_down = dict.fromkeys(state.satellites_down)
 
     @property
@@ -158,6 +162,15 @@ class Checks:
             (decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in OF_PACKS),
             batch.at_us,
         )
+        if self.gateways.gateways:
+            self.gateways.on_batch(
+                (
+                    decode_fact(row.kind, row.version, row.blob)
+                    for row in batch.facts
+                    if row.kind in OF_GATEWAYS
+                ),
+                batch.at_us,
+            )
 
     def _on_durable_fact(self, fact: facts.Fact) -> None:
         match fact:
@@ -268,6 +281,7 @@ class Checks:
         key = spec.key
         self._world.note(f"spawn {key} on {host.address}")
         self.phases.on_spawn(key)
+        self.gateways.on_spawn(key)
         if key.is_phase:
             # A job that goes elsewhere leaves its nodes to their epilogs.
             return
@@ -278,6 +292,19 @@ class Checks:
         if key.step == BATCH_STEP:
             self._world.coverage.on_spawn(key)
             self._on_script(host, key)
+
+    def on_ready(self, key: StepKey) -> None:
+        """A step of gateways serves."""
+        self._world.note(f"ready {key}")
+        self.gateways.on_ready(key)
+
+    def on_signalled(self, key: StepKey, signal: int) -> None:
+        """A host has sent a step a signal."""
+        self.gateways.on_signalled(key, signal)
+
+    def on_agent_started(self, numbers: Sequence[int]) -> None:
+        """An agent begins anew on these nodes."""
+        self.gateways.on_agent_started(numbers)
 
     @property
     def busy_hosts(self) -> list[Host]:
@@ -307,6 +334,7 @@ class Checks:
         key = outcome.key
         self._world.note(f"ended {key} {outcome.exit_code} {outcome.cause.value}")
         self.phases.on_ended(outcome)
+        self.gateways.on_ended(outcome)
         if self._live.get(key.job_id, {}).pop(key, None) is None or key.step != BATCH_STEP:
             return
         self._world.coverage.on_ended(outcome)
@@ -342,6 +370,7 @@ class Checks:
     def on_reboot(self, host: Host) -> None:
         """All processes of the host are gone, and their ends may stay unknown."""
         self.phases.on_reboot(host.numbers)
+        self.gateways.on_reboot(host.numbers)
         for live in self._live.values():
             for key in [key for key, other in live.items() if other is host]:
                 del live[key]

@@ -47,6 +47,7 @@ from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import wire
+from eslurm.lab.sim.gateway_draws import draw_gateway_spec, gateways_of
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.step_runner import LONG_LIMIT_S
 from eslurm.lab.sim.surroundings import Surroundings
@@ -74,6 +75,8 @@ PART_US = 2 * SECOND_US
 ASKED_AGAIN_WITHIN_US = 8 * SECOND_US
 PACKS_SHARE = 0.08
 """Share of the submissions that bring a pack, too."""
+GATEWAY_SUBMISSIONS = 12
+"""Where there are gateways."""
 PACK_ACT_WITHIN_US = 15 * SECOND_US
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
@@ -102,6 +105,7 @@ class Client(Process):
         self._failing_random = random.Random(f"{world.seed}/failing packs")
         self._moves_random = random.Random(f"{world.seed}/moves")
         self._parts_random = random.Random(f"{world.seed}/finished parts")
+        self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -132,6 +136,9 @@ class Client(Process):
         self.later(world.faults.plan.calm_us, self._care)
         for at_us in range(PART_US, world.faults.plan.calm_us, PART_US):
             self.later(at_us, self._finish_part)
+        if gateways_of(world.config):
+            for _ in range(GATEWAY_SUBMISSIONS):
+                self.later(self._gateways_random.randint(SECOND_US, last_us), self._submit_with_gateways)
 
     # ---- asking ----
 
@@ -245,6 +252,18 @@ class Client(Process):
                 return
             self.call(SubmitJobs(members, (PackDraft(0, delays_s, cancels),)), None, blobs)
         self.call(SubmitJobs(specs), None, blobs)
+
+    def _submit_with_gateways(self) -> None:
+        """A job over both modules, sometimes as the first or the second of a pack."""
+        rng = self._gateways_random
+        spec = draw_gateway_spec(rng, self._spec(rng), self.world.config)
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        if rng.random() < 0.85:
+            self.call(SubmitJobs((spec,)), None, blobs)
+            return
+        beside = self._spec(rng)
+        members, delays_s = draw_pack(rng, (spec, beside) if rng.random() < 0.5 else (beside, spec))
+        self.call(SubmitJobs(members, (PackDraft(0, delays_s),)), None, blobs)
 
     def _submit_long(self) -> None:
         """Jobs that run for minutes, where links are bad for as long."""

@@ -6,11 +6,13 @@ Invariant: a node's place in the configuration never changes, so its number is i
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from eslurm.core.model.config import (
     ClusterConfig,
+    Module,
     NodeConfig,
     NodeRule,
     Partition,
@@ -18,6 +20,7 @@ from eslurm.core.model.config import (
     Resource,
     Switch,
 )
+from eslurm.core.model.gateways import GATEWAY, PARTITION
 
 CORES = 4
 MEMORY_MIB = 4_096
@@ -101,15 +104,40 @@ def _draw_switches(rng: random.Random, names: tuple[str, ...]) -> tuple[Switch, 
     return (*leaves, Switch("root", switches=("leaf0", "leaf1")))
 
 
+def with_modules(config: ClusterConfig, names: Sequence[str], modules: tuple[Module, ...]) -> ClusterConfig:
+    """The same with its nodes in these modules, `names` by node; gateways are in no other partition, as whole nodes."""
+    gateways = {module.name for module in modules if module.kind == GATEWAY}
+    hidden = {node.name for node, name in zip(config.nodes, names, strict=True) if name in gateways}
+    partitions = tuple(
+        replace(partition, nodes=tuple(name for name in partition.nodes if name not in hidden))
+        for partition in config.partitions
+    )
+    return replace(
+        config,
+        nodes=tuple(
+            replace(
+                node,
+                module=name,
+                features=(*node.features, name),
+                cores_for_devices=0 if name in gateways else node.cores_for_devices,
+            )
+            for node, name in zip(config.nodes, names, strict=True)
+        ),
+        partitions=(*partitions, Partition(PARTITION, tuple(sorted(hidden)), role=GATEWAY)),
+        modules=modules,
+    )
+
+
 def with_new_node(config: ClusterConfig) -> ClusterConfig:
-    """The same with one more node, in the same partitions."""
+    """The same with one more node, in the same partitions. It is in no module."""
     name = node_name(len(config.nodes))
     total = (*NODE_TOTAL, *(0 for _ in config.nodes[0].total[len(NODE_TOTAL) :]))
     return replace(
         config,
         nodes=(*config.nodes, NodeConfig(name, total)),
         partitions=tuple(
-            replace(partition, nodes=(*partition.nodes, name)) for partition in config.partitions
+            partition if partition.role else replace(partition, nodes=(*partition.nodes, name))
+            for partition in config.partitions
         ),
     )
 

@@ -17,6 +17,8 @@ from eslurm.core.state.cluster import State
 from eslurm.ports.step_runner import StepEndCause, StepOutcome
 
 SILENT: Final = "silent"
+IN_A_RUN: Final = ("node lost", "takeover", "agent restarted", "job stopped")
+IN_A_START: Final = ("failure", "limit reached", *IN_A_RUN)
 PATHS: Final = (
     "node lost by silence",
     "node lost with jobs",
@@ -40,6 +42,11 @@ PATHS: Final = (
     "epilog under way across a restart of its agent",
     "fault of a node cleared by its check",
     "node taken out for its clock",
+    *(f"{what} while gateway daemons start" for what in IN_A_START),
+    *(f"{what} while routes are written" for what in IN_A_START),
+    *(f"{what} while an error file is written" for what in IN_A_START if what != "failure"),
+    *(f"{what} while a job has gateways" for what in IN_A_RUN),
+    "gateway daemon died while its job ran",
     "link out for longer than node_lost_after_s",
     "link in for longer than node_lost_after_s",
     "link slow for longer than node_lost_after_s",

@@ -25,6 +25,8 @@ OVERHEARD_MAX = 200
 SKEW_MAX_S = 30.0
 HOST_SKEW_US = 15 * SECOND_US
 """Normal error of hosts' wall clocks."""
+GATEWAY_FAULTS = 0.3
+"""Of the stages that the gateways of jobs go through, the share in which a fault strikes."""
 KINDS = tuple(STROKES)
 FATES = ("before", "torn", "after", "pause")
 RISKS = {"commit": 1.0, "answers": 4.0, "claim": 8.0, "renew": 0.5, "release": 12.0, "prune": 2.0}
@@ -36,7 +38,7 @@ class FaultPlan(msgspec.Struct, frozen=True):
 
     `commit_crashes` is the share of commits at which the controller dies or stops; a multiple of that for
     other writes (`RISKS`). `skew_s` is how far apart the wall clocks of two controllers may be. With `host_faults`, people
-    submit jobs that run for minutes, too.
+    submit jobs that run for minutes, too. `gateway_faults` is the share of the stages of gateways in which a fault strikes.
     """
 
     weather: Weather
@@ -47,6 +49,7 @@ class FaultPlan(msgspec.Struct, frozen=True):
     controllers: int = 1
     skew_s: float = 0.0
     ordeals: tuple[HostFault, ...] = ()
+    gateway_faults: float = 0.0
 
 
 def draw_plan(seed: int, nodes: int) -> FaultPlan:
@@ -73,6 +76,7 @@ def draw_plan(seed: int, nodes: int) -> FaultPlan:
         controllers=rng.choice((1, 2, 2, 3)) if nodes <= 200 else rng.choice((1, 2)),
         skew_s=rng.choice((0.0, 2.0, 2 * SKEW_MAX_S)),
         ordeals=ordeals,
+        gateway_faults=GATEWAY_FAULTS,
     )
 
 
@@ -92,6 +96,8 @@ class Faults:
         self.count = 0
         self.seen: dict[str, int] = {}
         self.is_calm = False
+        self.calm_since_us = 0
+        """When the last fault was over; 0: not yet."""
         self._world = world
         self._random = random.Random(f"{world.seed}/commits")
         self._commit_faults = 0
@@ -134,6 +140,7 @@ class Faults:
     def _calm(self) -> None:
         self.is_calm = True
         world = self._world
+        self.calm_since_us = world.scheduler.at_us
         world.network.weather = CALM
         world.network.heal()
         world.network.relieve()

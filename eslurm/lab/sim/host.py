@@ -84,7 +84,11 @@ class Host:
 
     def _new_runner(self) -> MemoryStepRunner:
         return MemoryStepRunner(
-            self.world.scheduler, self.on_step_ended, self._script_of, lambda: self.wall_us
+            self.world.scheduler,
+            self.on_step_ended,
+            self._script_of,
+            lambda: self.wall_us,
+            self.world.checks.on_ready,
         )
 
     def _script_of(self, spec: StepSpec) -> StepScript:

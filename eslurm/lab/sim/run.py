@@ -17,6 +17,8 @@ from eslurm.lab.sim.fault_schedule import FaultPlan
 from eslurm.lab.sim.world import START_US, Trace, World
 
 RECOVERY_MAX_US = 300 * SECOND_US
+GATEWAYS_MAX_US = (600 + 4 * (300 + 60 + 10)) * SECOND_US
+"""So much longer where there are gateways: starts of them reach their limits one after another, and jobs wait for 10 min."""
 LOOK_EVERY_US = SECOND_US
 
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
@@ -189,11 +191,10 @@ def _play(world: World, until_us: int | None) -> None:
         scheduler.run(START_US + until_us)
         return
     scheduler.run(START_US + world.faults.plan.calm_us)
-    deadline_us = scheduler.at_us + RECOVERY_MAX_US
+    recovery_us = RECOVERY_MAX_US + (GATEWAYS_MAX_US if world.config.modules else 0)
+    deadline_us = scheduler.at_us + recovery_us
     while not world.is_settled():
         if scheduler.at_us >= deadline_us:
-            raise AssertionError(
-                f"no recovery within {RECOVERY_MAX_US // SECOND_US} s: {world.why_unsettled()}"
-            )
+            raise AssertionError(f"no recovery within {recovery_us // SECOND_US} s: {world.why_unsettled()}")
         scheduler.run(scheduler.at_us + LOOK_EVERY_US)
     world.final_check()

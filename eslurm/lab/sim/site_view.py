@@ -48,6 +48,8 @@ class Striking(Protocol):
     @property
     def is_calm(self) -> bool: ...
 
+    calm_since_us: int
+
     @property
     def plan(self) -> LastingPlan: ...
 

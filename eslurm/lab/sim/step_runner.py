@@ -44,13 +44,15 @@ class StepScript(msgspec.Struct, frozen=True):
     """Behaviour of a virtual step. `duration_us` None runs until it is ended from outside.
 
     `spawn_error`, when set, keeps it from starting (then `exit_code` is the code reported). With `ignores_term` only
-    SIGKILL ends it.
+    SIGKILL ends it. A step of gateways is ready after `ready_us` (None: never), with these first `lines` of its tasks.
     """
 
     duration_us: int | None = 0
     exit_code: int = 0
     ignores_term: bool = False
     spawn_error: str = ""
+    ready_us: int | None = None
+    lines: tuple[str, ...] = ()
 
 
 class _Running(msgspec.Struct, eq=False):
@@ -66,6 +68,8 @@ class _Running(msgspec.Struct, eq=False):
     paused_us: int = 0
     stopped_us: int | None = None
     is_warned: bool = False
+    is_ready: bool = False
+    waiters: list[Callable[[StepState], None]] = []
 
     def used_us(self, now_us: int) -> int:
         """Run time without suspensions."""
@@ -75,7 +79,7 @@ class _Running(msgspec.Struct, eq=False):
 
 class MemoryStepRunner:
     """Implements `StepRunner` in virtual time. `script_of` says how each step behaves, `wall_us` what the host's wall
-    clock says, if that is another one: it is only ever reported.
+    clock says, if that is another one: it is only ever reported. `on_ready` hears of steps of gateways that serve.
 
     The plain methods (`do_*`) do the work at once, for a simulation without an event loop; the port's are
     thin coroutines over them.
@@ -87,11 +91,13 @@ class MemoryStepRunner:
         on_ended: StepOutcomeSink,
         script_of: Callable[[StepSpec], StepScript],
         wall_us: Callable[[], int] | None = None,
+        on_ready: Callable[[StepKey], None] = lambda key: None,
     ) -> None:
         self._clock = clock
         self._wall_us = wall_us or clock.now_us
         self._on_ended = on_ended
         self._script_of = script_of
+        self._on_ready = on_ready
         self._running: dict[StepKey, _Running] = {}
         self._outcomes: dict[StepKey, StepOutcome] = {}
         self._next_pid = _FIRST_PID
@@ -141,7 +147,7 @@ class MemoryStepRunner:
             return known
         running = self._running.get(spec.key)
         if running is not None:
-            return StepStarted(spec.key, running.started_us, running.pid)
+            return self._state(running)
         if not spec.argv or spec.tasks < 1:
             raise StepRunnerError("a step needs a program and at least one task")
         if contact_us is not None:
@@ -166,7 +172,22 @@ class MemoryStepRunner:
         self._arm(step)
         if spec.orphan_timeout_us:
             self._clock.call_at(self._orphaned_us(spec, start_us), lambda: self._on_silence(step))
-        return StepStarted(spec.key, step.started_us, step.pid)
+        return self._state(step)
+
+    def do_await(self, key: StepKey, heard: Callable[[StepState], None]) -> bool:
+        """Call back once the step is ready, or over; False when it is unknown. Steps of gateways only are ever ready."""
+        step = self._running.get(key)
+        if step is not None and not step.is_ready:
+            step.waiters.append(heard)
+            return True
+        known = self._outcomes.get(key) if step is None else self._state(step)
+        if known is not None:
+            heard(known)
+        return known is not None
+
+    def _state(self, step: _Running) -> StepStarted:
+        lines = step.script.lines if step.is_ready else ()
+        return StepStarted(step.spec.key, step.started_us, step.pid, lines)
 
     def do_signal(self, key: StepKey, signum: int) -> bool:
         """Signal a step; SIGKILL always ends it, SIGTERM and SIGINT unless its script ignores them."""
@@ -227,6 +248,8 @@ class MemoryStepRunner:
     def _arm(self, step: _Running) -> None:
         """Look at the step again when something of it falls due, should it run on: each look sees what is in force then."""
         warning, due_us = step.spec.warning, [step.script.duration_us]
+        if not step.is_ready:
+            due_us.append(step.script.ready_us)
         if step.limit_us:
             due_us.append(step.limit_us)
             if warning is not None and not step.is_warned:
@@ -244,6 +267,13 @@ class MemoryStepRunner:
             step.script.duration_us,
             step.spec.warning,
         )
+        ready_us = step.script.ready_us
+        if ready_us is not None and used_us >= ready_us and not step.is_ready and step.cause is None:
+            step.is_ready = True
+            self._on_ready(step.spec.key)
+            for heard in step.waiters:
+                heard(self._state(step))
+            step.waiters = []
         if duration_us is not None and used_us >= duration_us:
             self._end(step, step.script.exit_code, 0)
             return
@@ -260,7 +290,7 @@ class MemoryStepRunner:
         """All known steps, ordered by key."""
         known: dict[StepKey, StepState] = dict(self._outcomes)
         for key, step in self._running.items():
-            known[key] = StepStarted(key, step.started_us, step.pid)
+            known[key] = self._state(step)
         return [known[key] for key in sorted(known)]
 
     def do_acknowledge(self, keys: Collection[StepKey]) -> None:
@@ -330,6 +360,8 @@ class MemoryStepRunner:
         ended_us = step.started_us + now_us - step.launched_us
         outcome = StepOutcome(key, exit_code, signum, cause, text, step.started_us, ended_us)
         self._outcomes[key] = outcome
+        for heard in step.waiters:
+            heard(outcome)
         if report:
             # Not from within the call that caused it: the real one is heard of later, too.
             self._clock.call_at(now_us, lambda: self._report(outcome))

@@ -65,6 +65,11 @@ LIFTED: Final = ("limit", "pool", "reservation", "defaults")
 # ---- jobs ----
 
 
+def has_partition(config: ClusterConfig, name: str) -> bool:
+    """Check whether the cluster has this partition."""
+    return any(partition.name == name for partition in config.partitions)
+
+
 def draw_request(rng: random.Random, nodes: int, config: ClusterConfig, *, is_small: bool) -> Request:
     """The resources of a job on a cluster of so many nodes."""
     has_gpus = GPU in config.resources
@@ -108,11 +113,12 @@ def draw_spec(
         array = ArraySpec(((0, rng.randint(1, 5)),), rng.choice((0, 0, 1, 2)))
     time_limit_s = rng.choice((5, 20, 60))
     start_at_us, deadline_us = _draw_interval(rng, now_us, time_limit_s, is_array=array is not None)
-    has_rush = len(config.partitions) > 1
+    has_rush = has_partition(config, RUSH)
     if rng.random() < 0.12:
         components, parts = _draw_parts(rng, config, is_small=array is not None)
     else:
-        components, parts = (draw_request(rng, len(config.nodes), config, is_small=array is not None),), ()
+        nodes = len(config.partitions[0].nodes)
+        components, parts = (draw_request(rng, nodes, config, is_small=array is not None),), ()
     return JobSpec(
         name=rng.choice(("a", "b", "c")),
         user=user,
@@ -169,15 +175,15 @@ def _draw_parts(
     count = rng.randint(2, 4)
     chance = rng.random()
     if chance < 0.1:
-        name = rng.choice(config.nodes).name
+        name = rng.choice(config.partitions[0].nodes)
         requests = tuple([Request(tasks=1, include=(name,)) for _ in range(count)])
     else:
-        nodes = max(1, len(config.nodes) // count)
+        nodes = max(1, len(config.partitions[0].nodes) // count)
         requests = tuple(
             [draw_request(rng, nodes, config, is_small=is_small or rng.random() < 0.5) for _ in range(count)]
         )
     named = [
-        RUSH if len(config.partitions) > 1 and 0.1 <= chance < 0.45 and at % 2 else "" for at in range(count)
+        RUSH if has_partition(config, RUSH) and 0.1 <= chance < 0.45 and at % 2 else "" for at in range(count)
     ]
     return requests, tuple([PartSpec(name) for name in named])
 

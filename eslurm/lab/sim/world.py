@@ -28,6 +28,9 @@ from eslurm.lab.sim.coverage import Coverage
 from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.lab.sim.estimator import Estimator
 from eslurm.lab.sim.fault_schedule import HOST_SKEW_US, FaultPlan, Faults, draw_plan
+from eslurm.lab.sim.gateway_draws import LIMIT_S as GATEWAYS_LIMIT_S
+from eslurm.lab.sim.gateway_draws import draw_gateway_script, draw_modules
+from eslurm.lab.sim.gateway_faults import GatewayFaults
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.network import Network
@@ -75,7 +78,7 @@ class World:
         self.scheduler = Scheduler(START_US)
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
         self.tuning = Tuning()
-        self.config = draw_config(rng, self.cluster, nodes)
+        self.config = draw_modules(seed, draw_config(rng, self.cluster, nodes))
         self.calendar = _calendar(self.config.zone)
         self.names = tuple(node.name for node in self.config.nodes)
         self.totals = [node.total for node in self.config.nodes]
@@ -88,6 +91,8 @@ class World:
         self.checks = Checks(self)
         self.disk = DiskStore(seed, on_commit=self.checks.on_durable, on_prune=self.checks.on_prune)
         self.faults = Faults(self, draw_plan(seed, nodes) if plan is None else plan)
+        gateway_faults = GatewayFaults(self, self.faults.plan.gateway_faults)
+        self.checks.gateways.on_stage = gateway_faults.on_stage
         self.trace = trace
         self._starts: dict[str, int] = {}
         self._unsealed: dict[bytes, Command] = {}
@@ -244,12 +249,17 @@ class World:
         key = spec.key
         if key.is_phase:
             return draw_script(self._script_seed, key, is_calm=self.faults.is_calm)
+        if key.is_gateway:
+            calm = self.faults.is_calm
+            return draw_gateway_script(self._script_seed, key, spec.tasks, spec.argv, is_calm=calm)
         rng = random.Random(f"{self._script_seed}/{key.job_id}/{key.attempt}/{key.step}")
         if rng.random() < 0.03 and not self.faults.is_calm:
             return StepScript(exit_code=127, spawn_error="no such file")
         seconds = rng.choice((0.0, 0.3, 1.0, 3.0, 8.0, 30.0)) * rng.random()
         if spec.time_limit_us == LONG_LIMIT_S * SECOND_US:
             seconds = rng.uniform(40.0, 130.0)
+        if spec.time_limit_us == GATEWAYS_LIMIT_S * SECOND_US:
+            seconds = rng.uniform(1.0, 20.0)
         return StepScript(
             duration_us=int(seconds * SECOND_US) if key.step == BATCH_STEP or rng.random() < 0.9 else None,
             exit_code=0 if rng.random() < 0.85 else 1,
