@@ -606,16 +606,9 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
 def charge_of(booking: Booking) -> Charge:
     """The booking as the rules count it."""
     until_us = max(booking.stop_us, booking.until_us)
-    charge = Charge(
-        booking.start_us,
-        booking.stop_us,
-        until_us,
-        booking.pairs,
-        booking.wide,
-        booking.tasks,
-        (),
-        not booking.is_return,
-    )
+    charge = Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)
+    if booking.is_return:
+        charge = msgspec.structs.replace(charge, adds_nodes=False)
     if not booking.has_parts:
         return charge
     parts = [(span.component, span.node, span.amounts) for span in booking.spans]

@@ -78,7 +78,8 @@ class JobAmounts:
         sums: Vector = (0,) * self._width
         for _, amounts in booking.spans:
             sums = add(sums, amounts)
-        nodes = max(len(booking.spans), booking.tasks) if booking.adds_nodes else 0
+        tasks = booking.tasks
+        nodes = tasks if tasks > 1 else len(booking.spans) if booking.adds_nodes else 0
         return (*sums, nodes, *padded(booking.wide, len(self._topology.wide)))
 
     def booked_split(self, job: Job, booking: Booked) -> dict[str, Vector]:
