@@ -49,15 +49,14 @@ class PhaseLength(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
 
 
 class PhaseLengths(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What is known of each phase of a node."""
+    """What is known of each phase: those of a node, and the prolog on the controller's host from the placement on.
+
+    The epilog there runs when a job's nodes are free.
+    """
 
     prolog: PhaseLength = PhaseLength()
     epilog: PhaseLength = PhaseLength()
-
-    @property
-    def planned_us(self) -> int:
-        """How much longer than its script a job holds its nodes."""
-        return self.prolog.planned_us + self.epilog.planned_us
+    controller: PhaseLength = PhaseLength()
 
 
 def _rounded(us: int) -> int:

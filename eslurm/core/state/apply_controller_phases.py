@@ -57,6 +57,7 @@ def ended(state: State, fact: facts.ControllerPhaseEnded) -> Job:
             return replace(job, attempt=with_phase(attempt, _epilog(job, phase)))
         return replace(job, attempt=None)
     if fact.end.is_good:
+        _learn(state, job.job_id, attempt.placed_us)
         phase = replace(phase, stage=staged(job, phase, PhaseStage.OVER))
         # The launch is owed from now on.
         attempt = replace(attempt, placed_revision=state.revision)
@@ -64,6 +65,14 @@ def ended(state: State, fact: facts.ControllerPhaseEnded) -> Job:
     phase = replace(phase, stage=staged(job, phase, PhaseStage.FAILED))
     failures = job.launch_failures + 1
     return replace(job, attempt=with_phase(attempt, phase), launch_failures=failures)
+
+
+def _learn(state: State, job_id: int, placed_us: int) -> None:
+    """Learn from a prolog how long attempts wait for theirs, its turn included; each job's counts as another node's."""
+    known = state.phase_lengths
+    controller = known.controller.after(state.now_us - placed_us, job_id, state.now_us)
+    if controller is not known.controller:
+        state.put_phase_lengths(replace(known, controller=controller))
 
 
 def with_phase(attempt: Attempt, phase: ControllerPhase) -> Attempt:

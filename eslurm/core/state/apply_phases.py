@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from eslurm.core.model import facts
+from eslurm.core.model.controller_phases import PhaseStage
 from eslurm.core.model.job import Attempt, AttemptMore
 from eslurm.core.model.step_key import EPILOG, PHASES, PROLOG
 from eslurm.core.state import apply_controller_phases
@@ -24,6 +25,8 @@ def of_placement(state: State, nodes: Iterable[int]) -> AttemptMore | None:
         return None
     known = state.phase_lengths
     prolog_us = known.prolog.planned_us if PROLOG in phases else 0
+    if controller is not None and controller.stage is PhaseStage.WAITING:
+        prolog_us += known.controller.planned_us
     return AttemptMore(
         phases=phases,
         controller=controller,

@@ -339,7 +339,11 @@ class State:
 
     def _follow_phases(self) -> None:
         """Make all entries of waiting jobs anew when plans are to count on other lengths of phases."""
-        phases_us = self.phase_lengths.planned_us if self.phased else 0
+        known, phases_us = self.phase_lengths, 0
+        if self.phased:
+            phases_us = known.prolog.planned_us + known.epilog.planned_us
+        if self.config.phases is not None and self.config.phases.prolog:
+            phases_us += known.controller.planned_us
         if phases_us == self.phases_us:
             return
         self.phases_us = phases_us
@@ -487,6 +491,7 @@ class State:
         self.ledger = fresh_ledger(self)
         for node in self.nodes.values():
             self._arm_loss(node)
+        self._follow_phases()
         self.feasible.clear()
         self.empty = None
         self.touched.settings = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from eslurm.api.infos import job_info
@@ -331,3 +332,24 @@ def test_the_log_says_each_run_once(site: Site) -> None:
         ("ControllerPhaseBegan", "epilog", 1),
         ("ControllerPhaseEnded", "epilog", 1),
     ]
+
+
+def test_plans_count_on_the_prolog_that_jobs_wait_for() -> None:
+    site = Site(ControllerPrograms(PROLOG), nodes=2)
+    for _ in range(2):
+        job_id = site.placed(time_limit_s=60)
+        site.pass_time(20)
+        site.over(PhaseKey(job_id, 1, "prolog", 1))
+    waiting = site.submit(time_limit_s=60, held=True)
+    site.hold(waiting, release=True)
+    assert site.state.phases_us == 20_000_000
+    entry = site.state.queue.find(waiting)
+    assert entry is not None and entry.stay_us == 80_000_000
+    assert waiting in site.plan()
+    running = site.state.live[waiting, 1]
+    assert running.expected_us == site.now_us + 80_000_000 and running.until_us == site.now_us + 60_000_000
+    # A site that has none any more waits for none.
+    site.submit(time_limit_s=60)
+    site.send(ConfigLoaded(msgspec.structs.replace(site.state.config, phases=None)))
+    check(site.state)
+    assert site.state.phases_us == 0
