@@ -225,11 +225,13 @@ class Client(Process):
                 self._care_for_pack(job_ids)
         elif isinstance(asked, CancelJobs) and isinstance(answer, Changed) and not asked.signal:
             bad = {problem.what for problem in answer.problems}
-            good = (ref.job_id for ref in asked.jobs if ref.task < 0 and name_of(ref) not in bad)
-            for job_id in good:
-                checks.cancelled[self._leaders.get(job_id, job_id)] = None
-                # By its id a pack is cancelled with all its members.
-                checks.cancelled.update(dict.fromkeys(checks.packs.members_of(job_id)))
+            for ref in asked.jobs:
+                if ref.task >= 0 or name_of(ref) in bad:
+                    continue
+                checks.cancelled[self._leaders.get(ref.job_id, ref.job_id)] = None
+                if ref.part < 0:
+                    # By its id a pack is cancelled with all its members.
+                    checks.cancelled.update(dict.fromkeys(checks.packs.members_of(ref.job_id)))
         elif isinstance(answer, StepCreated) and isinstance(asked, CreateStep):
             finish = FinishStep(asked.by, answer.job_id, answer.step, 0)
             self.later(self._random.randint(0, 3 * SECOND_US), self.call, finish)

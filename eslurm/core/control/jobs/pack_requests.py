@@ -1,19 +1,19 @@
 """Requests about jobs of packs: which jobs one concerns.
 
 A pack that has not begun is one: each of its jobs names all of them. Afterwards its id, the first job's, names all that have
-not ended, and another id that job alone.
+not ended, and another id that job alone; so does `17+0` the first one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eslurm.core.control.jobs.access import check_managed
 from eslurm.core.control.jobs.pack_submission import check_delay, check_group, overlapping
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job, JobSpec, Principal
 from eslurm.core.model.job_states import FINAL
-from eslurm.core.model.messages import RefusalCode, Refused, UpdateJob
+from eslurm.core.model.messages import JobRef, RefusalCode, Refused, UpdateJob
 from eslurm.core.model.plurals import counted
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.ledger import Ledger
@@ -41,6 +41,11 @@ def note_of(job: Job, what: str) -> str:
         f"{what} is part {job.pack.index} of pack {job.pack.pack_id}, which has not begun: "
         f"this concerns all of its {counted(job.pack.count, 'job')}"
     )
+
+
+def is_named(pack_id: int, refs: Iterable[JobRef]) -> bool:
+    """Check whether one of the references is to the pack: its id alone, as `17+0` is the first job."""
+    return any(ref.job_id == pack_id and ref.part < 0 for ref in refs)
 
 
 def concerned(state: State, by: Principal, job: Job, *, is_named: bool) -> list[Job]:

@@ -111,9 +111,10 @@ def _with_tasks(state: State, job: Job) -> list[Job]:
     return [job, *(task for task in map(state.get_job, tasks) if task.state not in FINAL)]
 
 
-def _with_others(state: State, by: Principal, job: Job, *, is_named: bool = True) -> list[Job]:
-    """The record with an array's tasks, or with the other jobs of a pack that the request concerns."""
+def _with_others(state: State, by: Principal, job: Job, refs: Iterable[JobRef]) -> list[Job]:
+    """The record with an array's tasks, or with the other jobs of a pack that a request with these references concerns."""
     if job.pack is not None:
+        is_named = pack_requests.is_named(job.pack.pack_id, refs)
         return pack_requests.concerned(state, by, job, is_named=is_named)
     return _with_tasks(state, job)
 
@@ -139,7 +140,7 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
             return _signal(state, job, task, message.signal, message.by.name, signalled)
         if task >= 0:
             return [facts.TasksDropped(job.job_id, ((task, task),), f"cancelled by {message.by.name}")]
-        with_it = _with_others(state, message.by, job, is_named=bool(message.jobs))
+        with_it = _with_others(state, message.by, job, message.jobs)
         if job.state in FINAL and not [one for one in with_it if one.state not in FINAL]:
             raise Refused(RefusalCode.CONFLICT, f"job {job.job_id} has already ended ({job.state.value})")
         found: list[facts.Fact] = []
@@ -199,7 +200,7 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
                 RefusalCode.INVALID, f"task {task} waits within its array: hold job {job.job_id} as a whole"
             )
         # An array's tasks that wait for another attempt are held and released with it.
-        with_it = _with_others(state, message.by, job)
+        with_it = _with_others(state, message.by, job, message.jobs)
         waiting = [record for record in with_it if record.state is JobState.PENDING]
         if not waiting or (job.state is not JobState.PENDING and job.pack is None):
             raise Refused(
@@ -238,7 +239,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
     def change(job: Job, task: int) -> list[facts.Fact]:
         live = [
             record
-            for record in _with_others(state, message.by, job)
+            for record in _with_others(state, message.by, job, message.jobs)
             if record.state is JobState.LAUNCHING or record.state in STARTED
         ]
         if not live or task >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eslurm.core.model.accounts import Account, Policy, User, kind_of
+from eslurm.core.model.job import Span
 from eslurm.core.model.messages import (
     CancelJobs,
     Changed,
@@ -15,6 +16,7 @@ from eslurm.core.model.messages import (
     Submitted,
     UpdateJob,
 )
+from eslurm.core.model.placement import Placement
 from eslurm.core.model.request import Request
 from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, depends, problem
 from tests.kits.packs import begin, member, pack, place, placement, try_pack
@@ -279,3 +281,42 @@ def test_the_jobs_of_a_pack_wait_for_its_first_one() -> None:
     world.send(begin_alone)
     begin(world, first)
     assert world.send(UpdateJob(ALICE, JobRef(other), dependencies=depends("afterok", second))) == Changed(1)
+
+
+def test_the_first_job_of_a_pack_that_has_begun_is_named_alone() -> None:
+    world = World()
+    first, second = pack(world, 0, 1000)
+    begin(world, first)
+    run(world)
+    alone = (JobRef(first, part=0),)
+    assert isinstance(world.send(HoldJobs(ALICE, alone)), Changed)
+    assert not world.job(second).hold, "the first one runs: nothing of it can be held"
+    world.send(CancelJobs(ALICE, alone))
+    world.deliver()
+    world.end(first, 15)
+    assert states(world, first, second) == ["CANCELLED", "PENDING"]
+
+
+def test_a_part_of_the_first_job_names_that_job_alone() -> None:
+    world = World()
+    first, second = pack(world, 0, 1000, components=(Request(), Request()))
+    begin_of_parts = Placement(
+        first,
+        (Span(0, (1, 0)), Span(1, (1, 0), component=1)),
+        world.now_us + 100 * SECOND,
+        anchor_us=world.now_us,
+    )
+    assert place(world, begin_of_parts) == [first]
+    run(world)
+    world.send(CancelJobs(ALICE, (JobRef(first + 1),)))
+    assert world.attempt(first).stop is not None
+    assert world.state_of(second) == "PENDING"
+
+
+def test_the_pack_and_its_first_job_together_are_the_pack() -> None:
+    world = World()
+    first, second = pack(world, 0, 1000)
+    begin(world, first)
+    run(world)
+    world.send(CancelJobs(ALICE, (JobRef(first, part=0), JobRef(first))))
+    assert world.state_of(second) == "CANCELLED" and world.attempt(first).stop is not None
