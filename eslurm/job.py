@@ -112,7 +112,7 @@ class StartsMoved:
 
 @dataclass(frozen=True)
 class DependencySet:
-    """What another job waited for, and waits for now, as `esqueue -o %E` shows it."""
+    """The conditions of another job before and after the change, as `esqueue -o %E` shows them."""
 
     job: int
     before: str

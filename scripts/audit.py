@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("eslurm", "daemons", "cli", "scripts", "deploy")
 LOCKED = ("requirements/run.txt", "requirements/dev.txt", "requirements/image.txt", "requirements/build.txt")
 SERVICES = ("pypi", "osv")
-"""Where advisories are asked for, one after the other until one knows the packages."""
+"""Sources of advisories, asked one after the other until one knows the packages."""
 TIMEOUT_S = 300.0
 
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
@@ -41,7 +41,7 @@ def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def check_sources(tool: Run = run) -> bool:
-    """Whether bandit finds nothing; prints what it finds."""
+    """Check whether bandit finds nothing; prints what it finds."""
     done = tool(["bandit", "--quiet", "--recursive", "--configfile", "pyproject.toml", *SOURCES])
     if done.returncode != 0:
         sys.stdout.write(done.stdout + done.stderr)
@@ -49,7 +49,7 @@ def check_sources(tool: Run = run) -> bool:
 
 
 def ask(service: str, tool: Run = run) -> Audited | str:
-    """What the service says of all locked packages; a text says why it says nothing."""
+    """The service's answer for all locked packages; a text says why it gives none."""
     files = [word for name in LOCKED for word in ("--requirement", name)]
     options = [
         "--disable-pip",
@@ -86,7 +86,7 @@ def _advice(package: Mapping[str, Any]) -> str:
 
 
 def check_packages(tool: Run = run) -> tuple[bool, str]:
-    """Whether no service knows an advisory, and what could not be looked up (empty: everything was)."""
+    """Check whether no service knows an advisory; with it what could not be looked up (empty: everything was)."""
     reasons = []
     for service in SERVICES:
         said = ask(service, tool)

@@ -52,7 +52,7 @@ class Table(msgspec.Struct):
 
     @property
     def title(self) -> str:
-        """What people call the thing whose states these are."""
+        """The name of the thing whose states these are."""
         return TITLES.get(self.states.__name__, self.states.__name__)
 
 

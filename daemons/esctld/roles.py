@@ -14,7 +14,7 @@ from esctld.daemon import OWNER, Controller, ControllerOptions
 from esctld.lead.gc_tuning import give_back_to_collector
 from esctld.lead.leadership import give_up
 from esctld.port import HeldPort
-from esctld.standby.leader_link import NOBODY, LeaderLink
+from esctld.standby.leader_link import NO_LEADER, LeaderLink
 from esctld.standby.standby import Standby
 from esctld.status import LEADER, STANDBY, STARTING, ControllerStatus
 from eslurm.api.authoriser import Authoriser
@@ -45,7 +45,7 @@ class AnswererSwitch:
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
         """See `ports.door.Answerer`."""
         if self._answerer is None:
-            return Answered(Status.UNAVAILABLE, NOBODY, b"")
+            return Answered(Status.UNAVAILABLE, NO_LEADER, b"")
         return await self._answerer.answer(method, payload, caller)
 
 

@@ -259,7 +259,7 @@ class Verbs:
 
 
 def _decision(text: str, *, is_open: bool) -> Pairs:
-    """What the planner has said; not decided in time, the wish stays."""
+    """The planner's answer; a wish that is not decided in time stays."""
     return [("decided", "no" if is_open else "yes"), ("text", text)]
 
 

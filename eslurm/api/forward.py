@@ -30,7 +30,7 @@ PARTS_PATIENCE_S = 60.0
 
 class Forwarder:
     """The `Answerer` of an API socket that is not the leader's. `uplink` gives the present link for calls, `node` the
-    node's number (0 on a standby); `nobody` is the text without a link. With `in_parts` calls of any size may go: its
+    node's number (0 on a standby); `unlinked` is the text without a link. With `in_parts` calls of any size may go: its
     links lead to the controller itself.
     """
 
@@ -39,7 +39,7 @@ class Forwarder:
         process: str,
         uplink: Callable[[], Link | None],
         node: Callable[[], int],
-        nobody: str = "this node has no link to the controller now",
+        unlinked: str = "this node has no link to the controller now",
         *,
         in_parts: bool = False,
         is_login: bool = False,
@@ -47,7 +47,7 @@ class Forwarder:
         self._process = process
         self._uplink = uplink
         self._node = node
-        self._nobody = nobody
+        self._unlinked = unlinked
         self._in_parts = in_parts
         self._is_login = is_login
         self._calls: dict[int, tuple[Link, asyncio.Future[Answered]]] = {}
@@ -64,7 +64,7 @@ class Forwarder:
             )
         link = self._uplink()
         if link is None:
-            return Answered(Status.UNAVAILABLE, self._nobody, b"")
+            return Answered(Status.UNAVAILABLE, self._unlinked, b"")
         self._last_call += 1
         number = self._last_call
         call = link_pb2.DoorCall(

@@ -254,7 +254,7 @@ def given_back(answer: PartGivenBack) -> pb.FinishPartReply:
 
 
 def _gateway_text(shown: Shown, spec: JobSpec, attempt: Attempt) -> str:
-    """What the gateways do before the script starts, and the daemons that ended since."""
+    """The gateways' stage before the script starts, and the daemons that ended since."""
     gateway = attempt.gateway
     if gateway is None:
         return ""
@@ -279,7 +279,7 @@ def _named(shown: Shown, texts: Iterable[tuple[int, str]]) -> list[tuple[str, st
 
 
 def _phase_text(shown: Shown, attempt: Attempt) -> str:
-    """What the job waits for: `prolog on 3 of 8 nodes`, `epilog on cn003`; empty when its nodes run neither."""
+    """Phases that the job waits for: `prolog on 3 of 8 nodes`, `epilog on cn003`; empty when its nodes run neither."""
     if attempt.preparing:
         return f"prolog on {len(attempt.preparing)} of {len(attempt.nodes)} nodes"
     if attempt.phase is AttemptPhase.RELEASING and EPILOG in attempt.phases:

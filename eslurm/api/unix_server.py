@@ -45,7 +45,7 @@ _HEADER_BYTES = REQUEST_HEADER.size
 _UCRED = struct.Struct("=iII")
 _HOLD_MAX_S = 1.0
 _SMALL_BYTES = 64 * 1024
-"""Requests up to this size are bounded by the number of calls and connections: no one's large ones keep them out."""
+"""Requests up to this size are bounded by the number of calls and connections, which large ones do not take."""
 
 
 class UnixServerSettings(msgspec.Struct, frozen=True):

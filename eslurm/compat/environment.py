@@ -29,7 +29,7 @@ _CORES = 0
 _MEMORY_MIB = 1
 _SUBMIT_NAMES = frozenset({"SUBMIT_DIR", "SUBMIT_HOST", "CLUSTER_NAME", "CONF"})
 _OF_JOBS = ("SLURM", "ESLURM")
-"""How names begin that may describe a job."""
+"""Prefixes of names that may describe a job."""
 PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of the programs of a node's phases; Slurm sets none."""
 PHASE_VALUE_CHARS_MAX = 65_536
@@ -285,7 +285,7 @@ def _job_values(
 
 
 def _part_values(launch: JobLaunch, component: int, groups: Sequence[NodeGroup]) -> dict[str, str]:
-    """What a part has of its own, and what there is on each node of `groups`."""
+    """Variables of one part, and of each node of `groups`."""
     spec = launch.spec
     partition = spec.parts[component].partition if spec.parts else ""
     values = {

@@ -22,7 +22,7 @@ from eslurm.v1 import link_pb2
 
 HELD_RESULTS_MAX = 65_536
 REFUSED = "connection refused"
-"""What is said of a node that pretends to be dead."""
+"""Reported of a node that pretends to be dead."""
 
 
 class FaultyRelayServer(RelayServer):

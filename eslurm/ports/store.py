@@ -413,7 +413,7 @@ class StoreWriter(Protocol):
         """Raise the owner's epoch durably and return it; a writer under an earlier epoch is fenced off.
 
         Creates or migrates the schema first. SchemaTooNew, ForeignStore: the database cannot be used. Without a `claim`
-        the epoch rises whoever leads. LeadershipTaken: the row has changed since the claim.
+        the epoch rises with each leader. LeadershipTaken: the row has changed since the claim.
         """
         ...
 

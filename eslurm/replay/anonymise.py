@@ -134,7 +134,7 @@ WORDS: dict[tuple[str, str], str] = {
     ("Member", "by"): "user",
     ("Revocation", "by"): "user",
 }
-"""What kind of name a field holds: the same name in fields of one kind becomes the same word. Others: `text`."""
+"""The kind of name that a field holds: the same name in fields of one kind becomes the same word. Others: `text`."""
 
 GIDS: frozenset[tuple[str, str]] = frozenset({("Access", "groups"), ("Reservation", "groups")})
 """Group ids as text."""
@@ -159,7 +159,7 @@ _HARMLESS = re.compile(
     r"(missed \d+ heartbeats|dependency [a-z]+:\d+(_\d+)? can never be met|offers \(.*\), configured are \(.*\)|"
     r"in FAULT for \d+ s)"
 )
-"""Reasons that the controller gives by itself and that name nobody."""
+"""Reasons that the controller gives by itself and that name no user."""
 
 _TYPES: dict[str, Callable[[bytes], Any]] = {
     "settings": msgspec.msgpack.Decoder(Settings).decode,

@@ -130,7 +130,7 @@ CERTIFICATE_END = Described(
     ("file",),
 )
 OWN = (CERTIFICATE_END, *PROCESS, *LOG)
-"""What every daemon tells."""
+"""The part that every daemon has."""
 
 LISTS_SENT = Described("eslurm_relay_lists_sent_total", "counter", "Lists of nodes given to children.")
 LISTS_RECEIVED = Described(

@@ -106,7 +106,7 @@ def _set_resources(door: Door, request: Any, job_text: str, resources: Mapping[s
 
 
 def _asked_of_part(found: Sequence[Any], job_text: str) -> Sequence[str]:
-    """What the named part asks for. Of a job without a part nothing: the controller refuses it and says why."""
+    """The request of the named part. Of a job without a part nothing: the controller refuses it and says why."""
     if not found:
         raise CommandFailed(exits.FAILED, f"job {job_text}: it has no such part: see esctl show job")
     if len(found[0].parts) > 1:

@@ -66,7 +66,7 @@ def set_dependency(door: Door, words: list[str], given: Words) -> int:
 
 
 def _waits_for(door: Door, ref: Any) -> str:
-    """What a job waits for, as the controller shows it."""
+    """The dependencies of a job, as the controller shows them."""
     from eslurm.v1 import controller_pb2 as pb
 
     reply = door.call("Jobs", pb.JobsRequest(jobs=[ref], finished_too=True))

@@ -32,7 +32,7 @@ BEGUN = "its jobs have begun or ended meanwhile"
 
 
 class Waiting(Protocol):
-    """How a call waits: see `ControllerService`."""
+    """The wait of a call: see `ControllerService`."""
 
     async def decide(self, message: Message, caller: Caller) -> BatchAnswer: ...
 

@@ -33,7 +33,7 @@ log = logging.getLogger("esctld.leaderlink")
 
 REDIAL_S = 0.1
 BACKOFF_MAX_S = 0.5
-NOBODY = "no controller leads at present: try again in a moment"
+NO_LEADER = "no controller leads at present: try again in a moment"
 
 
 class LeaderLink:
@@ -64,7 +64,7 @@ class LeaderLink:
         )
         settings = TableSettings(backoff_max_s=BACKOFF_MAX_S)
         self._table = LinkTable(local, credentials, self, random.Random(), settings, tls=tls)
-        self._forwarder = Forwarder(process, self._find, lambda: 0, NOBODY, in_parts=True)
+        self._forwarder = Forwarder(process, self._find, lambda: 0, NO_LEADER, in_parts=True)
         self._on_lost = on_lost
         self._name = name
         self._leader = Leader()

@@ -177,7 +177,7 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
 
 
 def _tasks_on(groups: tuple[NodeGroup, ...], number: int) -> int:
-    """How many tasks a node has. Raises `NotAllowed`."""
+    """The number of a node's tasks. Raises `NotAllowed`."""
     found = find_share(groups, number)
     if found is None:
         raise NotAllowed(f"node number {number} has no part in it")

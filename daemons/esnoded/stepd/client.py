@@ -71,7 +71,7 @@ class SupervisorClient:
         self.welcome: wire.Welcome | None = None
         """Of the present connection, None while there is none."""
         self.is_older = False
-        """Whether the supervisor of the last connection is of a release that knows neither parts nor phases."""
+        """The supervisor of the last connection is of a release that knows neither parts nor phases."""
         self.trouble = ""
         """The reason of a missing connection, for logs."""
 

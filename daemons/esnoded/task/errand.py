@@ -1,4 +1,4 @@
-"""What the helper of a job's gateways is to write, and its command. Root's part loads this, and not the helper."""
+"""The text that the helper of a job's gateways writes, and its command. Root's part loads this, and not the helper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ARGUMENT_CHARS: Final = 100_000
 
 
 class Errand(msgspec.Struct, frozen=True):
-    """What the helper is to write: the routes, or with `is_failure` why there are none (`step.failed`)."""
+    """The text that the helper writes: the routes, or with `is_failure` why there are none (`step.failed`)."""
 
     job_id: int
     work_dir: str

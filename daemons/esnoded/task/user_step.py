@@ -1,4 +1,4 @@
-"""What all steps of a job's user have in common, whichever program they run."""
+"""The common base of all steps of a job's user, whichever program they run."""
 
 from __future__ import annotations
 

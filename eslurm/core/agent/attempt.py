@@ -149,7 +149,7 @@ class Attempt:
     was_prepared: bool = False
     lost_launch: bool = False
     has_routes: bool = False
-    """How the helper that writes its routes has fared was reported."""
+    """The end of the helper that writes its routes was reported."""
     in_inventory: bool = False
     owes_gone: bool = False
     live: set[int] = field(default_factory=set)

@@ -78,7 +78,7 @@ class LocalNode:
     faults: set[tuple[str, int]] = field(default_factory=set)
     """Its standing faults: (kind, job)."""
     check_us: int = 0
-    """When its check runs next; 0: not planned."""
+    """Time of its next check; 0: not planned."""
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
     owed: dict[OwedKey, OwedBody] = field(default_factory=dict)
     sent: dict[OwedKey, int] = field(default_factory=dict)

@@ -48,7 +48,7 @@ from eslurm.core.model.step_key import PROLOG_STEP
 from eslurm.core.relay.messages import RunLocal
 
 RETRY_US: Final = 1_000_000
-"""How often a spool that could not be written is tried again."""
+"""Interval at which a spool that could not be written is tried again."""
 STALL_US: Final = 5_000_000
 """A write that takes longer counts as one that fails: no new work is taken until it is done."""
 CALLS_WAITING_MAX: Final = 4_096

@@ -296,7 +296,7 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
 
 
 class _SharedBySteps(NamedTuple):
-    """What the launches of a step's parts have in common, and what it was made of."""
+    """The common part of the launches of a step's parts, and its origin."""
 
     key: tuple[int, int, int]
     made_of: tuple[JobSpec, tuple[Span, ...], AttemptMore | None, ClusterConfig]

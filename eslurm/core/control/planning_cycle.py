@@ -1,4 +1,4 @@
-"""When the planner works, without I/O: one cycle at a time, what it asks for part by part, then a rest.
+"""The planner's times of work, without I/O: one cycle at a time, its wishes part by part, then a rest.
 
 The controller's planner and the simulator drive this one machine: they carry out the action that an event returns and
 report what came of it. Invariants: a cycle begins when all that the one before asked for is decided, so it sees placements
@@ -59,7 +59,7 @@ class PlanningCycle:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a reason to plan."""
+        """Check whether it waits for a reason to plan."""
         return self._wait is not None
 
     def looked(self, state: State) -> Begin | None:

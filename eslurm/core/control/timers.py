@@ -35,7 +35,7 @@ def next_timer_us(state: State) -> int | None:
 
 
 def next_tick_in_us(state: State, now_us: int) -> int:
-    """How long to wait for the next `Tick`."""
+    """Time until the next `Tick`."""
     least_us, most_us = TICK_US
     due_us = next_timer_us(state)
     return most_us if due_us is None else min(max(due_us - now_us, least_us), most_us)

@@ -1,4 +1,4 @@
-"""What a workflow's wish would come to now (`--dry-run`): the planner's own answer, on a copy of its plan."""
+"""The result of a workflow's wish now (`--dry-run`): the planner's own answer, on a copy of its plan."""
 
 from __future__ import annotations
 

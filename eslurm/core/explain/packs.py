@@ -35,7 +35,7 @@ def of_follower(schedule: Schedule, place: PackPlace, job_id: int) -> tuple[Reas
 
 
 def starts_after(place: PackPlace) -> str:
-    """What a job waits for whose pack has not begun."""
+    """The reason of a job whose pack has not begun."""
     return f"starts {delay_words(place.delay_us)} after job {place.pack_id}, the first of its pack"
 
 

@@ -160,7 +160,7 @@ def _node_reasons(whatif: WhatIf, job: Pending, query: PlacementQuery, sources: 
 
 
 def _node_reasons_of_parts(whatif: WhatIf, job: Pending, query: PlacementQuery, sources: Sources) -> Reasons:
-    """What keeps each part by itself from a start now, the one that waits longest first, with the filters of its nodes.
+    """Reasons that keep each part by itself from a start, the one that waits longest first, with the filters of its nodes.
 
     Where each part could start alone: what keeps them from a start together.
     """

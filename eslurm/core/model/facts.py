@@ -113,7 +113,7 @@ class NodeFaulted(FactBase, frozen=True, tag=True):
     attempt: int
     until_us: int = 0
     took_us: int = 0
-    """How long the program ran; 0: not known."""
+    """Duration of the program's run; 0: not known."""
 
 
 class NodeCleared(FactBase, frozen=True, tag=True):
@@ -242,7 +242,7 @@ class NodesPrepared(FactBase, frozen=True, tag=True):
     attempt: int
     nodes: tuple[int, ...]
     prolog_us: int = 0
-    """How long the prolog of its only node ran; 0: it had none."""
+    """Duration of its only node's prolog; 0: it had none."""
 
 
 class NodesPreparing(FactBase, frozen=True, tag=True):
@@ -384,7 +384,7 @@ class NodesReleased(FactBase, frozen=True, tag=True):
     attempt: int
     nodes: tuple[int, ...]
     epilog_us: int = 0
-    """How long the epilog of its only node ran, which went well; 0: it had none."""
+    """Duration of its only node's epilog, which went well; 0: it had none."""
 
 
 class NodesLost(FactBase, frozen=True, tag=True):

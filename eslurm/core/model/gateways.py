@@ -59,7 +59,7 @@ TEXT_CHARS_MAX: Final = 300
 
 
 class GatewayRequest(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What a job asks of gateways (X-50). The paths are absolute; empty: the site's daemon, and a file of the job's own.
+    """A job's request for gateways (X-50). The paths are absolute; empty: the site's daemon, and a file of the job's own.
 
     `env` are variables of the daemons besides the job's own.
     """
@@ -89,7 +89,7 @@ class GatewayState(msgspec.Struct, frozen=True, array_like=True, omit_defaults=T
 
     stage: GatewayStage
     until_us: int = 0
-    """When the stage must be over; 0: no limit."""
+    """Time by which the stage must be over; 0: no limit."""
     revision: int = 0
     waiting: frozenset[int] = frozenset()
     addresses: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -101,7 +101,7 @@ class GatewayState(msgspec.Struct, frozen=True, array_like=True, omit_defaults=T
 
 
 class GatewayStep(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What a gateway's or a helper's step gets besides the launch (`LaunchStep.gateway`), whose spec has the request.
+    """Parameters of a gateway's or a helper's step besides the launch (`LaunchStep.gateway`), whose spec has the request.
 
     GATEWAY_STEP gets none of it, ROUTE_STEP all but `failed`, and ROUTE_ERROR_STEP `failed`, the text of the error file.
     """

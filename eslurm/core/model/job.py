@@ -207,7 +207,7 @@ class StepEnd(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
 
 class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What only few attempts have: nodes that run their prolog, parts and nodes that left a running job."""
+    """Rare parts of an attempt: nodes that run their prolog, parts and nodes that left a running job."""
 
     preparing: frozenset[int] = frozenset()
     """Nodes that have answered the launch and run their prolog; a subset of `waiting`."""
@@ -216,7 +216,7 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     phases: tuple[str, ...] = ()
     """The phases that its nodes had configured when it was placed: prolog, epilog."""
     preparing_until_us: int = 0
-    """When the last of `preparing` must have reported; 0: none has said so yet."""
+    """Time by which the last of `preparing` must have reported; 0: none has said so yet."""
     finished: tuple[tuple[int, int], ...] = ()
     """(part, time) of the parts that the running job has given back."""
     leaving: frozenset[int] = frozenset()

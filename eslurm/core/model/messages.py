@@ -231,7 +231,7 @@ class UpdateSatellites(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepProgram(msgspec.Struct, frozen=True, gc=False):
-    """What a step runs in one part of a job, and how often."""
+    """The program of a step in one part of a job, and its number of tasks."""
 
     argv: tuple[str, ...]
     tasks: int = 0
@@ -538,7 +538,7 @@ class Amounts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PartGivenBack(msgspec.Struct, frozen=True, array_like=True, tag="part_given_back", gc=False):
-    """What the job had and has, `before` and `after` a part is given back.
+    """Amounts of the job, `before` and `after` a part is given back.
 
     `leaving` are the nodes (folded lists) that no other part has: each is free when nothing of the job is left there.
     `steps` get SIGKILL; what the part has on nodes `busy` is free when its steps there have ended.

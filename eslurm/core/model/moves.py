@@ -1,4 +1,4 @@
-"""How a workflow changes its own times: longer limits of running jobs, and what the planner has granted.
+"""Times that a workflow changes itself: longer limits of running jobs, and what the planner has granted.
 
 A wish stands in the log until a planning cycle grants or refuses it: only the planner knows what delays no other job. The
 wish of a pack is in `model.pack`. Invariant: of what a grant names nothing begins or ends at another time than it says.

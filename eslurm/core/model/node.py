@@ -20,7 +20,7 @@ class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     since_us: int
     job_id: int = 0
     until_us: int = 0
-    """When the node is tried again; 0: when the fault is cleared."""
+    """Time at which the node is tried again; 0: when the fault is cleared."""
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -58,7 +58,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """Seconds of silence after which attempts launched under earlier configurations are dead; 0: as configured now."""
     faults: tuple[NodeFault, ...] = ()
     protocol: int = 0
-    """What its agent said at its last registration (`core.model.protocol.AGENT_PROTOCOL`)."""
+    """The protocol that its agent named at its last registration (`core.model.protocol.AGENT_PROTOCOL`)."""
     faulted: tuple[tuple[str, int, int], ...] = ()
     """The latest failures (kind, job, attempt) that were faults: a late copy of a report is none."""
     phases: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ def gateway_nodes(spec: JobSpec, attempt: Attempt) -> list[int]:
 
 
 def user_spans(spec: JobSpec, attempt: Attempt) -> Sequence[Span]:
-    """What the parts that users name hold, or have held."""
+    """Nodes and cores that the parts that users name hold, or have held."""
     if spec.gateway is None:
         return attempt.spans
     count = user_parts(spec)
@@ -65,7 +65,7 @@ def part_text(spec: JobSpec, part: int, text: str) -> str:
 
 
 def spans_by_part(spec: JobSpec, attempt: Attempt) -> list[list[Span]]:
-    """What each part holds, or has held."""
+    """Nodes and cores that each part holds, or has held."""
     found: list[list[Span]] = [[] for _ in spec.components]
     for span in attempt.spans:
         found[span.component].append(span)

@@ -19,7 +19,7 @@ from eslurm.core.model.job import JobSpec, StepEnd
 from eslurm.core.model.step_key import BATCH_STEP
 
 AGENT_PROTOCOL: Final = 1
-"""What an agent of this release understands: launches of several parts, and phases. Agents of earlier releases say 0."""
+"""The protocol of an agent of this release: launches of several parts, and phases. Agents of earlier releases say 0."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -23,7 +23,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
 
 
 class PartSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What one part of a job of several parts has of its own, besides its `Request` (D-02).
+    """Properties of one part of a job of several parts besides its `Request` (D-02).
 
     `partition` empty: the job's. `role` is that of a part which users do not name: `gateway` (`model.gateways`).
     """

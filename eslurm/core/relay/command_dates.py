@@ -81,7 +81,7 @@ class CommandDates:
 
 
 def clocks_ahead(results: Results, now_us: int) -> dict[int, int]:
-    """How far ahead of `now_us` the clocks are, at least, of nodes for which a heartbeat had expired: by node."""
+    """Least lead over `now_us` of the clocks of nodes for which a heartbeat had expired: by node."""
     found: dict[int, int] = {}
     for row in results.rows:
         if row.outcome.status is Status.OK and row.outcome.payload:

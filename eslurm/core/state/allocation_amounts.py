@@ -58,7 +58,7 @@ def amounts_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
 
 
 def shares_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
-    """What the ledger holds for the attempt on these of its nodes, one hold for each."""
+    """The ledger's holds for the attempt on these of its nodes, one for each."""
     shares = amounts_on(attempt, nodes)
     if not lends(attempt):
         return shares
@@ -72,7 +72,7 @@ def lent_on(attempt: Attempt) -> list[Share]:
 
 
 def shares_of(attempt: Attempt) -> list[Share]:
-    """What the ledger holds for the attempt: on each node that it still holds, the sum over its parts."""
+    """The ledger's holds for the attempt: on each node that it still holds, the sum over its parts."""
     return shares_on(attempt, attempt.held)
 
 

@@ -1,4 +1,4 @@
-"""What a fact about one member of a pack does to the others.
+"""Consequences of a fact about one member of a pack for the others.
 
 A pack begins with its first member, whose planned start is then the anchor of all. While nothing of it runs and nothing has
 ended it waits as a whole, again if need be: one hold, one time before which it does not start.

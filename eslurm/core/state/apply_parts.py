@@ -30,7 +30,7 @@ class Split(NamedTuple):
 
 
 def split(state: State, job: Job, attempt: Attempt, part: int) -> Split:
-    """What becomes of a part's spans when it is given back now."""
+    """The part's spans after it is given back now."""
     finished = {part, *attempt.finished}
     kept = {span.node for span in attempt.spans if span.component not in finished}
     own = [span for span in spans_in_use(attempt) if span.component == part and span.node in attempt.held]

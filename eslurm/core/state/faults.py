@@ -49,7 +49,7 @@ def clock_ahead(node: Node, ahead_us: int) -> facts.NodeFaulted:
 
 
 def why(end: StepEnd) -> str:
-    """How a phase failed, in words."""
+    """The failure of a phase, in words."""
     how = f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}"
     text = end.text[:TEXT_CHARS_MAX]
     return f"{how}: {text}" if text else how

@@ -13,7 +13,7 @@ from eslurm.core.state.cluster import State
 
 
 def problems(state: State) -> Iterator[str]:
-    """What is wrong with the packs, one text each."""
+    """Contradictions in the packs, one text each."""
     living: dict[int, list[Job]] = {}
     for job_id in sorted(state.jobs):
         job = state.jobs[job_id]

@@ -118,7 +118,7 @@ def _not_before_us(job: Job) -> int:
 
 
 def _delay_over_us(job: Job) -> int:
-    """Where one dependency is enough: the instant at which a delay (`after:ID+minutes`) meets it; 0: none runs."""
+    """The instant at which a delay (`after:ID+minutes`) meets the one dependency that is enough; 0: none runs."""
     return min((dependency.due_us for dependency in job.open if dependency.due_us), default=0)
 
 

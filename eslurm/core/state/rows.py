@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
 
 
 class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What one part of an attempt held."""
+    """Amounts that one part of an attempt held."""
 
     partition: str
     node_names: str
@@ -53,7 +53,7 @@ class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     cores: int
     memory_mib: int
     ended_us: int = 0
-    """When the running job gave it back; 0: it ended with the job."""
+    """Time at which the running job gave it back; 0: it ended with the job."""
 
 
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):

@@ -416,7 +416,7 @@ class Controller(Process):
         return now_us
 
     def _plan(self, action: planning_cycle.Action | None) -> None:
-        """What the core's `PlanningCycle` wants next."""
+        """Carry out what the core's `PlanningCycle` asks for."""
         match action:
             case planning_cycle.Begin():
                 self._begin_cycle()

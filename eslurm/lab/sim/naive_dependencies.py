@@ -109,7 +109,7 @@ class DependencyChecks:
     # ---- one condition ----
 
     def _target(self, one: Dependency, task: int) -> Named:
-        """What a condition names; for `aftercorr` of an array's task, the task of the same number.
+        """The job that a condition names; for `aftercorr` of an array's task, the task of the same number.
 
         An array that had left memory at the submission counts as a whole.
         """
@@ -155,7 +155,7 @@ class DependencyChecks:
         return ended is not None and ended[0] is (one.kind == "afternotok")
 
     def verdict(self, job: Job, task: int, at_us: int) -> str:
-        """Whether the dependencies of a job, or of one task of it, are met, can never be met, or are to be waited for.
+        """Check whether the dependencies of a job, or of one task of it, are met, can never be met, or are to be waited for.
 
         For jobs without a `singleton`.
         """

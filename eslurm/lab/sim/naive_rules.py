@@ -222,7 +222,7 @@ def _configured(state: State, resource: str) -> int:
 
 
 def _held(state: State, one: Running, resource: str, partition: str = "") -> int:
-    """What an attempt holds; of a job of several parts only in `partition`, if one is given."""
+    """Amounts that an attempt holds; of a job of several parts only in `partition`, if one is given."""
     columns = _columns(state)
     at, nodes = columns.index(resource), columns.index(NODES)
     spans, wide = one.spans, one.wide

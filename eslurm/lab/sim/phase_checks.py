@@ -38,7 +38,7 @@ def draw_phases(seed: int, numbers: Collection[int]) -> dict[int, tuple[str, ...
 
 
 def draw_script(seed: float, key: StepKey, *, is_calm: bool) -> StepScript:
-    """How a phase goes: a function of its identity, but that all goes well in the end."""
+    """The end of a phase: a function of its identity, but that all goes well in the end."""
     rng = random.Random(f"{seed}/{key}")
     fate, seconds = rng.random(), rng.choice((0.0, 0.3, 1.0, 3.0)) * rng.random()
     if fate < HANGING_SHARE and not is_calm:

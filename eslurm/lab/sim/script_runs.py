@@ -71,7 +71,7 @@ class Run:
         self.parts: dict[int, dict[int, tuple[int, ...]]] = {}
         """By node what each part uses there."""
         self.shares_node = False
-        """Whether two parts of the job are on one node."""
+        """Two parts of the job are on one node."""
         for group in launch.groups:
             for start, length in group.runs:
                 for number in range(start, start + length):

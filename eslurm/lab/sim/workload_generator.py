@@ -49,7 +49,7 @@ BASE: Final[tuple[Policy, ...]] = (
     User("alice", accounts=("cfd", "physics"), qos=("low", "high")),
     User("bob", accounts=("physics",), qos=("low", "high")),
 )
-"""What there is from the beginning, in an order in which nothing names what is not there yet."""
+"""Policies that exist from the beginning, each after those that it names."""
 CONSUMERS: Final = (
     ("user", "alice"),
     ("user", "*"),

@@ -11,7 +11,7 @@ from eslurm.core.model.placement import Placement
 ENDED: Final = "ended"
 REQUEUED: Final = "requeued"
 CUT: Final = "cut"
-"""What became of a job that has left: it is done, it waits again, or it was ended for others."""
+"""The fate of a job that has left: it is done, it waits again, or it was ended for others."""
 
 
 class RunEvents(msgspec.Struct, frozen=True, gc=False):

@@ -73,7 +73,7 @@ from eslurm.lab.workloads.workflows import Stage, Workflow
 from eslurm.lab.workloads.workload import Job
 
 RANKED_AGAIN_US: Final = 3_600 * SECOND_US
-"""Where priorities grow with time they are looked at again after so long, though nothing else happens."""
+"""Priorities that grow with time are computed again after so long, though nothing else happens."""
 RETRIED_US: Final = SECOND_US
 RETRIED_MAX_US: Final = 60 * SECOND_US
 """A start that was planned for at once and could not be is tried again after so long, and after twice as long each time."""
@@ -136,7 +136,7 @@ class CoreDriver:
     # ---- reading ----
 
     keeps_promises = False
-    """Who has priority may come in front, and who makes room waits again."""
+    """Jobs of priority may come in front, and jobs that make room wait again."""
 
     @property
     def policies(self) -> dict[str, dict[str, Policy]]:

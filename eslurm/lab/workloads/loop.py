@@ -33,7 +33,7 @@ __all__ = ["Broken", "Ran", "Result", "Step", "replay"]
 KEEPS_PROMISES: Final = "conservative"
 PROGRESS_EVENTS: Final = 256
 PATIENCE_US: Final = 70 * 86_400 * 1_000_000
-"""When nothing has run for so long, those that still wait do so for ever: what recurs every two months has come and gone."""
+"""Jobs that wait after so long without a running job wait for ever: what recurs every two months has come and gone."""
 
 ROOM_MAX: Final = 100
 """Jobs that make room from one end of a job to the next, for each that is there: if more do, they do so for ever."""
@@ -273,7 +273,7 @@ class _Loop:
                 self._idle.wait(one.processors)
 
     def _call(self, now_us: int) -> None:
-        """What running first stages say about the later ones of their workflows."""
+        """The times that running first stages give the later ones of their workflows."""
         while self._calls and self._calls[0][0] <= now_us:
             _, first, at = heapq.heappop(self._calls)
             stage = self._workflows[first].stages[at]

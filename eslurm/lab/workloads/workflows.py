@@ -19,7 +19,7 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.lab.workloads.workload import Job, Workload, WorkloadError
 
 Mode: TypeAlias = Literal["none", "chain", "changed", "pack", "moved", "het"]
-"""How the stages are coupled.
+"""Couplings of the stages.
 
 none: the jobs of the log, as they were. chain: each stage waits for the end of the one before. changed: so, until stage 0
 lets them start beside it. pack: each starts its delay after stage 0. moved: so, until stage 0 asks for earlier starts.

@@ -138,7 +138,7 @@ def overdue(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
 
 
 def how(end: StepEnd) -> str:
-    """How a daemon or a helper ended, as a shell counts it, with its own last words."""
+    """The end of a daemon or a helper, as a shell counts it, with its own last words."""
     code = 128 + end.signal if end.signal else end.exit_code
     text = end.text[:TEXT_CHARS_MAX]
     return f"{code}: {text}" if text else str(code)

@@ -114,7 +114,7 @@ def _on_prepared(
 
 
 def _said_limit_s(payload: bytes) -> int:
-    """How long a node's prolog may run. One node's nonsense is no reason to forget what the others answer."""
+    """Longest run of a node's prolog. One node's nonsense is no reason to forget what the others answer."""
     try:
         return min(_preparing.decode(payload).limit_s, PHASE_LIMIT_MAX_S)
     except msgspec.DecodeError:

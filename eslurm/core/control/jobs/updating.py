@@ -53,7 +53,7 @@ _PLAIN = (
     "deadline_us",
 )
 _OF_PART = ("partition", "nodes_min", "nodes_max", "constraint", "request")
-"""What each part has of its own."""
+"""Properties of each part."""
 _REFERENCES = ("by", "job", "was", "dry_run")
 
 

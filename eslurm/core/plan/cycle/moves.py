@@ -270,7 +270,7 @@ def _is_allowed(cycle: Cycle, held: Held, wanted: WantedEnd, limit_s: int) -> bo
 
 
 def _piece(held: Held, from_us: int, until_us: int) -> Booking | None:
-    """What the attempt takes beyond its expected end; None: it ends before."""
+    """Amounts of the attempt beyond its expected end; None: it ends before."""
     if until_us <= from_us:
         return None
     return replace(held.booking, start_us=from_us, stop_us=until_us, until_us=until_us)

@@ -33,7 +33,7 @@ TOGETHER_MAX: Final = 16
 
 
 class Cycle(Protocol):
-    """What the beginning of a pack needs of a planning cycle (`policy.Cycle`, which begins packs by this module)."""
+    """The planning cycle as the beginning of a pack uses it (`policy.Cycle`, which begins packs by this module)."""
 
     now_us: int
     ledger: Ledger

@@ -169,7 +169,7 @@ def short_of_resources(need: CompiledRequest, ledger: Ledger) -> Why:
 
 
 def _short_by_part(need: CompiledRequest, ledger: Ledger) -> str:
-    """What the first part lacks that has too little by itself, with its number."""
+    """The shortage of the first part that has too little by itself, with its number."""
     for number, member in enumerate(need.members):
         if choose(ledger, member) is None:
             text = _short(member, ledger) or "what is free is too scattered"

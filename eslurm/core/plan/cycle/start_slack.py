@@ -17,7 +17,7 @@ PATIENCE_US: Final = 12 * 3_600_000_000
 """Jobs that have waited longer than this when they are first promised a start keep it exactly."""
 SLIP_MIN_US: Final = 3_600_000_000
 SLIP_MAX_US: Final = 4 * SLIP_MIN_US
-"""Where every job has a planned start, it may slip by its distance at the forecast, within these bounds."""
+"""A planned start may slip by its distance at the forecast, within these bounds, where every job has one."""
 
 
 def slack_us(ahead_us: int) -> int:

@@ -1,4 +1,4 @@
-"""What is left on the nodes after some parts of a job have taken theirs.
+"""Resources left on the nodes after some parts of a job have taken theirs.
 
 A view of another availability while a job of several parts is mapped. Invariant: nothing is below zero, and a node that a
 part has taken from is not idle.
