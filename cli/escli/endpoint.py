@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -9,7 +11,7 @@ if TYPE_CHECKING:
     from eslurm.api.client import DoorClient
 
 
-class Endpoint:
+class Endpoint(ABC):
     """The API endpoints and the way to call them: `Sockets`, or `escli.remote.Remote`."""
 
     is_remote = False
@@ -17,17 +19,17 @@ class Endpoint:
     """The hint when no endpoint answers."""
 
     @property
+    @abstractmethod
     def first(self) -> str:
         """The first endpoint to try."""
-        raise NotImplementedError
 
+    @abstractmethod
     def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
         """A new client of the endpoints. Raises CommandFailed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def user(self) -> str:
         """The caller's user name in the cluster."""
-        raise NotImplementedError
 
     def about_caller(self) -> str:
         """An addition to the cluster's words when it does not authenticate the caller."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 
 from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import checked_request_id
@@ -37,7 +38,7 @@ class Lost(Exception):
         self.is_final = is_final
 
 
-class DoorClient:
+class DoorClient(ABC):
     """A connection to one of `doors`, made when first needed and again when lost. For one thread, but for `abort`.
 
     Several doors lead to one cluster: when one is absent, refuses, is lost, is not available or has fallen silent, the
@@ -82,19 +83,20 @@ class DoorClient:
         """The door in use, or to be tried next."""
         return self._doors[self._at]
 
+    @abstractmethod
     def close(self) -> None:
         """Drop the connection; the next call makes a new one."""
-        raise NotImplementedError
 
     def abort(self) -> None:
         """End the call under way and refuse all others, with `ApiUnreachable`. From any thread."""
         self._is_aborted = True
         self._break_off()
 
+    @abstractmethod
     def _break_off(self) -> None:
         """Make the exchange under way in another thread fail."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _exchange(
         self,
         method: Method[RequestT, ReplyT],
@@ -106,11 +108,10 @@ class DoorClient:
         """One try at `path`: status, body, and after how many seconds the service wants to be asked again (0: it said
         nothing of it). Raises `Lost`.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _answers(self, door: str) -> bool:
         """Check whether the daemon behind an endpoint still serves: a paused one accepts connections and is silent."""
-        raise NotImplementedError
 
     def call(
         self,

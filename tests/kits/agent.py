@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from eslurm.core.agent import actions as act
-from eslurm.core.agent.invariants import check
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted, Record, fold
@@ -33,6 +32,7 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.relay.results import FAILED, Outcome, Status
+from eslurm.lab.sim.agent_invariants import check
 from tests.kits.launches import launch_of
 
 OWNER = "main"

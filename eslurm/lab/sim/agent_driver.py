@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from eslurm.core.agent import actions as act
-from eslurm.core.agent import invariants
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.pipeline import (
@@ -30,7 +29,7 @@ from eslurm.core.model.protocol import Report
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.relay import messages as tree
 from eslurm.core.relay.relay import Relay
-from eslurm.lab.sim import wire
+from eslurm.lab.sim import agent_invariants, wire
 from eslurm.lab.sim.gateway_draws import gateway_argv
 from eslurm.lab.sim.phase_checks import LIMIT_S
 from eslurm.lab.sim.process import Process
@@ -257,7 +256,7 @@ class AgentDriver(Process):
         self._is_acting = False
         if self.alive:
             self._flush()
-            breaches = invariants.check(self.agent) if self.world.checks.samples_agent() else []
+            breaches = agent_invariants.check(self.agent) if self.world.checks.samples_agent() else []
             require(not breaches, f"{self.name}: {'; '.join(breaches)}")
 
     def _flush(self) -> None:

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from eslurm.core.agent import actions as act
-from eslurm.core.agent.invariants import check
 from eslurm.core.agent.pipeline import (
     AgentPipeline,
     CompactSpool,
@@ -28,6 +27,7 @@ from eslurm.core.agent.pipeline import (
 from eslurm.core.agent.records import Folded, Record
 from eslurm.core.model.protocol import End, Heartbeat, Prepare, Registration, Signal
 from eslurm.core.relay.results import OK, Status
+from eslurm.lab.sim.agent_invariants import check
 from tests.kits.agent import Crashed, World, is_ok, launch
 from tests.unit.core.agent.test_interrupted import BATCH, ROUNDS_MAX, SCENARIOS, check_end, revive
 
