@@ -135,7 +135,7 @@ def _first_words(states: type[enum.Enum]) -> str:
 
 def configuration_page(root: Path) -> str:
     """docs/reference/configuration.md."""
-    module = importlib.import_module("eslurm.config.file")
+    module = importlib.import_module("eslurm.config.sections")
     texts: dict[str, dict[str, str]] = {}
     for path in sorted((root / "eslurm/config").glob("*.py")):
         texts |= _texts(path.read_text(encoding="utf-8"))

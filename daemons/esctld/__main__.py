@@ -31,7 +31,7 @@ from eslurm.telemetry.process import (
 from eslurm.transport.tls_options import add_tls_options, tls_files
 
 if TYPE_CHECKING:
-    from eslurm.config.file import Config
+    from eslurm.config.sections import Config
 
 log = logging.getLogger("esctld")
 

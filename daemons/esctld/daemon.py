@@ -57,7 +57,8 @@ from eslurm.api.principals import Principals
 from eslurm.api.server import RpcServer
 from eslurm.api.tokens import TokenAuthenticator
 from eslurm.calendar import SiteCalendar
-from eslurm.config.file import Config, ConfigError, cluster_config, read_config
+from eslurm.config.file import ConfigError, cluster_config, read_config
+from eslurm.config.sections import Config
 from eslurm.core.control.reactor import Batch, Reactor
 from eslurm.core.control.rights import level_of
 from eslurm.core.dispatch.leader_lease import LeaderLease

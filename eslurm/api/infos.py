@@ -29,7 +29,7 @@ from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.core.state.allocation_amounts import limit_s, spans_to_come
 from eslurm.core.state.faults import standing
-from eslurm.core.state.invariants import Startable, pending_reason
+from eslurm.core.state.pending_reason import Startable, pending_reason
 from eslurm.core.state.rows import decode_accounted
 from eslurm.core.state.view import View
 from eslurm.ports.store import AttemptRow

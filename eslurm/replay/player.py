@@ -16,10 +16,11 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.node import Node
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State, Touched, attempts_of
-from eslurm.core.state.invariants import check, check_job
+from eslurm.core.state.invariants import check_job
 from eslurm.ports.store import LoggedFact
 from eslurm.replay.base import BadBase, unpack_base
 from eslurm.replay.logfile import DamagedLog, LogFile
+from eslurm.replay.state_check import check
 
 RECORDS_WHOLE_MAX = 64
 """A state of at most so many jobs and nodes is checked as a whole after each fact."""

@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from eslurm.config.file import TlsSection
+    from eslurm.config.sections import TlsSection
 
 CERTIFICATE = "this host's certificate (PEM), followed by those between it and the authority; default: no TLS"
 KEY = "the certificate's private key (PEM, without a password)"

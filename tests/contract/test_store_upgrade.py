@@ -22,7 +22,6 @@ from sqlalchemy import Connection, inspect
 from eslurm.core.model import facts
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
-from eslurm.core.state.invariants import check as check_invariants
 from eslurm.ports.store import (
     AccountingQuery,
     Claim,
@@ -32,6 +31,7 @@ from eslurm.ports.store import (
     SchemaTooNew,
     Store,
 )
+from eslurm.replay.state_check import check as check_invariants
 from eslurm.store.engines import writing_engine
 from eslurm.store.rows import load
 from eslurm.store.schema import SCHEMA_VERSION, bring_up_to_date, check

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from eslurm.alerts.feeds import AlertSources
-from eslurm.config.file import FailureSection
+from eslurm.config.sections import FailureSection
 from eslurm.core.prediction.alerts import FiringAlerts
 from tests.kits import monitoring
 from tests.support.loops import both_loops, run

@@ -19,7 +19,8 @@ from eslurm.alerts import webhook
 from eslurm.alerts.feeds import AlertSources
 from eslurm.alerts.updates import AlertUpdate, Changed
 from eslurm.alerts.webhook import Webhook, WebhookOptions
-from eslurm.config.file import ConfigError, FailureSection
+from eslurm.config.file import ConfigError
+from eslurm.config.sections import FailureSection
 from eslurm.core.prediction.alerts import FiringAlerts
 from eslurm.telemetry import http
 from tests.kits.monitoring import free_endpoint

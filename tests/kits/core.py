@@ -52,9 +52,9 @@ from eslurm.core.model.protocol import (
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.plan import PlanLimits
-from eslurm.core.state import invariants
 from eslurm.core.state.cluster import State, attempts_of
 from eslurm.core.state.view import View
+from eslurm.replay import state_check
 from tests.kits.mirror import Mirror
 
 SECOND = 1_000_000
@@ -120,7 +120,7 @@ class World:
 
     def _observe(self, state: State, fact: Fact) -> None:
         if self._is_checked:
-            invariants.check(state)
+            state_check.check(state)
         self.mirror(state, fact)
 
     def restart(self, *, epoch: bool = True, register: bool = True) -> None:

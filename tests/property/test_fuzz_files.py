@@ -19,7 +19,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from escli.user.step_output import LineWriter, StepOutput
-from eslurm.config.file import Config, ConfigError, cluster_config, parse_config
+from eslurm.config.file import ConfigError, cluster_config, parse_config
+from eslurm.config.sections import Config
 from eslurm.core.agent.records import Booted, Buried, EpochSeen, Identity, NumberGiven
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.prediction.health import HealthReports

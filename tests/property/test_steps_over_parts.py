@@ -13,7 +13,7 @@ from eslurm.core.model.messages import CreateStep, StepCreated, StepProgram
 from eslurm.core.model.protocol import Command, LaunchStep
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import StepKey
-from eslurm.core.state.invariants import check
+from eslurm.replay.state_check import check
 from esnoded.procd.credential import NotAllowed, find_launch
 from tests.kits.core import ALICE, World, refused
 from tests.kits.parts import parted, place, span, submit

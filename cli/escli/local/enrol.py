@@ -10,7 +10,7 @@ import time
 from escli.errors import ClusterError
 from escli.local.layout import Layout
 from escli.local.record import ClusterRecord
-from eslurm.config.file import Config
+from eslurm.config.sections import Config
 from eslurm.security import enrolment
 from eslurm.security.files import UnsafeFile
 from eslurm.security.membership import Role

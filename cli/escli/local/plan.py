@@ -20,7 +20,7 @@ from escli.local import ports
 from escli.local.layout import MAIN, Layout, controller_daemon
 from escli.local.record import AgentRecord, ClusterRecord, StandbyRecord
 from eslurm.compat.hostlist import expand, fold
-from eslurm.config.file import AgentSection, Config
+from eslurm.config.sections import AgentSection, Config
 
 KINDS = ("esctld", "essatd", "esnoded", "esestd")
 """In the order of their start."""

@@ -35,7 +35,8 @@ from escli.local.start import log_tail, start_all
 from escli.local.stop import alive_daemons, take_back
 from escli.local.users import with_users
 from eslurm import __version__
-from eslurm.config.file import Config, parse_config
+from eslurm.config.file import parse_config
+from eslurm.config.sections import Config
 
 TIMEOUT_S = 60.0
 NODES_PER_S = 100

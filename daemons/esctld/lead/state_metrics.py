@@ -24,7 +24,7 @@ from eslurm.core.model.step_key import PHASES
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.allocation_amounts import spans_in_use
 from eslurm.core.state.faults import CLOCK
-from eslurm.core.state.invariants import pending_reason
+from eslurm.core.state.pending_reason import pending_reason
 from eslurm.core.state.usage import usage_now
 from eslurm.core.state.view import View
 from eslurm.ports.store import StoreError, StoreReader

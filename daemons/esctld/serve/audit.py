@@ -18,7 +18,7 @@ from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from eslurm.config.file import AuditSection
+    from eslurm.config.sections import AuditSection
 
 LINES_DEFAULT = 1_000
 LINES_MAX = 10_000

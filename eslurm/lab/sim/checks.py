@@ -39,6 +39,7 @@ from eslurm.lab.sim.violation import require
 from eslurm.ports import store
 from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepSpec
 from eslurm.ports.store import AttemptRow, Head, JobRow, NodeRow, RecordRow, SettingRow, StepRow
+from eslurm.replay import state_check
 from eslurm.replay.base import unpack_base
 
 AGENT_CHECK_EVERY = 16
@@ -115,7 +116,7 @@ class Checks:
         self._until_full -= 1
         if self._until_full < 0:
             self._until_full = (len(state.nodes) + len(state.jobs)) // FULL_CHECK_WORK
-            invariants.check(state)
+            state_check.check(state)
 
     # ---- writers and views ----
 
@@ -419,7 +420,7 @@ class Checks:
         self._compare_rows(self._replica)
         self._compare_states(state, self._replica)
         self._all_acknowledged()
-        invariants.check(state)
+        state_check.check(state)
 
     def _replay(self) -> None:
         world = self._world

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from eslurm.config.file import ControllerSection
+from eslurm.config.sections import ControllerSection
 from eslurm.core.control.replica import Replica
 from eslurm.core.dispatch.election import is_dialled, is_led_under
 from eslurm.core.dispatch.standby import FOLLOW_RETRY_US, Action, Claim, Follow, Lead, StandbyTerm

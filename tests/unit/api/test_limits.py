@@ -7,7 +7,7 @@ import pytest
 
 from eslurm.api import limits, methods
 from eslurm.api.limits import LimitSettings, RequestLimits, Ticket
-from eslurm.config.file import ControllerSection
+from eslurm.config.sections import ControllerSection
 from eslurm.core.model.job import Principal
 from eslurm.ports.door import ApiError, Caller, Status
 from tests.kits.api import REQUEST_ID

@@ -17,9 +17,9 @@ from benchmarks.recovery.prepared import OWNER, prepare
 from benchmarks.recovery.submitters import Acknowledged
 from benchmarks.recovery.wires import Wires
 from benchmarks.recovery.witness import Sightings, Witness
-from eslurm.core.state import invariants
 from eslurm.core.state.cluster import State
 from eslurm.ports.store import AccountingQuery
+from eslurm.replay import state_check
 from eslurm.store.rows import load
 from eslurm.store.sql import SqlStore
 from eslurm.v1 import controller_pb2 as pb
@@ -162,7 +162,7 @@ def test_a_prepared_store_is_what_the_core_would_have_left(tmp_path: Path) -> No
             await store.close()
 
     state, attempts, of_one_user = asyncio.run(read())
-    invariants.check(state)
+    state_check.check(state)
     assert (state.pending_count, state.active_count) == (50, 100)
     assert (attempts, of_one_user) == (401, 10)
     assert min(state.jobs) > 401

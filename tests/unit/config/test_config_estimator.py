@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.config.file import ConfigError, EstimatorSection, cluster_config, estimator_settings, parse_config
+from eslurm.config.file import ConfigError, cluster_config, estimator_settings, parse_config
+from eslurm.config.sections import EstimatorSection
 
 SITE = '[cluster]\nname = "lab"\n[[nodes]]\nnames = "cn1"\ncores = 8\nmemory_mib = 1000\n[estimator]\n'
 

@@ -11,11 +11,11 @@ from esctld.standby.follower import Follower
 from eslurm.core.control import replica as module
 from eslurm.core.model import facts
 from eslurm.core.model.messages import CancelJobs, JobRef, Tick
-from eslurm.core.state import invariants
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.store_image import StoreImage
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import FactRow, Prune, SchemaTooNew, StoreFailed, StoreUnavailable
+from eslurm.replay import state_check
 from tests.kits.leading import CLUSTER, CONFIG, OWNER, LeadingController
 from tests.kits.mirror import picture
 from tests.support.loops import run
@@ -39,7 +39,7 @@ def test_it_loads_once_and_then_applies_what_is_committed() -> None:
             second = await follower.follow(leader.state.revision)
             assert second is first
             assert picture(second) == picture(leader.state)
-            invariants.check(second)
+            state_check.check(second)
             assert not second.touched.jobs
 
     run(main())

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from eslurm.api import methods
 from eslurm.api.methods import METHODS, Method
-from eslurm.config.file import Config
+from eslurm.config.sections import Config
 from eslurm.core.control.privacy import KINDS
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Reports

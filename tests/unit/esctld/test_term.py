@@ -18,7 +18,8 @@ from esctld.lead.gc_tuning import give_back_to_collector
 from eslurm.api import methods
 from eslurm.api.authoriser import Authoriser
 from eslurm.api.principals import Principals
-from eslurm.config.file import Config, cluster_config, parse_config
+from eslurm.config.file import cluster_config, parse_config
+from eslurm.config.sections import Config
 from eslurm.core.control.planning import plan_slices
 from eslurm.core.dispatch.standby import Lead
 from eslurm.core.model.job import Principal

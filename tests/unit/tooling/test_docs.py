@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.config import file
+from eslurm.config import sections
 from eslurm.core.model.job_states import TRANSITIONS, JobState
 from scripts import docs
 
@@ -42,10 +42,10 @@ def test_every_table_begins_where_things_begin_and_can_reach_all_its_states() ->
 def test_every_key_of_the_configuration_is_documented() -> None:
     page = docs.configuration_page(ROOT)
     for section in (
-        file.ClusterSection,
-        file.ControllerSection,
-        file.PartitionSection,
-        file.PolicySection,
+        sections.ClusterSection,
+        sections.ControllerSection,
+        sections.PartitionSection,
+        sections.PolicySection,
     ):
         for name in section.__struct_fields__:
             (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")][:1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eslurm.config.file import TlsSection
+from eslurm.config.sections import TlsSection
 from eslurm.transport.tls_options import TlsFiles, add_tls_options, tls_files
 
 BASE = Path("/var/lib/eslurm")

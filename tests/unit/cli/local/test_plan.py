@@ -21,7 +21,8 @@ from escli.local.record import AgentRecord, ClusterRecord, StandbyRecord, versio
 from escli.local.settings import Wishes
 from escli.local.users import with_users
 from eslurm.compat.hostlist import expand
-from eslurm.config.file import AgentSection, Config, TlsSection, parse_config
+from eslurm.config.file import parse_config
+from eslurm.config.sections import AgentSection, Config, TlsSection
 
 HERE = Layout(Path("/tmp/es-plan"))
 

@@ -22,8 +22,8 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.request import Request
 from eslurm.core.state.faults import has_wrong_clock, standing
-from eslurm.core.state.invariants import check
 from eslurm.ports.store import AttemptRow
+from eslurm.replay.state_check import check
 from eslurm.store.rows import to_store
 from tests.kits.core import ALICE, ROOT, SECOND, World, refused
 

@@ -11,7 +11,7 @@ from eslurm.core.model.messages import Changed, CreateStep, FinishStep, PartCrea
 from eslurm.core.model.protocol import LaunchStep, NodeGroup
 from eslurm.core.model.request import Request
 from eslurm.core.model.step import StepState
-from eslurm.core.state.invariants import check
+from eslurm.replay.state_check import check
 from tests.kits.core import ALICE, World, refused
 from tests.kits.parts import parted, place, span, submit
 

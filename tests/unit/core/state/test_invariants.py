@@ -22,6 +22,7 @@ from eslurm.core.state import invariants
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
 from eslurm.core.state.transitions import moved, phased
+from eslurm.replay import state_check
 from tests.kits.core import ALICE, World, depends
 
 RUNNING, WAITING, DEPENDENT, ARRAY = 1, 2, 3, 4
@@ -38,7 +39,7 @@ def sound() -> State:
     world.submit(tasks=((0, 3),), limit=1)
     world.send(CreateStep(ALICE, running, 1, 1, ("x",), b"", "/", "h:1", b""))
     assert (world.state_of(running), len(world.state.steps)) == ("RUNNING", 1)
-    invariants.check(world.state)
+    state_check.check(world.state)
     return world.state
 
 
@@ -182,7 +183,7 @@ def test_a_planted_corruption_is_found_and_named(corrupt: Callable[[State], None
     state = sound()
     corrupt(state)
     with pytest.raises(invariants.InvariantViolation, match=re.escape(text)):
-        invariants.check(state)
+        state_check.check(state)
 
 
 def test_every_waiting_job_has_a_reason() -> None:

@@ -17,7 +17,7 @@ from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import ConfigLoaded, ControllerPhaseDone, CreateStep, EpochStarted, Refused
 from eslurm.core.model.protocol import Prepare
 from eslurm.core.model.request import Request
-from eslurm.core.state.invariants import check
+from eslurm.replay.state_check import check
 from tests.kits.core import ALICE, World
 
 PROLOG, EPILOG = "/site/prolog", "/site/epilog"

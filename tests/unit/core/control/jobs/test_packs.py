@@ -11,7 +11,7 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import JobRef, PlanMade, RequeueJobs, UpdateJob
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.request import Request
-from eslurm.core.state.invariants import pending_reason
+from eslurm.core.state.pending_reason import pending_reason
 from eslurm.core.state.rows import decode_job, encode
 from tests.kits.core import ALICE, ROOT, SECOND, World
 from tests.kits.packs import begin, pack, place, placement

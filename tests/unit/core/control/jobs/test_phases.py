@@ -27,7 +27,7 @@ from eslurm.core.model.protocol import (
     StepEnded,
 )
 from eslurm.core.model.request import Request
-from eslurm.core.state.invariants import check
+from eslurm.replay.state_check import check
 from tests.kits.core import ROOT, World
 
 BOTH = ("prolog", "epilog")

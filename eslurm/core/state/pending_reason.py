@@ -1,0 +1,45 @@
+"""The reason why a pending job is not in the queue."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from eslurm.core.model import ranges
+from eslurm.core.model.job import Job
+from eslurm.core.state.job_indexes import all_wait
+
+PACK_NOT_BEGUN = "PackNotBegun"
+"""Reason of a member that starts after the first of its pack, which waits."""
+
+
+class Startable(Protocol):
+    """The state, or the committed view."""
+
+    def startable(self, job: Job) -> int:
+        """See `job_indexes.startable`."""
+
+
+def pending_reason(jobs: Startable, job: Job) -> str:
+    """The reason why a pending job is not in the queue; "" when it is."""
+    if job.hold:
+        held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
+        return held.get(job.hold, "JobHeldSystem")
+    if job.pack is not None and job.pack.waits_for_first:
+        return PACK_NOT_BEGUN
+    if all_wait(job):
+        return "Dependency"
+    if job.not_before_us:
+        return "BeginTime"
+    if job.is_array and not ranges.count(job.tasks_left or ()):
+        return "TasksRunning"
+    if (
+        job.is_array
+        and job.tasks_ready is not None
+        and not ranges.intersection(job.tasks_left or (), job.tasks_ready)
+    ):
+        return "Dependency"
+    if (job.is_array or job.array_job_id) and not jobs.startable(job):
+        return "JobArrayTaskLimit"
+    if job.pack is not None and not jobs.startable(job):
+        return PACK_NOT_BEGUN
+    return ""
