@@ -77,7 +77,7 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
         (gateway_bugs.gateway_leaked, ANY, range(1, 61), "given the node back|is given back by|is given to"),
         (gateway_bugs.script_before_routes, ANY, range(21, 81), "no routes are written"),
         (planted.take_all_for_any, ANY, range(1, 101), "begins, and of its dependencies"),
-        (planted.close_cycles, ANY, range(1, 201), "waits for itself|no recovery"),
+        (planted.close_cycles, ANY, range(24, 124), "waits for itself|no recovery"),
         (planted.launch_again, ANY, range(61, 101), "second time|still runs|still holds|resource|accounted"),
         (planted.phase_twice, AGENTS, range(1, 31), "a second time"),
         (planted.prepared_before_the_prolog, ANY, range(1, 21), "before its prolog ended well"),
