@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> None:
             uid=account.uid if account is not None else -1,
             gid=account.gid if account is not None else -1,
         )
-        ways = _prepare(arguments, state_dir, supervisor, account)
+        prepared = _prepare(arguments, state_dir, supervisor, account)
     except (OSError, ValueError, SupervisorUnavailable) as error:
         give_up("esnoded", str(error) if isinstance(error, ValueError) else f"--state-dir: {error}")
 
@@ -98,9 +98,9 @@ def main(argv: list[str] | None = None) -> None:
 
     try:
         tls = Tls(files) if files is not None else None
-        become(account, ways.home)
+        become(account, prepared.home)
         role: Role = "login" if arguments.login else "agent"
-        arguments.state_dir = ways.home
+        arguments.state_dir = prepared.home
         # Root's own directory is where `eslurm join` and `eslurm keys` put a newer one.
         credentials = read_member(arguments, role, nodes, wall_us(), (state_dir,))
     except (TlsError, CannotJoin) as error:
@@ -113,9 +113,9 @@ def main(argv: list[str] | None = None) -> None:
         controllers=tuple(endpoint for endpoint in arguments.controller.split(",") if endpoint),
         credentials=credentials,
         supervisor=supervisor,
-        connect=ways.connect,
-        predecessor=ways.predecessor,
-        state_dir=ways.home,
+        connect=prepared.connect,
+        predecessor=prepared.predecessor,
+        state_dir=prepared.home,
         listen=arguments.listen,
         controller_socket=arguments.controller_socket,
         allow_chaos=arguments.allow_chaos,
@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
         give_up("esnoded", f"--state-dir: {error}")
 
 
-class _Ways(NamedTuple):
+class _Prepared(NamedTuple):
     """Paths of the agent's own files, and its connections to step supervisors; None: it starts its own, or there is none."""
 
     home: Path
@@ -150,22 +150,22 @@ class _Ways(NamedTuple):
 
 def _prepare(
     arguments: argparse.Namespace, state_dir: Path, supervisor: Options, account: Account | None
-) -> _Ways:
+) -> _Prepared:
     """Directories, the supervisor, and as root the keeper. Raises OSError, `SupervisorUnavailable`."""
     # Others may pass to their scripts and the door, and list nothing.
     state_dir.mkdir(mode=SHARED_DIRECTORY_MODE, parents=True, exist_ok=True)
     state_dir = state_dir.resolve()
     home = state_dir if account is None else prepare(state_dir, account)
     if arguments.each or arguments.login:
-        return _Ways(home)
+        return _Prepared(home)
     end_older(state_dir)
     ensure_supervisor(state_dir, supervisor)
     predecessor = find_predecessor(state_dir)
     if account is None:
-        return _Ways(home, None, predecessor)
+        return _Prepared(home, None, predecessor)
     connect = partial(connect_supervisor, state_dir, supervisor)
     keeper = split(connect, partial(find_predecessor, state_dir), arguments.ready_fd)
-    return _Ways(home, keeper.connect, keeper.connect_predecessor if predecessor is not None else None)
+    return _Prepared(home, keeper.connect, keeper.connect_predecessor if predecessor is not None else None)
 
 
 def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:

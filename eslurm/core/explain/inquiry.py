@@ -34,7 +34,6 @@ from eslurm.core.model.accounts import Account
 from eslurm.core.model.facts import JobSubmitted
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Job, JobSpec
-from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import Refused, SubmitJobs
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import PackPlace
@@ -105,20 +104,10 @@ def would_wait(
 ) -> Inquiry:
     """The start of such a job if it were submitted now, and its waiting reasons. Raises `Refused`."""
     spec = admitted(state, spec, now_us)
-    tasks = spec.array.tasks if spec.array is not None else None
     still_open, delayed_us = open_dependencies(state, spec, state.next_id)
     due_us = max(spec.begin_us, delayed_us)
-    draft = Job(
-        0,
-        spec,
-        JobState.PENDING,
-        now_us,
-        first_priority(state, spec),
-        hold="user" if spec.held else "",
-        open=still_open,
-        not_before_us=due_us if due_us > now_us else 0,
-        tasks_left=tasks,
-    )
+    fact = JobSubmitted(0, spec, first_priority(state, spec), still_open, due_us if due_us > now_us else 0)
+    draft = record_of(fact, now_us)
     return _Case(state, schedule, draft, now_us, ranking).answer(None, with_alternatives=False)
 
 
