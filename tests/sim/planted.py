@@ -30,7 +30,7 @@ from eslurm.core.dispatch import effect_delivery
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.standby import Follow, StandbyTerm
 from eslurm.core.model import facts
-from eslurm.core.model.job import StepEnd
+from eslurm.core.model.job import Attempt, Job, StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.messages import PlanMade
 from eslurm.core.model.protocol import StepEnded
@@ -41,6 +41,7 @@ from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.resources import shares
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import Vector
+from eslurm.core.state import apply_controller_phases, invariants
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.checks import Checks
 from eslurm.lab.sim.spool import Spool
@@ -351,6 +352,26 @@ def prepared_before_the_prolog(patch: pytest.MonkeyPatch) -> None:
             self.on_prepared(attempt)
 
     patch.setattr(Starts, "on_ready", hasty)
+
+
+def launched_before_the_controller_prolog(patch: pytest.MonkeyPatch) -> None:
+    """A launch does not wait for the prolog on the controller's host."""
+    patch.setattr(Attempt, "awaits_prolog", property(lambda self: False))
+    # Its own alarm is off: it has to be noticed on the nodes.
+    patch.setattr(invariants, "_check_controller_phase", lambda attempt, name: None)
+
+
+def controller_epilog_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """An attempt whose controller prolog was ended with it has no epilog."""
+    ended = apply_controller_phases.ended
+
+    def forgetful(state: State, fact: facts.ControllerPhaseEnded) -> Job:
+        job = ended(state, fact)
+        attempt = job.attempt
+        is_owed = attempt is not None and attempt.phase is AttemptPhase.SETTLING
+        return replace(job, attempt=None) if is_owed else job
+
+    patch.setattr(apply_controller_phases, "ended", forgetful)
 
 
 def released_before_the_epilog(patch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,13 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
         (planted.launch_again, ANY, range(61, 101), "second time|still runs|still holds|resource|accounted"),
         (planted.phase_twice, AGENTS, range(1, 31), "a second time"),
         (planted.prepared_before_the_prolog, ANY, range(1, 21), "before its prolog ended well"),
+        (
+            planted.launched_before_the_controller_prolog,
+            ANY,
+            range(1, 41),
+            "before the controller prolog ended well",
+        ),
+        (planted.controller_epilog_forgotten, ANY, range(1, 61), "have had no controller epilog"),
         (planted.released_before_the_epilog, ANY, range(1, 21), "is given back"),
         (planted.hearing_is_contact, ANY, range(91, 111), "still runs"),
         (planted.no_fence, ANY, range(1, 61), "obey epoch|second time|still runs|is LOST"),

@@ -12,6 +12,7 @@ from eslurm.core.agent import actions as act
 from eslurm.core.control.log_keeping import BASES, Base
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model import facts
+from eslurm.core.model.controller_phases import PhaseKey
 from eslurm.core.model.facts import decode_fact
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.node_states import NodeState
@@ -24,6 +25,7 @@ from eslurm.core.state import rows as records
 from eslurm.core.state.apply import apply
 from eslurm.core.state.apply_accounts import records_of
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.controller_phase_checks import ControllerPhaseChecks
 from eslurm.lab.sim.gateway_checks import WATCHED as OF_GATEWAYS
 from eslurm.lab.sim.gateway_checks import GatewayChecks
 from eslurm.lab.sim.host import Host
@@ -60,7 +62,10 @@ COUNTED = frozenset(
     )
 )
 WATCHED = frozenset(
-    ("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced", "PartFinished")
+    (
+        *("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced", "PartFinished"),
+        "ControllerPhaseEnded",
+    )
 )
 FOLLOWED_CHECK_EVERY = 16
 
@@ -83,6 +88,7 @@ class Checks:
         self.dependencies = DependencyChecks()
         self.phases = PhaseChecks(world.phases)
         self.gateways = GatewayChecks(world.config, world.coverage, lambda: world.faults.calm_since_us)
+        self.controller_phases = ControllerPhaseChecks(world.config.phases, world.coverage)
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.
@@ -184,6 +190,9 @@ class Checks:
                 self._on_released(fact)
             case facts.AttemptEnded():
                 self.phases.on_released(fact.job_id, fact.attempt, fact.released)
+            case facts.ControllerPhaseEnded():
+                key = PhaseKey(fact.job_id, fact.attempt, fact.phase, fact.run)
+                self.controller_phases.on_logged(key)
             case facts.PartFinished():
                 run = self._runs.get((fact.job_id, fact.attempt))
                 if run is not None:
@@ -283,6 +292,7 @@ class Checks:
         self._world.note(f"spawn {key} on {host.address}")
         self.phases.on_spawn(key)
         self.gateways.on_spawn(key)
+        self.controller_phases.on_spawn(key)
         if key.is_phase:
             # A job that goes elsewhere leaves its nodes to their epilogs.
             return
@@ -336,6 +346,7 @@ class Checks:
         self._world.note(f"ended {key} {outcome.exit_code} {outcome.cause.value}")
         self.phases.on_ended(outcome)
         self.gateways.on_ended(outcome)
+        self.controller_phases.on_step_ended(key)
         if self._live.get(key.job_id, {}).pop(key, None) is None or key.step != BATCH_STEP:
             return
         self._world.coverage.on_ended(outcome)
@@ -372,6 +383,7 @@ class Checks:
         """All processes of the host are gone, and their ends may stay unknown."""
         self.phases.on_reboot(host.numbers)
         self.gateways.on_reboot(host.numbers)
+        self.controller_phases.on_vacated(host.numbers)
         for live in self._live.values():
             for key in [key for key, other in live.items() if other is host]:
                 del live[key]
@@ -385,6 +397,7 @@ class Checks:
     def _on_lost(self, number: int) -> None:
         """The controller gave a node up: what runs there is no longer held against it."""
         self.phases.on_lost(number)
+        self.controller_phases.on_vacated((number,))
         for run in self._runs.values():
             run.disturbed = run.disturbed or run.key.node == number
         self._vacate(number)
@@ -580,6 +593,7 @@ class Checks:
         for key in self._placed:
             require(key in self._ended, f"attempt {key} was placed and its end never accounted")
         self.plans.at_end()
+        self.controller_phases.at_end(self._placed)
         for key in self._runs:
             require(key in self._placed, f"the script of {key} ran and was never placed")
         for position, number in enumerate(state.ledger.topology.numbers):

@@ -31,11 +31,14 @@ from eslurm.core.control.reactor import BatchAnswer, Reactor
 from eslurm.core.control.timers import next_tick_in_us
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
 from eslurm.core.dispatch.leader_lease import LeaderLease
+from eslurm.core.dispatch.local_programs import LocalPrograms, StartProgram
 from eslurm.core.dispatch.satellite_pool import SatellitePool
-from eslurm.core.model.job import Dependency
+from eslurm.core.model.controller_phases import PhaseKey
+from eslurm.core.model.job import Dependency, StepEnd
 from eslurm.core.model.messages import (
     Changed,
     ConfigLoaded,
+    ControllerPhaseDone,
     EpochStarted,
     ExtensionTaken,
     Message,
@@ -49,6 +52,7 @@ from eslurm.core.model.messages import (
     UpdateJob,
 )
 from eslurm.core.model.timekeeping import Timekeeper, leap_bound_us
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
@@ -60,10 +64,12 @@ from eslurm.lab.sim import wire
 from eslurm.lab.sim.log_keeper import LogKeeper
 from eslurm.lab.sim.place import Place
 from eslurm.lab.sim.process import Process
+from eslurm.lab.sim.program_runner import MemoryProgramRunner
 from eslurm.lab.sim.standby import LEASE_US
 from eslurm.lab.sim.store_lane import LeaseWriter, StoreLane
 from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.ports import store
+from eslurm.ports.program_runner import CANCELLED, Program
 from eslurm.store.rows import transaction_of
 
 TICK_US = 200
@@ -102,7 +108,16 @@ class Controller(Process):
         # Right or wrong: predictions may change nothing but places in trees (E-26).
         numbers = range(len(world.names))
         self.broadcaster.set_predicted(frozenset(number for number in numbers if world.random.random() < 0.2))
+        self._programs = LocalPrograms(state)
+        self._runner = MemoryProgramRunner(
+            self.later,
+            lambda: self.now_us,
+            world.program_of,
+            world.checks.controller_phases.on_started,
+            world.checks.controller_phases.on_ended,
+        )
         self._pipeline: CommitPipeline[Waiter] = CommitPipeline(world.inbox_max, follows=state.revision > 0)
+        self._running: set[PhaseKey] = set()
         self._is_woken = False
         self._leads = False
         self._successor: str | None = None
@@ -130,6 +145,8 @@ class Controller(Process):
             return "messages wait to be committed"
         if not self._planning.is_idle:
             return "a plan is under way"
+        if self._running:
+            return f"{len(self._running)} programs run"
         return (
             f"{len(self.broadcaster.delivery)} effects are under way"
             if len(self.broadcaster.delivery)
@@ -364,11 +381,31 @@ class Controller(Process):
         batch = action.batch
         self.world.checks.on_shown(self.epoch, batch)
         self.perform(self.broadcaster.on_committed(action.messages, batch, self.now_us))
+        self._follow_programs()
         if not self._leads and self.state.epoch == self.epoch:
             self._leads = True
             self.perform(self.broadcaster.lead(self.now_us))
             self._end_rest()
             self._tick()
+
+    def _follow_programs(self) -> None:
+        """Start and end programs as the state wants it."""
+        for program in self._programs.follow() if self._successor is None else ():
+            key = program.key
+            if isinstance(program, StartProgram):
+                self._running.add(key)
+                limit_us = program.limit_s * SECOND_US
+                self._runner.start(
+                    key, Program(program.program, {}, limit_us), partial(self._program_over, key)
+                )
+            elif key in self._running:
+                self._runner.end(key)
+            else:
+                self._program_over(key, StepEnd(0, cause=CANCELLED))
+
+    def _program_over(self, key: PhaseKey, end: StepEnd) -> None:
+        self._running.discard(key)
+        self._post(ControllerPhaseDone(key, end))
 
     def _after_release(self) -> None:
         """A batch is released: what comes next."""
@@ -390,6 +427,7 @@ class Controller(Process):
         """Accept nothing more, finish the work under way, and let this standby lead; "": stop, with any successor."""
         if self._successor is None:
             self._successor = to
+            self._runner.drop()
             self._pipeline.stop()
             self._wake()
             self._leave_if_done()

@@ -41,6 +41,7 @@ PATHS: Final = (
     "prolog under way across a restart of its agent",
     "epilog under way across a restart of its agent",
     "fault of a node cleared by its check",
+    "program run again by a new leader",
     "node taken out for its clock",
     *(f"{what} while gateway daemons start" for what in IN_A_START),
     *(f"{what} while routes are written" for what in IN_A_START),

@@ -14,6 +14,7 @@ from eslurm.core.agent import actions as act
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model import facts
 from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.controller_phases import PhaseKey
 from eslurm.core.model.protocol import Command, JobLaunch, Report
 from eslurm.core.model.step_key import StepKey
 from eslurm.core.plan.cycle.plan import Plan
@@ -21,9 +22,11 @@ from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.relay.messages import Tuning
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.controller_phase_checks import ControllerPhaseChecks
 from eslurm.lab.sim.coverage import Coverage
 from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.lab.sim.network import Network
+from eslurm.lab.sim.program_runner import ProgramScript
 from eslurm.lab.sim.scheduler import Scheduler
 from eslurm.lab.sim.step_runner import StepScript
 from eslurm.ports.step_runner import StepOutcome, StepSpec
@@ -83,6 +86,9 @@ class Witness(Protocol):
     def on_agent_started(self, numbers: Sequence[int]) -> None: ...
 
     def on_step_ended(self, outcome: StepOutcome) -> None: ...
+
+    @property
+    def controller_phases(self) -> ControllerPhaseChecks: ...
 
     def on_still(self, key: StepKey, *, is_still: bool) -> None: ...
 
@@ -190,6 +196,8 @@ class Surroundings(Protocol):
     def unseal(self, sealed: bytes) -> Command: ...
 
     def fetch_fails(self) -> bool: ...
+
+    def program_of(self, key: PhaseKey) -> ProgramScript: ...
 
     def script_of(self, spec: StepSpec) -> StepScript: ...
 

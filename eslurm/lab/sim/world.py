@@ -12,8 +12,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.calendar import SiteCalendar
+from eslurm.core.model.controller_phases import PhaseKey
 from eslurm.core.model.protocol import Command
 from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.units import SECOND_US
@@ -24,6 +26,7 @@ from eslurm.lab.sim.client import Client
 from eslurm.lab.sim.cluster_config import NODE_OFFER, draw_config, with_more_on, with_new_node
 from eslurm.lab.sim.controller import Controller
 from eslurm.lab.sim.controller_host import ControllerHost
+from eslurm.lab.sim.controller_phase_checks import draw_program, draw_programs
 from eslurm.lab.sim.coverage import Coverage
 from eslurm.lab.sim.disk_store import DiskStore
 from eslurm.lab.sim.estimator import Estimator
@@ -35,6 +38,7 @@ from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.network import Network
 from eslurm.lab.sim.phase_checks import draw_phases, draw_script
+from eslurm.lab.sim.program_runner import ProgramScript
 from eslurm.lab.sim.satellite import Satellite
 from eslurm.lab.sim.scheduler import Scheduler
 from eslurm.lab.sim.standby import Standby
@@ -78,7 +82,8 @@ class World:
         self.scheduler = Scheduler(START_US)
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
         self.tuning = Tuning()
-        self.config = draw_modules(seed, draw_config(rng, self.cluster, nodes))
+        drawn = draw_modules(seed, draw_config(rng, self.cluster, nodes))
+        self.config = replace(drawn, phases=draw_programs(seed))
         self.calendar = _calendar(self.config.zone)
         self.names = tuple(node.name for node in self.config.nodes)
         self.totals = [node.total for node in self.config.nodes]
@@ -243,6 +248,10 @@ class World:
     def fetch_fails(self) -> bool:
         """Check whether a script cannot be fetched this time."""
         return not self.faults.is_calm and self.random.random() < self.faults.plan.fetch_loss
+
+    def program_of(self, key: PhaseKey) -> ProgramScript:
+        """Behaviour of a program on a controller's host."""
+        return draw_program(self._script_seed, key, is_calm=self.faults.is_calm)
 
     def script_of(self, spec: StepSpec) -> StepScript:
         """Behaviour of a step: a function of its identity, whatever happens around it."""
