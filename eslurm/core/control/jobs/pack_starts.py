@@ -31,7 +31,7 @@ def together(
     job, placement = found[0]
     assert job.pack is not None
     if job.pack.anchor_us:
-        free = all(
+        free = not _begins_anew(state, pack_id) and all(
             waits(job) and _start_us(job) <= now_us and not is_cancelled(state, job) for job, _ in found
         )
         return [(job, replace(placement, anchor_us=0)) for job, placement in found] if free else []
@@ -41,6 +41,14 @@ def together(
     if any(job.state is not JobState.PENDING or not is_free(job) for job, _ in found):
         return []
     return found
+
+
+def _begins_anew(state: State, pack_id: int) -> bool:
+    """Check whether the first member has not begun and is about to wait again: then the pack does."""
+    first = state.find_job(pack_id)
+    if first is None or first.pack is None or first.state is not JobState.COMPLETING:
+        return False
+    return first.outcome is JobState.PENDING and not first.pack.includes(first.started_us)
 
 
 def without_first(state: State, fact: facts.AttemptEnded) -> list[int]:

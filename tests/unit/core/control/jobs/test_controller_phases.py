@@ -19,6 +19,7 @@ from eslurm.core.model.protocol import Prepare
 from eslurm.core.model.request import Request
 from eslurm.replay.state_check import check
 from tests.kits.core import ALICE, World
+from tests.kits.packs import pack, place, placement
 
 PROLOG, EPILOG = "/site/prolog", "/site/epilog"
 BOTH = ControllerPrograms(PROLOG, EPILOG)
@@ -353,3 +354,17 @@ def test_plans_count_on_the_prolog_that_jobs_wait_for() -> None:
     site.send(ConfigLoaded(msgspec.structs.replace(site.state.config, phases=None)))
     check(site.state)
     assert site.state.phases_us == 0
+
+
+def test_no_other_job_of_a_pack_begins_while_its_first_one_comes_back_from_its_prolog(site: Site) -> None:
+    first, second = pack(site, 0, 5)
+    assert place(site, placement(site, first, 0, begins=True)) == [first]
+    site.over(PhaseKey(first, 1, "prolog", 1), BAD)
+    assert site.attempt(first).phase is AttemptPhase.SETTLING
+    site.pass_time(6)
+    assert not place(site, placement(site, second, 1))
+    site.over(PhaseKey(first, 1, "epilog", 1))
+    for job_id in (first, second):
+        place_of = site.job(job_id).pack
+        assert place_of is not None and not place_of.anchor_us and site.job(job_id).state is JobState.PENDING
+    assert place(site, placement(site, first, 0, begins=True)) == [first], "the pack begins anew"
