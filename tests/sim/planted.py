@@ -428,8 +428,8 @@ def member_left(patch: pytest.MonkeyPatch) -> None:
     """A pack is cancelled without its last member."""
     with_others = requests._with_others
 
-    def forgetful(state: State, by: Any, job: Any, *, is_named: bool = True) -> Any:
-        found = with_others(state, by, job, is_named=is_named)
+    def forgetful(state: State, by: Any, job: Any, refs: Any) -> Any:
+        found = with_others(state, by, job, refs)
         return found[1:] if job.pack is not None and len(found) > 1 else found
 
     patch.setattr(requests, "_with_others", forgetful)
