@@ -391,11 +391,8 @@ def test_a_watch_that_is_up_to_date_survives_a_compaction(backend: Backend) -> N
         for number in range(3):
             last = await put(kv, f"{prefix}a", str(number).encode())
             async with asyncio.timeout(PATIENCE_S):
-                await watcher.until(
-                    lambda entries, version=last.version: (
-                        bool(entries) and entries[f"{prefix}a"].version == version
-                    )
-                )
+                while watcher.revision < last.version:
+                    await watcher.next()
             await kv.compact(last.version)
         await put(kv, f"{prefix}b", b"1")
         async with asyncio.timeout(PATIENCE_S):
