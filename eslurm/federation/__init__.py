@@ -1,0 +1,1 @@
+"""Adapters of a federation: the key-value store that its cells share."""

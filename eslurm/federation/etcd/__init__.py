@@ -1,0 +1,1 @@
+"""The shared key-value store in etcd 3.4 or newer, over its own gRPC API."""
