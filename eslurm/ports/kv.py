@@ -41,7 +41,7 @@ class KvUnavailable(KvError):
     """Not now: no member answers, no leader, too many requests. A change that ends this way has not been made."""
 
 
-class KvAmbiguous(KvUnavailable):
+class KvAmbiguous(KvError):
     """A change was sent and its outcome is unknown: read the key before anything else."""
 
 

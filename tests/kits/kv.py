@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from eslurm.lab.sim.kv_image import KvImage
-from eslurm.lab.sim.memory_kv import MemoryKv
+from eslurm.federation.etcd.calls import EtcdSettings
+from eslurm.federation.etcd.store import EtcdStore
+from eslurm.lab.kv.image import KvImage
+from eslurm.lab.kv.memory import MemoryKv
 from eslurm.ports.kv import Changes, Delete, Entry, Expect, KeyValueStore, Page, Put, Swapped
+from tests.support import etcd
 from tests.support.loops import run
 
 
@@ -47,7 +50,12 @@ def _memory() -> Backend:
     return Backend(lambda: MemoryKv(image))
 
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"memory": _memory}
+def _etcd() -> Backend:
+    settings = EtcdSettings(etcd.shared().endpoints)
+    return Backend(lambda: EtcdStore(settings), etcd.new_root())
+
+
+BACKENDS: dict[str, Callable[[], Backend]] = {"memory": _memory, "etcd": _etcd}
 
 
 async def put(kv: KeyValueStore, key: str, value: bytes, lease: int = 0) -> Entry:

@@ -232,7 +232,7 @@ class Calls:
         timeout_s: float,
         metadata: Metadata,
     ) -> ReplyT:
-        channel = await server.channel()
+        channel = await self._channel(server)
         call: Any = channel.unary_unary(
             path, request_serializer=_serialized, response_deserializer=reply.FromString
         )
@@ -246,11 +246,19 @@ class Calls:
         except grpc.RpcError as error:
             raise error_of(error, server.endpoint, is_change=False) from None
 
+    async def _channel(self, server: Server) -> grpc.aio.Channel:
+        """The connection to a member. Raises `KvUnavailable` when `close` came meanwhile."""
+        channel = await server.channel()
+        if not self._is_open:
+            await server.close()
+            self.current()
+        return channel
+
     async def stream(self, path: str, reply: type[Message]) -> tuple[Server, Any]:
         """A stream of requests and answers to the current member; end it by `end`."""
         server = self.current()
         try:
-            channel = await server.channel()
+            channel = await self._channel(server)
             metadata = await self.metadata(server)
         except grpc.RpcError as error:
             self.move_on(server)
@@ -258,6 +266,7 @@ class Calls:
         except KvUnavailable:
             self.move_on(server)
             raise
+        self.current()
         call: Any = channel.stream_stream(
             path, request_serializer=_serialized, response_deserializer=reply.FromString
         )

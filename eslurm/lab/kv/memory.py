@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from eslurm.lab.sim.kv_image import KvImage
+from eslurm.lab.kv.image import KvImage
 from eslurm.ports.kv import (
     LIST_MAX,
     PROGRESS_S,
