@@ -21,6 +21,7 @@ from eslurm.v1 import etcd_pb2 as pb
 
 EVENTS_MAX = 65_536
 """In one answer with all its fragments; more is a reason to list again."""
+WRITE_S = 3.0
 _PATH = "/etcdserverpb.Watch/Watch"
 
 
@@ -45,6 +46,7 @@ async def watch(calls: Calls, prefix: str, revision: int) -> AsyncGenerator[Chan
             raise
         raise KvUnavailable("the connection to etcd is closed") from None
     except _Silent:
+        calls.current()
         calls.move_on(server)
         raise KvUnavailable(f"etcd at {server.endpoint}: silent for {2 * PROGRESS_S:g} s") from None
     finally:
@@ -67,7 +69,7 @@ class _Watch:
 
     async def begin(self, prefix: str) -> None:
         """Ask for all changes after the revision."""
-        await self._stream.write(
+        await self._write(
             pb.WatchRequest(
                 create_request=pb.WatchCreateRequest(
                     key=prefix.encode(),
@@ -126,8 +128,16 @@ class _Watch:
                     raise KvUnavailable(f"etcd at {self._server.endpoint} has ended the watch")
                 return answer
             if not is_last:
-                await self._stream.write(pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
+                await self._write(pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
         raise _Silent
+
+    async def _write(self, request: pb.WatchRequest) -> None:
+        try:
+            # A stream that ends before it has begun leaves its writer waiting.
+            async with asyncio.timeout(WRITE_S):
+                await self._stream.write(request)
+        except TimeoutError:
+            raise _Silent from None
 
     def _break(self, answer: Any) -> None:
         endpoint = self._server.endpoint
