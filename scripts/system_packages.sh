@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what tests need beside Python: Debian's Prometheus, Alertmanager and PostgreSQL server.
+# Installs what tests need beside Python: Debian's Prometheus, Alertmanager, PostgreSQL server and etcd.
 # scripts/system_packages.sh [--print]
 #
 # Only the programs are wanted: tests start them themselves, on loopback or a Unix socket, so the packages' services are
@@ -7,7 +7,7 @@
 # for no password; otherwise says the line to run.
 set -eu
 
-packages='prometheus prometheus-alertmanager postgresql'
+packages='prometheus prometheus-alertmanager postgresql etcd-server etcd-client'
 line="apt-get install -y --no-install-recommends $packages"
 
 fail() {
@@ -30,6 +30,12 @@ there() {
             [ ! -x "$program" ] || return 0
         done
         return 1
+        ;;
+    etcd-server)
+        command -v etcd >/dev/null 2>&1
+        ;;
+    etcd-client)
+        command -v etcdctl >/dev/null 2>&1
         ;;
     *)
         # The package's program is called as the package.
@@ -91,8 +97,14 @@ if ! { install $wanted || { apt-get -qq update >"$log" 2>&1 && install $wanted; 
 fi
 rm -f "$log"
 if command -v systemctl >/dev/null 2>&1; then
-    # shellcheck disable=SC2086
-    systemctl --quiet disable $wanted >/dev/null 2>&1 || echo "note: the services stay enabled: systemctl disable $wanted"
+    for package in $wanted; do
+        case $package in
+        etcd-server) service=etcd ;;
+        etcd-client) continue ;;
+        *) service=$package ;;
+        esac
+        systemctl --quiet disable "$service" >/dev/null 2>&1 || echo "note: a service stays enabled: systemctl disable $service"
+    done
 fi
 [ -z "$(missing)" ] || fail "installed, yet not found: $(missing)"
 echo "installed: $wanted"

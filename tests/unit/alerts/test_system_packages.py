@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres")
-LINE = "apt-get install -y --no-install-recommends prometheus prometheus-alertmanager postgresql"
+PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres", "etcd", "etcdctl")
+PACKAGES = "prometheus prometheus-alertmanager postgresql etcd-server etcd-client"
+LINE = f"apt-get install -y --no-install-recommends {PACKAGES}"
 
 
 @pytest.fixture
@@ -53,16 +54,14 @@ def test_with_all_there_nothing_is_done(path: Path) -> None:
     for name in PROGRAMS:
         put(path, name, "")
     found = call(path)
-    assert (found.returncode, found.stdout) == (
-        0,
-        "there already: prometheus prometheus-alertmanager postgresql\n",
-    )
+    assert (found.returncode, found.stdout) == (0, f"there already: {PACKAGES}\n")
     assert not (path / "calls").exists()
 
 
 def test_a_server_that_is_not_on_the_path_is_found(path: Path) -> None:
-    for name in PROGRAMS[:2]:
-        put(path, name, "")
+    for name in PROGRAMS:
+        if name != "postgres":
+            put(path, name, "")
     (path / "lib" / "16" / "bin").mkdir(parents=True)
     put(path / "lib" / "16" / "bin", "postgres", "")
     assert call(path).returncode == 0
@@ -88,7 +87,7 @@ def test_sudo_without_a_password_installs(path: Path) -> None:
     put(path, "id", 'echo "${ROOT:-1000}"')
     put(path, "sudo", 'shift; [ "$1" = true ] || ROOT=0 exec "$@"')
     found = call(path)
-    assert "tests need prometheus prometheus-alertmanager postgresql : installing" in found.stdout
+    assert f"tests need {PACKAGES} : installing" in found.stdout
     assert "no network" in found.stderr and "install" in (path / "calls").read_text()
 
 
@@ -97,7 +96,7 @@ def test_without_apt_the_missing_programs_are_told(path: Path) -> None:
     put(path, "prometheus", "")
     found = call(path)
     assert found.returncode == 1
-    assert "tests need prometheus-alertmanager postgresql" in found.stderr
+    assert "tests need prometheus-alertmanager postgresql etcd-server etcd-client" in found.stderr
 
 
 def test_an_installation_that_fails_shows_why_and_takes_the_ban_on_services_back(path: Path) -> None:
