@@ -30,7 +30,7 @@ PROGRESS_S = 5.0
 LEASE_MIN_S = 2.0
 LEASE_MAX_S = 3_600.0
 
-_KEY = re.compile(r"/[!-~]+")
+_KEY = re.compile(r"/[!-~]*")
 
 
 class KvError(Exception):

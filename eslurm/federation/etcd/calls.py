@@ -17,7 +17,7 @@ import msgspec
 from google.protobuf.message import Message
 
 from eslurm.federation.etcd.refusals import error_of, is_about_token, was_not_sent
-from eslurm.ports.kv import KvError, KvUnavailable
+from eslurm.ports.kv import KvAmbiguous, KvError, KvUnavailable
 from eslurm.transport.options import Options, grpc_target, split_endpoint
 from eslurm.transport.tls import Tls
 from eslurm.v1 import etcd_pb2 as pb
@@ -30,6 +30,7 @@ CALLS_MAX = 256
 _KEEPALIVE_MS = 10_000
 """etcd ends clients that ask more often than every five seconds."""
 _CONNECT_MS = 2_000
+_SPARE_S = 1.0
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -38,13 +39,14 @@ class EtcdSettings(msgspec.Struct, frozen=True):
     """Where etcd is, and what it is shown.
 
     `endpoints` are `http://host:port` or, with `tls`, `https://host:port`. `password` is asked at each authentication: a
-    file's password may be replaced.
+    file's password may be replaced. `probe` is the key of the first read, which the user has to be allowed.
     """
 
     endpoints: tuple[str, ...]
     tls: Tls | None = None
     user: str = ""
     password: Callable[[], str] = lambda: ""
+    probe: str = "/"
     call_s: float = 3.0
     open_s: float = 5.0
 
@@ -134,7 +136,7 @@ class Calls:
         try:
             await self.ask(
                 "/etcdserverpb.KV/Range",
-                pb.RangeRequest(key=b"/"),
+                pb.RangeRequest(key=self.settings.probe.encode()),
                 pb.RangeResponse,
                 timeout_s=self.settings.open_s,
             )
@@ -173,26 +175,31 @@ class Calls:
         """The answer to one call. Reads go to each member in turn until one answers; a change goes to one."""
         timeout_s = timeout_s or self.settings.call_s
         last: KvError | None = None
+        is_sent = False
         try:
-            async with asyncio.timeout(timeout_s), self._slots:
+            # A call ends by its own deadline; beyond it there are waits for a slot, a name, a token.
+            async with asyncio.timeout(timeout_s + _SPARE_S), self._slots:
                 for _ in self.servers:
                     server = self.current()
                     share_s = timeout_s if is_change else timeout_s / len(self.servers)
+                    is_sent = True
                     try:
                         return await self._ask(server, path, request, reply, share_s)
                     except grpc.RpcError as error:
                         last = error_of(error, server.endpoint, is_change=is_change)
-                        if not isinstance(last, KvUnavailable):
+                        if isinstance(last, KvUnavailable | KvAmbiguous):
+                            self.move_on(server)
+                        if not isinstance(last, KvUnavailable) or (is_change and not was_not_sent(error)):
                             raise last from None
-                        self.move_on(server)
-                        if is_change and not was_not_sent(error):
-                            raise last from None
+                        is_sent = False
                     except KvUnavailable as error:
                         last = error
                         self.move_on(server)
         except TimeoutError:
-            # Only waits for a slot, or for a name, last so long: a call has a deadline of its own.
-            last = last or KvUnavailable(f"etcd: no answer within {timeout_s:g} s")
+            text = f"etcd: no answer within {timeout_s:g} s"
+            if is_change and is_sent:
+                raise KvAmbiguous(text) from None
+            last = last or KvUnavailable(text)
         assert last is not None
         raise last
 

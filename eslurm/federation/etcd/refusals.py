@@ -29,6 +29,7 @@ TLS = Texts(
 NOT_SENT = ("failed to connect", "onnection refused", "timed out before", "errors resolving")
 """gRPC's words for a call that never left this host."""
 _BEFORE_PROPOSAL = ("etcdserver: no leader", "etcdserver: too many requests", "etcdserver: not capable")
+_HANDSHAKE = ("Handshake read failed", "Unwrap failed")
 _TOKEN = ("etcdserver: invalid auth token", "auth: revision in header is old")
 _DENIED = (
     "permission denied",
@@ -68,6 +69,8 @@ def error_of(error: grpc.RpcError, endpoint: str, *, is_change: bool, compacted:
     reason = reason_in(details, TLS)
     if reason:
         return KvDenied(f"etcd at {endpoint}: {reason}")
+    if any(words in details for words in _HANDSHAKE):
+        text += " (is TLS spoken there, and is this cell's certificate accepted?)"
     if was_not_sent(error) or any(words in details for words in _BEFORE_PROPOSAL):
         return KvUnavailable(text)
     if _code(error) in _LASTING:

@@ -57,6 +57,11 @@ class EtcdStore:
         """See `KeyValueStore.close`."""
         await self._calls.close()
 
+    @property
+    def endpoint(self) -> str:
+        """The member that is asked now."""
+        return self._calls.current().endpoint
+
     # ---- reads ----
 
     async def get(self, key: str, *, stale: bool = False) -> Found:
