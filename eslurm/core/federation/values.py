@@ -1,0 +1,121 @@
+"""Keys and values of a federation in the shared store.
+
+Other cells wrote what is read here: a value that is too large, does not decode, is of another format or stands under a key
+that is not its own is `Unreadable`, with the reason, and never an exception.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from eslurm.core.federation.actions import StoredEntry
+from eslurm.core.model.federation import FORMAT, Alive, CellRecord, NextNumber, Summary
+
+VALUE_BYTES_MAX: Final = 16 * 1024
+"""The largest bound of all kinds."""
+
+Value: TypeAlias = CellRecord | NextNumber | Alive | Summary
+V = TypeVar("V", bound=Value)
+
+_BYTES_MAX: Final[dict[type, int]] = {
+    CellRecord: 8 * 1024,
+    NextNumber: 64,
+    Alive: 2 * 1024,
+    Summary: VALUE_BYTES_MAX,
+}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A value that cannot be used, and why."""
+
+    key: str
+    reason: str
+
+
+class Keys:
+    """The paths of a federation. `number` is beside the records so that one watch shows both at one revision."""
+
+    def __init__(self, federation: str) -> None:
+        self.cells = f"/eslurm/{federation}/cells/"
+        self.alive = f"/eslurm/{federation}/alive/"
+        self.summary = f"/eslurm/{federation}/summary/"
+        self.number = f"{self.cells}+number"
+
+
+def name_in(prefix: str, key: str) -> str:
+    """The cell that a key below `prefix` belongs to; empty: none."""
+    name = key.removeprefix(prefix)
+    return name if name != key and _NAME.fullmatch(name) else ""
+
+
+def encode(value: Value) -> bytes:
+    """The bytes of a value. Raises `ValueError` above the bound of its kind."""
+    body = _ENCODER.encode(value)
+    most = _BYTES_MAX[type(value)]
+    if len(body) > most:
+        raise ValueError(f"a {type(value).__name__} of {len(body)} bytes: at most {most}")
+    return body
+
+
+class Reader(Generic[V]):
+    """Decodes values of one kind below `prefix`."""
+
+    def __init__(self, kind: type[V], prefix: str) -> None:
+        self._kind = kind
+        self._prefix = prefix
+        self._decoder = msgspec.msgpack.Decoder(kind)
+        self._latest: tuple[str, bytes, int] | None = None
+        self._read: V | Unreadable = Unreadable("", "")
+
+    def read(self, key: str, value: bytes, size: int = 0) -> V | Unreadable:
+        """The value of a key; `size` is its size in the store, if larger than what is here."""
+        # The machines read the same words again and again.
+        if (key, value, size) != self._latest:
+            self._read = self._judge(key, value, size)
+            self._latest = key, value, size
+        return self._read
+
+    def read_entry(self, entry: StoredEntry) -> V | Unreadable:
+        """The value of an entry."""
+        return self.read(entry.key, entry.value)
+
+    def _judge(self, key: str, value: bytes, size: int) -> V | Unreadable:
+        size = max(size, len(value))
+        if size > _BYTES_MAX[self._kind]:
+            return Unreadable(key, f"{size} bytes: at most {_BYTES_MAX[self._kind]}")
+        try:
+            decoded = self._decoder.decode(value)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return Unreadable(key, str(error)[:200])
+        if decoded.format != FORMAT:
+            return Unreadable(key, f"format {decoded.format}: this release reads {FORMAT}")
+        if reason := self._faulty(key, decoded):
+            return Unreadable(key, reason)
+        return decoded
+
+    def _faulty(self, key: str, value: Value) -> str:
+        if isinstance(value, NextNumber):
+            return ""
+        name = name_in(self._prefix, key)
+        if not name:
+            return "the key names no cell"
+        if isinstance(value, CellRecord) and value.name != name:
+            return f"the record of cell {value.name} under the key of {name}"
+        if isinstance(value, Summary):
+            return _faulty_summary(value)
+        return ""
+
+
+def _faulty_summary(summary: Summary) -> str:
+    for one in summary.classes:
+        if one.free > one.total or one.cores_free > one.total * one.cores:
+            return f"{one.free} of {one.total} nodes and {one.cores_free} cores are free in one class"
+    width = len(summary.classes)
+    if any(len(free) != width for _, free in summary.horizon):
+        return "a horizon of other classes than it has"
+    return ""

@@ -1,0 +1,118 @@
+"""What the cells of a federation write into the shared store, and the part of the configuration that concerns it.
+
+A *cell* is a cluster that is a member. Values are read by cells of other releases: fields are appended, with defaults, and
+`format` changes when that is not enough. The bounds stand at the fields, for whatever is read was written by others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+FORMAT: Final = 1
+LEASE_S: Final = 5.0
+NUMBER_MAX: Final = 1_000_000
+"""The highest number of a cell."""
+CLASSES_MAX: Final = 64
+HORIZON_MAX: Final = 8
+
+_PRINTED = r"\A[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
+
+CellName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")]
+Text = Annotated[str, Meta(max_length=255, pattern=_PRINTED)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Epoch = Annotated[int, Meta(ge=1, le=2**53)]
+Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+Version = Annotated[int, Meta(ge=0, le=255)]
+
+
+class FederationConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Membership in a federation. `cell` is this cluster's name there."""
+
+    name: str
+    cell: str
+    lease_s: float = LEASE_S
+    """A cell that is not heard of for so long counts as silent."""
+    summary_min_s: float = 0.2
+    """The shortest time between two summaries of this cell."""
+    users: str = "same"
+    """What identifies users of other cells: `same` (name and uid) or `named` (the name alone)."""
+
+
+class CellRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A member, whether it runs or not. Written by the cell itself.
+
+    `cluster` and `ring` (sealed) say which site it is: no other may have its name. `number` is never that of another cell.
+    """
+
+    format: Version
+    number: Number
+    name: CellName
+    cluster: CellName
+    ring: Annotated[bytes, Meta(max_length=6_144)]
+    since_us: Count
+    users: Text = "same"
+    draining: bool = False
+    """Takes no work of other cells."""
+    left: bool = False
+
+
+class NextNumber(msgspec.Struct, frozen=True, array_like=True):
+    """The number of the next cell that joins. Each joining changes it, so no two cells get one number."""
+
+    format: Version
+    first: Number
+
+
+class Alive(msgspec.Struct, frozen=True, array_like=True):
+    """A cell that runs: its leader. The key hangs on the cell's lease.
+
+    `epoch` is that of the lead in the cell's own log, `others` are the endpoints of standbys.
+    """
+
+    format: Version
+    epoch: Epoch
+    endpoint: Text
+    others: Annotated[tuple[Text, ...], Meta(max_length=5)] = ()
+    build: Text = ""
+    protocol: Count = 0
+    since_us: Count = 0
+
+
+class NodeClass(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes of a cell that offer the same: what each has, how many there are, and how many are idle and usable."""
+
+    cores: Count
+    memory_mib: Count
+    extra: Annotated[tuple[tuple[Text, Count], ...], Meta(max_length=64)] = ()
+    """(name, items per node) of further resources."""
+    features: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
+    partitions: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
+    total: Count = 0
+    free: Count = 0
+    cores_free: Count = 0
+    """Free cores of usable nodes, idle or not."""
+
+
+class Summary(msgspec.Struct, frozen=True, array_like=True):
+    """What a cell has, what of it is free, and what is expected to become free.
+
+    `epoch` and `seq` order the summaries of a cell. `at_us` is the cell's own clock and for display alone. `horizon` are
+    (seconds from then, free nodes of each class).
+    """
+
+    format: Version
+    epoch: Epoch
+    seq: Count
+    at_us: Count
+    classes: Annotated[tuple[NodeClass, ...], Meta(max_length=CLASSES_MAX)] = ()
+    waiting_jobs: Count = 0
+    running_jobs: Count = 0
+    horizon: Annotated[
+        tuple[tuple[Count, Annotated[tuple[Count, ...], Meta(max_length=CLASSES_MAX)]], ...],
+        Meta(max_length=HORIZON_MAX),
+    ] = ()
+    revision: Count = 0
+    """Revision of the cell's log that it shows."""

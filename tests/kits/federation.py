@@ -1,0 +1,323 @@
+"""Cells of a federation over one image of the shared store: their machines, and a network that loses and delays.
+
+A step is drawn: a call reaches the store or not, an answer comes or not, a swap is made after its caller was told that the
+outcome is unknown, a watch tells some of what happened or breaks, a lease ends, revisions are compacted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from eslurm.core.federation.actions import (
+    Action,
+    Failure,
+    GrantLease,
+    KeepLease,
+    List,
+    Problem,
+    RevokeLease,
+    SwapKeys,
+    Watch,
+    Write,
+)
+from eslurm.core.federation.membership import Identity, Lead, Membership
+from eslurm.core.federation.mirror import Mirror
+from eslurm.core.federation.summaries import Summaries
+from eslurm.core.federation.values import Keys
+from eslurm.core.federation.view import Observer
+from eslurm.core.model.federation import FORMAT, FederationConfig, NodeClass, Summary
+from eslurm.lab.kv.image import KvImage
+from eslurm.ports.kv import (
+    Delete,
+    Entry,
+    Expect,
+    KvError,
+    KvFull,
+    LeaseLost,
+    Operation,
+    Put,
+    Swapped,
+    WatchBroken,
+)
+
+FEDERATION = "lab"
+KEYS = Keys(FEDERATION)
+LEASE_S = 5.0
+LIST_LIMIT = 2
+
+
+def operation(write: Write) -> Operation:
+    """The port's word for a write."""
+    return Delete(write.key) if write.value is None else Put(write.key, write.value, write.lease)
+
+
+def swap(image: KvImage, action: SwapKeys) -> Swapped:
+    """Make the call that the action asks for."""
+    return image.swap(
+        [Expect(key, version) for key, version in action.expect], [operation(one) for one in action.then]
+    )
+
+
+def put(image: KvImage, key: str, value: bytes, lease: int = 0) -> int:
+    """Write a key whatever it holds, as a stranger may. Returns the revision."""
+    entry = image.get(key).entry
+    image.swap([Expect(key, entry.version if entry else 0)], [Put(key, value, lease)])
+    return image.revision
+
+
+def remove(image: KvImage, key: str) -> None:
+    """Remove a key, if it is there."""
+    entry = image.get(key).entry
+    if entry is not None:
+        image.swap([Expect(key, entry.version)], [Delete(key)])
+
+
+def failure_of(error: KvError) -> Failure:
+    """The machines' word for an error of the port."""
+    match error:
+        case KvFull():
+            problem = Problem.FULL
+        case LeaseLost():
+            problem = Problem.LEASE_LOST
+        case WatchBroken():
+            problem = Problem.BROKEN
+        case _:
+            problem = Problem.UNAVAILABLE
+    return Failure(problem, str(error))
+
+
+def summary(free: int = 2, total: int = 4) -> Summary:
+    """What a cell of some nodes with 8 cores shows."""
+    one = NodeClass(8, 64_000, total=total, free=free, cores_free=free * 8, partitions=("batch",))
+    return Summary(FORMAT, 1, 0, 0, (one,))
+
+
+class Controller:
+    """One controller that leads its cell, or believes so."""
+
+    def __init__(self, name: str, epoch: int = 1, ring: bytes = b"", *, lease_s: float = LEASE_S) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.shows: Summary | None = None
+        """What it has; None: that changes every second."""
+        config = FederationConfig(FEDERATION, name, lease_s)
+        self.cells, self.alive, self.shown = Mirror(KEYS.cells), Mirror(KEYS.alive), Mirror(KEYS.summary)
+        self.mirrors = (self.cells, self.alive, self.shown)
+        own = ring or f"ring of {name}".encode()
+        identity = Identity(name, own, "2.0", 3)
+        self.membership = Membership(config, identity, self.cells, self.alive, lambda sealed: sealed == own)
+        self.membership.leads(Lead(epoch, f"host-{name}:{epoch}", since_us=epoch))
+        self.summaries = Summaries(config, self.membership, self.shown)
+        self.observer = Observer(FEDERATION, self.membership, *self.mirrors)
+
+    def tick(self, now_us: int, draw: float) -> list[Action]:
+        """All that its machines ask now."""
+        if self.summaries.wants(now_us):
+            self.summaries.show(self.shows or summary(now_us // 1_000_000 % 5), now_us)
+        actions: list[Action] = [one for mirror in self.mirrors if (one := mirror.tick(now_us, draw))]
+        actions += self.membership.tick(now_us, draw)
+        if asked := self.summaries.tick(now_us, draw):
+            actions.append(asked)
+        return actions
+
+    def due_us(self, now_us: int) -> int:
+        """When one of them has something next."""
+        times = [mirror.due_us for mirror in self.mirrors]
+        times += [self.membership.due_us(now_us), self.summaries.due_us(now_us)]
+        return min((at for at in times if at is not None), default=now_us + 1_000_000)
+
+    def mirror_of(self, action: List | Watch) -> Mirror:
+        """The mirror that asked."""
+        return next(mirror for mirror in self.mirrors if mirror.prefix == action.prefix)
+
+    def fail(self, action: Action, failure: Failure, now_us: int) -> None:
+        """A call failed."""
+        if isinstance(action, List | Watch):
+            self.mirror_of(action).failed(action, failure, now_us)
+            return
+        self.membership.failed(action, failure, now_us)
+        if isinstance(action, SwapKeys):
+            self.summaries.failed(action, failure)
+
+
+class Call(msgspec.Struct, eq=False):
+    """An action on its way. `answer` delivers what the store said; None: it has not been there."""
+
+    controller: Controller
+    action: Action
+    answer: Callable[[int], None] | None = None
+    is_told: bool = False
+    """The caller has an answer already: that the outcome is unknown."""
+
+
+class Watching(msgspec.Struct, eq=False):
+    """A watch that has told everything up to a revision."""
+
+    controller: Controller
+    action: Watch
+    revision: int
+
+
+class Network:
+    """Carries calls between controllers and the image. `before_swap` and `after_swap` see every swap that is made."""
+
+    def __init__(self, image: KvImage, draws: random.Random) -> None:
+        self.image = image
+        self.draws = draws
+        self.now_us = 1_000_000
+        self.faults = 0.2
+        self.controllers: list[Controller] = []
+        self.calls: list[Call] = []
+        self.watches: list[Watching] = []
+        self.made: list[tuple[Controller, SwapKeys]] = []
+
+    def step(self) -> None:
+        """One thing happens."""
+        self._ask()
+        roll = self.draws.random()
+        if self.calls and roll < 0.5:
+            self._carry(self.draws.choice(self.calls))
+        elif self.watches and roll < 0.9:
+            self._tell(self.draws.choice(self.watches))
+        else:
+            self.advance(int(self.draws.random() * 400_000))
+
+    def settle(self, seconds: float) -> None:
+        """Let so much time pass without a fault."""
+        self.faults = 0.0
+        until_us = self.now_us + int(seconds * 1e6)
+        while True:
+            self._ask()
+            while self.calls:
+                self._carry(self.calls[0])
+                self._ask()
+            for watch in list(self.watches):
+                self._tell(watch)
+            self._ask()
+            if not self.calls and self.now_us >= until_us:
+                return
+            if not self.calls:
+                self.advance(200_000)
+
+    def advance(self, us: int) -> None:
+        """Time passes; leases end."""
+        self.now_us += us
+        self.image.expire(self.now_us)
+
+    def stop(self, controller: Controller) -> None:
+        """The process dies: what it sent may still be on its way."""
+        self.controllers.remove(controller)
+        self.calls = [
+            one for one in self.calls if one.controller is not controller or isinstance(one.action, SwapKeys)
+        ]
+        self.watches = [one for one in self.watches if one.controller is not controller]
+
+    # ---- within ----
+
+    def _ask(self) -> None:
+        for controller in self.controllers:
+            for action in controller.tick(self.now_us, self.draws.random()):
+                if isinstance(action, Watch):
+                    self.watches.append(Watching(controller, action, action.revision))
+                else:
+                    self.calls.append(Call(controller, action))
+
+    def _carry(self, call: Call) -> None:
+        lost = self.draws.random() < self.faults
+        if call.answer is not None:
+            # On the way back.
+            self.calls.remove(call)
+            if call.is_told:
+                return
+            if lost:
+                self._fail(call, Problem.AMBIGUOUS)
+            elif call.controller in self.controllers:
+                call.answer(self.now_us)
+            return
+        if lost and not call.is_told:
+            is_late = isinstance(call.action, SwapKeys) and self.draws.random() < 0.5
+            self._fail(call, Problem.AMBIGUOUS if is_late else Problem.UNAVAILABLE)
+            if is_late:
+                call.is_told = True
+            else:
+                self.calls.remove(call)
+            return
+        try:
+            call.answer = self._make(call.controller, call.action)
+        except KvError as error:
+            self.calls.remove(call)
+            if not call.is_told and call.controller in self.controllers:
+                call.controller.fail(call.action, failure_of(error), self.now_us)
+
+    def _fail(self, call: Call, problem: Problem) -> None:
+        if call.controller in self.controllers:
+            call.controller.fail(call.action, Failure(problem, "cut off"), self.now_us)
+
+    def _make(self, controller: Controller, action: Action) -> Callable[[int], None]:
+        member, image = controller.membership, self.image
+        match action:
+            case SwapKeys():
+                answer = swap(image, action)
+                if answer.done and action.then:
+                    self.made.append((controller, action))
+
+                def swapped(_: int) -> None:
+                    member.swapped(action, answer)
+                    controller.summaries.swapped(action, answer)
+
+                return swapped
+            case List():
+                page = image.list(action.prefix, action.after, action.revision, LIST_LIMIT)
+                return lambda now_us: controller.mirror_of(action).listed(action, page, now_us)
+            case GrantLease():
+                lease = image.grant(int(action.ttl_s * 1e6), self.now_us)
+                return lambda now_us: member.granted(action, lease, now_us)
+            case KeepLease():
+                ttl_s = image.keep(action.lease, self.now_us)
+                return lambda now_us: member.kept(action, ttl_s, now_us)
+            case RevokeLease():
+                image.revoke(action.lease)
+                return lambda _: member.revoked(action)
+        raise AssertionError(action)
+
+    def _tell(self, watch: Watching) -> None:
+        if self.draws.random() < self.faults / 4:
+            self._break(watch, Failure(Problem.UNAVAILABLE, "cut off"))
+            return
+        until = 0
+        if self.faults and watch.revision < self.image.revision:
+            until = self.draws.randint(watch.revision, self.image.revision)
+        try:
+            changes = self.image.changes(watch.action.prefix, watch.revision, until)
+        except WatchBroken as error:
+            self._break(watch, failure_of(error))
+            return
+        watch.revision = changes.revision
+        watch.controller.mirror_of(watch.action).changed(watch.action, changes, self.now_us)
+
+    def _break(self, watch: Watching, failure: Failure) -> None:
+        self.watches.remove(watch)
+        watch.controller.fail(watch.action, failure, self.now_us)
+
+
+def held(image: KvImage, prefix: str) -> dict[str, tuple[bytes, int]]:
+    """Keys below a prefix with their values and versions, as the store has them."""
+    return {one.key: (one.value, one.version) for one in _entries(image, prefix)}
+
+
+def copied(mirror: Mirror) -> dict[str, tuple[bytes, int]]:
+    """The same as a mirror has it."""
+    return {word.key: (word.value, word.version) for word in mirror.words.values()}
+
+
+def _entries(image: KvImage, prefix: str) -> Iterator[Entry]:
+    after, revision = "", 0
+    while True:
+        page = image.list(prefix, after, revision, 100)
+        yield from page.entries
+        if not page.more:
+            return
+        after, revision = page.entries[-1].key, page.revision
