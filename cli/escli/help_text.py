@@ -78,6 +78,7 @@ COMMANDS: dict[str, About] = {
             ("esinfo --modules", "the modules of the cluster"),
             ("esinfo --satellites", "the satellites"),
             ("esinfo --controllers", "which controller leads, and which stand by"),
+            ("esinfo --federation", "other clusters of the federation, and what is free there"),
         ),
     ),
     "esacct": About(
@@ -117,6 +118,7 @@ COMMANDS: dict[str, About] = {
             ("esctl resume cn[001-004]", "back into service"),
             ("esctl down cn007", "declare a node lost: you vouch that nothing runs there any more"),
             ("esctl satellite down sat1 reason='new disk'", "no more broadcasts through it (also: resume)"),
+            ("esctl federation status", "the cells of the federation, and the etcd that they share"),
             ("esctl takeover c2", "let controller c2 lead, and wait until it does (no name: any standby)"),
             (
                 "esctl broadcast last --tree",

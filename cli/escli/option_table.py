@@ -169,6 +169,7 @@ ROWS: tuple[Option, ...] = (
         ("--modules", "modules, their nodes by state, and which reach each other without gateways"),
         ("--satellites", "the satellites and their states"),
         ("--controllers", "the controllers: which leads, which stand by"),
+        ("--federation", "the cells of the federation, and what is free in each"),
     ),
     *_rows("esacct", _SHAPE,
         ("-o --format COLUMNS", "columns by name, see --helpformat", "-o jobid,state,elapsed"),

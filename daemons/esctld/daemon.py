@@ -41,6 +41,7 @@ from esctld.lead.state_metrics import StateMetrics
 from esctld.lead.tokens import Tokens
 from esctld.lead.trees import TreeQueries
 from esctld.serve.audit import Audits, open_audit
+from esctld.serve.federation import FederationAnswers
 from esctld.serve.job_events import JobEvents
 from esctld.serve.policies import Policies
 from esctld.serve.service import ControllerService
@@ -57,6 +58,7 @@ from eslurm.api.principals import Principals
 from eslurm.api.server import RpcServer
 from eslurm.api.tokens import TokenAuthenticator
 from eslurm.calendar import SiteCalendar
+from eslurm.config.federation import federation_of
 from eslurm.config.file import ConfigError, cluster_config, read_config
 from eslurm.config.sections import Config
 from eslurm.core.control.reactor import Batch, Reactor
@@ -83,6 +85,7 @@ from eslurm.transport.options import socket_budget
 from eslurm.transport.tls import Tls
 
 if TYPE_CHECKING:
+    from esctld.lead.federation import Federation
     from eslurm.api.jwt_tokens import JwtAuthenticator
 
 log = logging.getLogger("esctld")
@@ -361,6 +364,8 @@ class Controller:
         history_jobs = options.config.estimator.history_jobs
         self._feed = JobEvents(self._dispatcher, self._store, history_jobs=history_jobs)
         service.offer("JobFeed", self._feed.call)
+        self._federation = self._join_federation(epoch)
+        service.offer("Federation", FederationAnswers(self._federation).call)
         self._log_keeper = LogKeeper(
             self._store, OWNER, self._dispatcher, options.config.controller.log_kept_days
         )
@@ -372,7 +377,12 @@ class Controller:
             self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
         )
         self.status = LeaderStatus(
-            self._dispatcher, broadcaster, self._state_metrics, self._table, self._driver.counters
+            self._dispatcher,
+            broadcaster,
+            self._state_metrics,
+            self._table,
+            self._driver.counters,
+            self._federation,
         )
         self._gate = Authoriser(
             CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit
@@ -401,6 +411,27 @@ class Controller:
         from eslurm.api.jwt_tokens import JwtAuthenticator, jwt_settings
 
         return JwtAuthenticator(jwt_settings(section, options.site_dir), self._principals.find_named)
+
+    def _join_federation(self, epoch: int) -> Federation | None:
+        """The part in a federation, if the cluster is a member of one."""
+        options = self._options
+        config = federation_of(options.config.federation, options.config.cluster.name)
+        if config is None:
+            return None
+        # A plain cluster loads none of it.
+        from esctld.lead.federation import Federation, Inputs
+        from eslurm.core.federation.membership import Identity, Lead
+        from eslurm.federation.configured import store_of
+
+        site, section = options.site, options.config.federation
+        return Federation(
+            lambda: store_of(section, options.site_dir),
+            config,
+            Identity(site.cluster, site.ring.sealed, __version__),
+            Lead(epoch, self._lead.endpoint, since_us=wall_us()),
+            site,
+            Inputs(lambda: self._dispatcher.view, lambda: self._planner.profile, wall_us),
+        )
 
     def _surroundings(self, satellites: LinkedSatellites) -> DoctorInputs:
         """The doctor's inputs besides the state."""
@@ -473,6 +504,8 @@ class Controller:
             ("site keys", self._options.member.run()),
             ("revocations", self._revocations.run()),
         ]
+        if self._federation is not None:
+            works.append(("federation", self._federation.run()))
         if self._options.watched_at:
             works.append(("state metrics", self._state_metrics.run()))
         tasks = [asyncio.create_task(work, name=name) for name, work in works]

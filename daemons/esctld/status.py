@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from esctld.lead import federation_metrics
 from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.state_metrics import CENSUS, StateMetrics
 from eslurm.api.limits import LIMITS
@@ -33,6 +34,9 @@ from eslurm.telemetry.exposition import Described, MetricFamily
 from eslurm.telemetry.metrics import CONTROLLER_PHASES, LEVELS_MAX, NODE_PHASES, ControllerMetrics
 from eslurm.telemetry.status import Health, StatusServer
 from eslurm.telemetry.vitals import LoopLag
+
+if TYPE_CHECKING:
+    from esctld.lead.federation import Federation
 
 STARTING = "starting"
 STANDBY = "standby"
@@ -67,7 +71,7 @@ log = logging.getLogger("esctld.jobs")
 def described() -> list[Described]:
     """All metrics of a controller, for the reference."""
     own = (*CONTROLLER, *LEADING, *ControllerMetrics().described, *CENSUS)
-    return [*own, *parts.RELAY, *parts.LINKS, *parts.OWN]
+    return [*own, *federation_metrics.FEDERATION, *parts.RELAY, *parts.LINKS, *parts.OWN]
 
 
 def _nothing() -> Iterable[MetricFamily]:
@@ -127,7 +131,9 @@ class LeaderStatus:
         state_metrics: StateMetrics,
         table: LinkTable,
         counters: RelayCounters,
+        federation: Federation | None = None,
     ) -> None:
+        self._federation = federation
         self._dispatcher = dispatcher
         self._broadcaster = broadcaster
         self._state_metrics = state_metrics
@@ -163,6 +169,8 @@ class LeaderStatus:
         yield from self._state_metrics.families()
         yield from parts.relay_families(self._counters, broadcaster.relay)
         yield from parts.link_families(self._table.counters)
+        if self._federation is not None:
+            yield from federation_metrics.families(self._federation)
 
 
 class CountedCalls:

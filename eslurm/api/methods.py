@@ -98,6 +98,7 @@ REVOKE_MEMBERS = Method("RevokeMembers", 39, pb.RevokeMembersRequest, pb.ChangeR
 FINISH_PART = Method("FinishPart", 40, pb.FinishPartRequest, pb.FinishPartReply, True, "owner")
 MOVE_PACK = Method("MovePack", 41, pb.MovePackRequest, pb.MovePackReply, True, "owner")
 EXTEND_JOB = Method("ExtendJob", 42, pb.ExtendJobRequest, pb.ExtendJobReply, True, "owner")
+FEDERATION = Method("Federation", 43, pb.FederationRequest, pb.FederationReply, False, "anyone")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -142,6 +143,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     FINISH_PART,
     MOVE_PACK,
     EXTEND_JOB,
+    FEDERATION,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -30,6 +30,7 @@ _READ: Final = frozenset(
         "Plan",
         "Shares",
         "Tokens",
+        "Federation",
     )
 )
 _OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart", "MovePack", "ExtendJob"}

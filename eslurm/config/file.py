@@ -14,6 +14,7 @@ import msgspec
 
 from eslurm.compat.errors import OptionError, escaped, quoted
 from eslurm.compat.hostlist import expand
+from eslurm.config.federation import federation_of
 from eslurm.config.modules import gateways_of, modules_of, with_gateways, with_modules
 from eslurm.config.nodes import (
     login_of,
@@ -90,6 +91,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         rules = rules_of(config.node_rule, names, resources)
         check_tokens(config.tokens)
         phases = programs_of(config.phases)
+        federation_of(config.federation, config.cluster.name)
         own = {node.name: node.name for node in nodes}
         partitions = _partitions(config, own, gateways, login_nodes, origin)
         partitions = with_gateways(partitions, gateways, modules)

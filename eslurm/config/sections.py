@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from eslurm.config.federation import FederationSection
 from eslurm.config.modules import ModuleSection
 from eslurm.config.nodes import (
     LoginSection,
@@ -356,3 +357,4 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     priority: PrioritySection = msgspec.field(default_factory=PrioritySection)
     estimator: EstimatorSection = msgspec.field(default_factory=EstimatorSection)
     tokens: TokensSection = msgspec.field(default_factory=TokensSection)
+    federation: FederationSection = msgspec.field(default_factory=FederationSection)

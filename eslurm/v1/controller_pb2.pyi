@@ -1937,3 +1937,101 @@ class ExtendJobReply(_message.Message):
     text: str
     revision: int
     def __init__(self, open: _Optional[bool] = ..., job_id: _Optional[int] = ..., before_s: _Optional[int] = ..., after_s: _Optional[int] = ..., until_before_us: _Optional[int] = ..., until_after_us: _Optional[int] = ..., text: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class FederationRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FederationReply(_message.Message):
+    __slots__ = ("name", "cell", "state", "problem", "age_ms", "cells", "members", "values_skipped")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cell: str
+    state: str
+    problem: str
+    age_ms: int
+    cells: _containers.RepeatedCompositeFieldContainer[CellInfo]
+    members: _containers.RepeatedCompositeFieldContainer[StoreMemberInfo]
+    values_skipped: int
+    def __init__(self, name: _Optional[str] = ..., cell: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., age_ms: _Optional[int] = ..., cells: _Optional[_Iterable[_Union[CellInfo, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[StoreMemberInfo, _Mapping]]] = ..., values_skipped: _Optional[int] = ...) -> None: ...
+
+class CellInfo(_message.Message):
+    __slots__ = ("name", "number", "state", "endpoint", "epoch", "build", "since_us", "age_ms", "nodes", "nodes_free", "cores", "cores_free", "jobs_waiting", "jobs_running", "draining", "classes", "silent_ms", "problem")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FREE_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    CORES_FREE_FIELD_NUMBER: _ClassVar[int]
+    JOBS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    JOBS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    number: int
+    state: str
+    endpoint: str
+    epoch: int
+    build: str
+    since_us: int
+    age_ms: int
+    nodes: int
+    nodes_free: int
+    cores: int
+    cores_free: int
+    jobs_waiting: int
+    jobs_running: int
+    draining: bool
+    classes: _containers.RepeatedCompositeFieldContainer[NodeClassInfo]
+    silent_ms: int
+    problem: str
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., build: _Optional[str] = ..., since_us: _Optional[int] = ..., age_ms: _Optional[int] = ..., nodes: _Optional[int] = ..., nodes_free: _Optional[int] = ..., cores: _Optional[int] = ..., cores_free: _Optional[int] = ..., jobs_waiting: _Optional[int] = ..., jobs_running: _Optional[int] = ..., draining: _Optional[bool] = ..., classes: _Optional[_Iterable[_Union[NodeClassInfo, _Mapping]]] = ..., silent_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class NodeClassInfo(_message.Message):
+    __slots__ = ("cores", "memory_mib", "resources", "features", "partitions", "nodes", "nodes_free")
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FREE_FIELD_NUMBER: _ClassVar[int]
+    cores: int
+    memory_mib: int
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    features: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    nodes: int
+    nodes_free: int
+    def __init__(self, cores: _Optional[int] = ..., memory_mib: _Optional[int] = ..., resources: _Optional[_Iterable[str]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., nodes: _Optional[int] = ..., nodes_free: _Optional[int] = ...) -> None: ...
+
+class StoreMemberInfo(_message.Message):
+    __slots__ = ("endpoint", "version", "is_leader", "size_bytes", "alarms", "error")
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    IS_LEADER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ALARMS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    endpoint: str
+    version: str
+    is_leader: bool
+    size_bytes: int
+    alarms: _containers.RepeatedScalarFieldContainer[str]
+    error: str
+    def __init__(self, endpoint: _Optional[str] = ..., version: _Optional[str] = ..., is_leader: _Optional[bool] = ..., size_bytes: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ...) -> None: ...

@@ -244,6 +244,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobReply.FromString,
                 _registered_method=True)
+        self.Federation = channel.unary_unary(
+                '/eslurm.v1.Controller/Federation',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.FederationRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.FederationReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -501,6 +506,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Federation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -713,6 +724,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ExtendJob,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ExtendJobReply.SerializeToString,
+            ),
+            'Federation': grpc.unary_unary_rpc_method_handler(
+                    servicer.Federation,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.FederationRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.FederationReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1849,6 +1865,33 @@ class Controller:
             '/eslurm.v1.Controller/ExtendJob',
             eslurm_dot_v1_dot_controller__pb2.ExtendJobRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ExtendJobReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Federation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Federation',
+            eslurm_dot_v1_dot_controller__pb2.FederationRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.FederationReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -188,6 +188,12 @@ def _node(door: Door, words: list[str], given: Words) -> int:
     return node(door, words, given)
 
 
+def _federation(door: Door, words: list[str], given: Words) -> int:
+    from escli.user import federation
+
+    return federation.status(door, words, given)
+
+
 def _change(door: Door, method: str, request: Any, given: Words) -> int:
     reply = door.call(method, request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="nothing changed")
@@ -223,4 +229,5 @@ ACTIONS: Mapping[str, Action] = {
     "ping": _ping,
     "token": _token,
     "node": _node,
+    "federation": _federation,
 }

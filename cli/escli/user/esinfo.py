@@ -1,4 +1,4 @@
-"""`esinfo`: partitions, modules and nodes by state, nodes out of service, satellites, controllers."""
+"""`esinfo`: partitions, modules and nodes by state, nodes out of service, satellites, controllers, the federation."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ def _info(given: Words) -> int:
             return exits.OK
         if given.has("controllers"):
             controllers.print_table(door, given)
+            return exits.OK
+        if given.has("federation"):
+            from escli.user import federation
+
+            federation.print_table(door, given)
             return exits.OK
         reply = door.call("Nodes", pb.NodesRequest(names=names, partition=given.text("partition")))
     if given.has("json"):

@@ -20,6 +20,7 @@ from eslurm.core.plan.cycle.policies import BUILT_IN
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.telemetry.metrics import ControllerMetrics
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,11 @@ class Planner:
     def schedule(self) -> Schedule:
         """The present bookings, for what-if queries; in the middle of a cycle they are incomplete."""
         return self._schedule
+
+    @property
+    def profile(self) -> ResourceProfile | None:
+        """What is booked from now on; None while a cycle is under way, or before the first one."""
+        return self._schedule.book if self._resting.is_set() and self.plan is not None else None
 
     @property
     def ranking(self) -> Ranking:

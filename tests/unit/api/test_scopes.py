@@ -46,6 +46,7 @@ TABLE = {
     "Why": READ,
     "Plan": READ,
     "Shares": READ,
+    "Federation": READ,
     "Suspend": "",
     "JobFeed": "estimator",
     "SetForecasts": "estimator",

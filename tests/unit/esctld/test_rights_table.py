@@ -99,6 +99,7 @@ RIGHTS: Final[dict[str, str]] = {
     "Why": "anyone",
     "Plan": "anyone",
     "Shares": "anyone",
+    "Federation": "anyone",
     "Suspend": "operator",
     "JobFeed": "operator",
     "SetForecasts": "operator",

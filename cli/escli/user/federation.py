@@ -1,0 +1,123 @@
+"""Output of the federation: the tables of `esinfo --federation` and `esctl federation status`."""
+
+from __future__ import annotations
+
+import sys
+
+from escli import exits, program
+from escli.failures import CommandFailed
+from escli.tables import columns_of, render
+from eslurm.compat.durations import format_duration
+from eslurm.compat.errors import OptionError, escaped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from escli.door import Door
+    from escli.options import Words
+
+_MIB = 1 << 20
+
+
+def print_table(door: Door, given: Words) -> None:
+    """Print the cells of the federation. Raises `CommandFailed` where there is none."""
+    reply = ask(door)
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        program.say(to_json(reply))
+        return
+    sys.stdout.write(text(reply, header=not given.has("noheader")))
+
+
+def status(door: Door, words: list[str], given: Words) -> int:
+    """`esctl federation status`: the cells, and the servers of the store."""
+    if words != ["status"]:
+        raise OptionError(
+            "federation", " ".join(words) or None, "is not known", "use esctl federation status"
+        )
+    reply = ask(door)
+    if given.has("json"):
+        from escli.as_json import to_json
+
+        program.say(to_json(reply))
+    else:
+        sys.stdout.write(text(reply) + "\n" + store_table(reply))
+    return exits.OK
+
+
+def ask(door: Door) -> Any:
+    """The controller's word. Raises `CommandFailed` when the cluster is no member of a federation."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    reply = door.call("Federation", pb.FederationRequest())
+    if not reply.name:
+        raise CommandFailed(
+            exits.FAILED,
+            "this cluster is no member of a federation: give its configuration a section [federation]"
+            " (docs/guide/federation.md)",
+        )
+    return reply
+
+
+def text(reply: Any, *, header: bool = True) -> str:
+    """A line about the federation, and the table of its cells."""
+    head = f"FEDERATION {reply.name}   CELL {reply.cell}   STORE {_store(reply)}   STATE {reply.state}\n"
+    if reply.problem:
+        head += f"{escaped(reply.problem)}\n"
+    return (head if header else "") + table(reply, header=header)
+
+
+def table(reply: Any, *, header: bool = True) -> str:
+    """One line for each cell; a star marks this cluster's own."""
+    rows = [
+        [
+            one.name + ("*" if one.name == reply.cell else ""),
+            one.state + ("+drain" if one.draining else ""),
+            _share(one, one.nodes_free, one.nodes),
+            _share(one, one.cores_free, one.cores),
+            _share(one, one.jobs_running, one.jobs_waiting),
+            _age(one.age_ms),
+            escaped(one.endpoint) or "-",
+            escaped(one.problem) or _silence(one) or "-",
+        ]
+        for one in reply.cells
+    ]
+    columns = columns_of("CELL STATE >NODES(F/T) >CORES(F/T) >JOBS(R/W) >AGE ENDPOINT PROBLEM")
+    return render(columns, rows, header=header)
+
+
+def _share(one: Any, first: int, second: int) -> str:
+    return f"{first}/{second}" if one.age_ms >= 0 else "-"
+
+
+def _silence(one: Any) -> str:
+    return f"lease ended {format_duration(one.silent_ms // 1000)} ago" if one.silent_ms >= 0 else ""
+
+
+def _age(age_ms: int) -> str:
+    return f"{age_ms / 1000:.1f}s" if age_ms >= 0 else "-"
+
+
+def _store(reply: Any) -> str:
+    if not reply.members:
+        return "away"
+    well = sum(not one.error for one in reply.members)
+    return f"{well} of {len(reply.members)} answer"
+
+
+def store_table(reply: Any) -> str:
+    """One line for each server of the store."""
+    rows = [
+        [
+            escaped(one.endpoint),
+            "away" if one.error else "leader" if one.is_leader else "follower",
+            escaped(one.version) or "-",
+            f"{-(-one.size_bytes // _MIB)}M" if one.size_bytes else "-",
+            escaped(",".join(one.alarms)) or "-",
+            escaped(one.error) or "-",
+        ]
+        for one in reply.members
+    ]
+    return render(columns_of("STORE STATE VERSION >SIZE ALARMS PROBLEM"), rows)

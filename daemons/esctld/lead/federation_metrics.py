@@ -1,0 +1,43 @@
+"""Metrics of a cell's part in its federation. Labels are states, never names of cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from eslurm.telemetry.exposition import Described, MetricFamily
+
+if TYPE_CHECKING:
+    from esctld.lead.federation import Federation
+
+STANDINGS = ("away", "joining", "member", "refused", "superseded", "left")
+STATES = ("alive", "silent", "left", "unknown")
+
+STANDING = Described(
+    "eslurm_federation_standing", "gauge", "1 for where this cell stands in its federation.", ("standing",)
+)
+CELLS = Described("eslurm_federation_cells", "gauge", "Cells of the federation, by state.", ("state",))
+AGE = Described(
+    "eslurm_federation_age_seconds", "gauge", "Time since the shared store last said anything; -1: never."
+)
+SKIPPED = Described(
+    "eslurm_federation_values_skipped", "gauge", "Values in the shared store that cannot be used."
+)
+RESTARTS = Described(
+    "eslurm_federation_restarts_total",
+    "counter",
+    "How often an error made the part in the federation begin anew.",
+)
+FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS)
+
+
+def families(federation: Federation) -> Iterator[MetricFamily]:
+    """The metrics of a member."""
+    view = federation.view()
+    counts = Counter(cell.state.value for cell in view.cells)
+    yield STANDING.by({standing: standing == view.standing.value for standing in STANDINGS})
+    yield CELLS.by({state: counts[state] for state in STATES})
+    yield AGE.is_(-1 if view.age_us is None else view.age_us / 1e6)
+    yield SKIPPED.is_(len(view.unreadable) + view.skipped)
+    yield RESTARTS.is_(federation.restarts)

@@ -1,0 +1,107 @@
+"""The section about the federation that the cluster is a member of (S-01)."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from eslurm.compat.errors import OptionError
+from eslurm.config.values import Positive
+from eslurm.core.model.federation import CellName, FederationConfig
+
+
+class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Membership in a federation: clusters (cells) that share an etcd and see each other's free nodes. Files are relative to
+    the state directory, and read anew when they change.
+    """
+
+    name: str = ""
+    """Name of the federation; empty: the cluster is no member of one."""
+    cell: str = ""
+    """The cluster's name in it; empty: the cluster's own name. No other cell may have it."""
+    endpoints: list[str] = msgspec.field(default_factory=list)
+    """Members of the etcd, as https://etcd1:2379; with http:// only on this host, or with `plain`."""
+    plain: bool = False
+    """Allow http:// to other hosts: whoever is on the network then reads and writes what cells agree on."""
+    ca: str = ""
+    """Certificates (PEM) of the authorities of the etcd's certificate; needed for https://."""
+    certificate: str = ""
+    """This cell's certificate (PEM) for the etcd; empty: none."""
+    key: str = ""
+    """Its private key (PEM, without a password)."""
+    user: str = ""
+    """This cell's user at the etcd; empty: none, or the one that the certificate names."""
+    password_file: str = ""
+    """File with the user's password, readable by its owner only."""
+    lease_s: Annotated[float, Meta(ge=2, le=60)] = 5.0
+    """Seconds without a sign of life of this cell after which others count it as silent."""
+    summary_min_s: Positive = 0.2
+    """Seconds between two announcements of free nodes, at least."""
+
+
+def federation_of(section: FederationSection, cluster: str) -> FederationConfig | None:
+    """The core's part of the section; None: no member. Raises `OptionError` naming the key that does not fit."""
+    if not section.name:
+        if section.endpoints:
+            raise OptionError("federation.name", None, "is empty, and endpoints are given", "give both")
+        return None
+    cell = section.cell or cluster
+    for key, name in (("name", section.name), ("cell", cell)):
+        try:
+            msgspec.convert(name, CellName)
+        except msgspec.ValidationError:
+            raise OptionError(
+                f"federation.{key}",
+                name,
+                "is no name",
+                "use at most 63 letters, digits, and '-', '_', '.' after the first",
+            ) from None
+    _check_endpoints(section)
+    if bool(section.certificate) != bool(section.key):
+        raise OptionError("federation.key", None, "belongs to a certificate", "give both or none")
+    if bool(section.user) != bool(section.password_file):
+        raise OptionError("federation.password_file", None, "belongs to a user", "give both or none")
+    return FederationConfig(section.name, cell, section.lease_s, section.summary_min_s)
+
+
+def _check_endpoints(section: FederationSection) -> None:
+    key = "federation.endpoints"
+    if not section.endpoints:
+        raise OptionError(key, None, "is empty, and a name is given", "name the members of the etcd")
+    parts = [_parts(key, endpoint) for endpoint in section.endpoints]
+    if len({one.scheme for one in parts}) > 1:
+        raise OptionError(key, ", ".join(section.endpoints), "mixes http and https", "use one of them")
+    for endpoint, one in zip(section.endpoints, parts, strict=True):
+        if one.scheme == "https" and not section.ca:
+            raise OptionError(
+                "federation.ca", None, f"is empty, and {endpoint} speaks TLS", "name the authorities"
+            )
+        if one.scheme == "http" and not section.plain and not _is_loopback(one.hostname or ""):
+            raise OptionError(
+                key,
+                endpoint,
+                "is on another host and speaks no TLS",
+                "use https://, or set federation.plain = true",
+            )
+
+
+def _parts(key: str, endpoint: str) -> SplitResult:
+    try:
+        parts = urlsplit(endpoint)
+        is_whole = bool(parts.hostname and parts.port)
+    except ValueError:
+        is_whole = False
+    if not is_whole or parts.scheme not in ("http", "https") or parts.path.strip("/") or "@" in parts.netloc:
+        raise OptionError(key, endpoint, "is no endpoint", "write https://host:port")
+    return parts
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
