@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from eslurm.core.federation.actions import SwapKeys
@@ -70,7 +70,8 @@ class Watcher:
                 )
 
 
-@settings(max_examples=60)
+# A smaller seed is no simpler world: nothing is shrunk.
+@settings(max_examples=20, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_names_and_numbers_are_one_to_one(seed: int) -> None:
     draws = random.Random(seed)

@@ -16,11 +16,12 @@ from eslurm.core.federation.actions import (
     RevokeLease,
     SwapKeys,
 )
-from eslurm.core.federation.member_changes import EPOCH_JUMP_MAX
+from eslurm.core.federation.member_changes import EPOCH_JUMP_MAX, Join
 from eslurm.core.federation.membership import AGAIN_US, ECHO_US, Identity, Lead, Standing
 from eslurm.core.federation.values import Reader, encode
 from eslurm.core.model.federation import NUMBER_MAX, Alive, CellRecord, NextNumber
 from eslurm.lab.kv.image import KvImage
+from eslurm.ports.kv import Page
 from tests.kits.federation import KEYS, LEASE_S, Controller, Network, put, remove
 
 RECORD_KEY = f"{KEYS.cells}alpha"
@@ -103,6 +104,24 @@ def test_a_number_is_not_given_again_and_a_forged_counter_gives_no_twin() -> Non
     net.controllers.append(last)
     net.settle(3)
     assert last.membership.number == 4
+
+
+def test_joining_waits_for_a_mirror_that_lacks_the_last_joining() -> None:
+    net, one = joined()
+    behind = Controller("beta")
+    asked = behind.cells.tick(0, 0.0)
+    assert isinstance(asked, List)
+    behind.cells.listed(asked, Page((), 1, more=False), 0)
+    record = msgspec.structs.replace(record_of(net), name="beta")
+    join = Join(behind.membership.own, record, behind.cells)
+    put(net.image, KEYS.number, encode(NextNumber(1, 1)))
+    current = {KEYS.number: net.image.get(KEYS.number).entry, f"{KEYS.cells}beta": None}
+    assert join.writes(current) == (), "number 1 would be that of two cells"
+    caught_up = Join(behind.membership.own, record, one.cells)
+    net.settle(1)
+    writes = caught_up.writes(current)
+    assert [write.key for write in writes] == [KEYS.number, f"{KEYS.cells}beta"]
+    assert b"\x02" in (writes[1].value or b"")[:3]
 
 
 def test_a_record_stays_that_of_its_cell_over_a_restart() -> None:

@@ -119,14 +119,19 @@ def test_a_former_leader_writes_no_summary() -> None:
     net.controllers, net.watches = [newer], []
     net.settle(LEASE_S + 2)
     assert written(net).epoch == 2
-    # It still believes that it is a member when it looks again: the swap tells.
+    # It still believes that it is a member, and has a lease: the swap tells.
     one.summaries.show(summary(0), net.now_us)
     one.membership.standing = Standing.MEMBER
-    asked = one.summaries.tick(net.now_us + WRITE_US, 0.0)
-    assert asked is not None and asked.then
-    net._make(one, asked)(net.now_us)
-    one.summaries.tick(net.now_us + WRITE_US, 0.0)
+    one.membership.lease = net.image.grant(3_600_000_000, net.now_us).lease
+    one.membership._answers.clear()
+    tries = 0
+    for number in range(5):
+        asked = one.summaries.tick(net.now_us + WRITE_US + number * 1_000_000, 0.0)
+        if asked is not None:
+            tries += 1
+            net._make(one, asked)(net.now_us)
     assert written(net).epoch == 2
+    assert tries <= 1
 
 
 def test_too_much_to_say_is_cut() -> None:
