@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,20 +31,28 @@ from eslurm.core.dispatch import effect_delivery
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.standby import Follow, StandbyTerm
 from eslurm.core.model import facts
-from eslurm.core.model.job import Attempt, Job, StepEnd
+from eslurm.core.model.job import Attempt, Job, JobSpec, StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
-from eslurm.core.model.messages import PlanMade
+from eslurm.core.model.messages import JobRef, MovePack, PlanMade
+from eslurm.core.model.moves import MoveGrant
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.step_key import BATCH_STEP, PROLOG_STEP, StepKey
-from eslurm.core.plan.cycle import schedule
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle import moves, schedule
 from eslurm.core.plan.cycle.forward import ForwardPlanner
+from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.queue import QueueEntry
+from eslurm.core.plan.cycle.schedule import Booking, Schedule
+from eslurm.core.plan.cycle.wishes import WantedStarts
+from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.resources import shares
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import Vector
 from eslurm.core.state import apply_controller_phases, invariants
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim import client
 from eslurm.lab.sim.checks import Checks
+from eslurm.lab.sim.client import Client
 from eslurm.lab.sim.spool import Spool
 from eslurm.lab.sim.store_image import StoreImage
 
@@ -464,3 +473,64 @@ def take_all_for_any(patch: pytest.MonkeyPatch) -> None:
 def close_cycles(patch: pytest.MonkeyPatch) -> None:
     """A change may make jobs wait for each other."""
     patch.setattr(updating, "check_cycles", lambda *_: None)
+
+
+def move_over_others(patch: pytest.MonkeyPatch) -> None:
+    """Members of a pack are moved over what is planned for others; there are many packs, and their users ask often."""
+    move = moves.move
+
+    def rude(cycle: Cycle, wanted: WantedStarts) -> Any:
+        members = moves._members(cycle, wanted) if wanted.starts else ""
+        if isinstance(members, str):
+            return (yield from move(cycle, wanted))
+        schedule, first_us = cycle.schedule, min(start_us for _, start_us in wanted.starts)
+        for member in members:
+            yield from schedule.removing(member.entry.job_id)
+        others = [one.start_us for bookings in schedule.bookings.values() for one in bookings]
+        for start_us in sorted(set(others)):
+            if not max(wanted.to_us, cycle.now_us + moves.SOON_US) < start_us < first_us:
+                continue
+            if (yield from take(schedule, members, first_us - start_us)):
+                starts = tuple([(job_id, at_us - first_us + start_us) for job_id, at_us in wanted.starts])
+                return MoveGrant(wanted.pack_id, wanted.serial, starts, "over others")
+        yield from moves._put_back(schedule, members)
+        return (yield from move(cycle, wanted))
+
+    def take(plan: Schedule, members: Sequence[moves.Member], earlier_us: int) -> Any:
+        """Give members earlier places; False if what runs is in the way."""
+        taken: list[tuple[moves.Member, Booking]] = []
+        for member in members:
+            old = member.place
+            times = (
+                at_us - earlier_us if at_us else 0 for at_us in (old.start_us, old.stop_us, old.until_us)
+            )
+            start_us, stop_us, until_us = times
+            place = replace(old, start_us=start_us, stop_us=stop_us, until_us=until_us)
+            try:
+                yield from plan.claiming(member.entry.job, place)
+            except ProfileError:
+                for other, there in taken:
+                    yield from plan.giving(other.entry.job, there)
+                return False
+            taken.append((member, place))
+        for member, place in taken:
+            job = replace(member.entry.job, start_at_us=place.start_us)
+            plan.note(QueueEntry(*member.entry.turn, -job.job_id, job), (place,), ())
+            plan.followers.add(job.job_id)
+            plan.granted[job.job_id] = place.start_us, member.place
+        return True
+
+    def ask(self: Client, job_ids: Sequence[int]) -> None:
+        for second in range(1, 20, 2):
+            self.later(second * SECOND_US, self.call, MovePack(self.operator, JobRef(job_ids[0])))
+
+    patch.setattr(moves, "move", rude)
+
+    def draw(rng: random.Random, drawn: Sequence[JobSpec]) -> Any:
+        members, _ = draw_pack(rng, drawn)
+        return members, (0, *(rng.choice((20, 40)) for _ in members[1:]))
+
+    draw_pack = client.draw_pack
+    patch.setattr(client, "draw_pack", draw)
+    patch.setattr(client, "PACKS_SHARE", 0.5)
+    patch.setattr(Client, "_move_pack", ask)

@@ -74,6 +74,7 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
         (planted.delay_ignored, ANY, range(11, 111), "its pack lets it start at|is owed"),
         (planted.member_left, ANY, range(1, 61), "has not begun some members|after its cancellation"),
         (planted.half_placed, ANY, range(1, 61), "a pack begins without"),
+        (planted.move_over_others, ANY, range(1, 41), "was promised to start"),
         (gateway_bugs.gateway_leaked, ANY, range(1, 61), "given the node back|is given back by|is given to"),
         (gateway_bugs.script_before_routes, ANY, range(21, 81), "no routes are written"),
         (planted.take_all_for_any, ANY, range(1, 101), "begins, and of its dependencies"),
