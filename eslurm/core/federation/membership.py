@@ -1,8 +1,8 @@
 """A cell's membership: its record, its number, its lease, and the word that it is alive.
 
-The leader of the cell runs it. Invariants: a name has one number and a number one name, for all who join change one key; a
+The leader of the cell runs it. Invariants: a name has one number and a number one name, for each joining changes one key; a
 leader that knows of a newer epoch writes nothing any more, and each of its later writes is conditional on an `alive` word
-that is not newer than its own. Leases say who is heard of and nothing else.
+that is not newer than its own. Leases say which cells are alive and nothing else.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Standing(enum.Enum):
     SUPERSEDED = "superseded"
     """A newer leader of this cell has shown itself."""
     LEFT = "left"
-    """The cell has left, until it is told to come back."""
+    """The cell has left, until an administrator wishes it back."""
 
 
 ENDED: Final = frozenset({Standing.REFUSED, Standing.SUPERSEDED, Standing.LEFT})

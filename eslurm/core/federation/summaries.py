@@ -212,7 +212,7 @@ class _Write:
         self._value = _fitted(summary)
 
     def writes(self, current: Entries) -> tuple[Write, ...]:
-        """None when another leader, or no one, says that the cell is alive."""
+        """None unless the word that the cell is alive is this controller's."""
         if not self._membership.is_alive_word(current[self._membership.own.alive_key]) or self.is_mine(
             current
         ):
