@@ -320,18 +320,17 @@ class Rules:
         return known
 
     def _sooner(self, closed: tuple[Closure, ...], beyond_us: int) -> tuple[Closure, ...]:
-        """The same closures for expected intervals that are not as long as the limit; one object for all such jobs."""
+        """The same closures for expected intervals that are not as long as the limit; one object for all such jobs.
+
+        A closure that is shorter than what an interval is longer keeps its last instant: no job begins in it.
+        """
         key = (id(closed), beyond_us)
         known = self._shifted.get(key)
         if known is None or known[0] is not closed:
             if len(self._shifted) >= REMEMBERED_MAX:
                 self._shifted.clear()
             moved = tuple(
-                [
-                    replace(one, start_us=one.start_us - beyond_us)
-                    for one in closed
-                    if one.start_us - beyond_us < one.stop_us
-                ]
+                [replace(one, start_us=min(one.start_us - beyond_us, one.stop_us - 1)) for one in closed]
             )
             known = self._shifted[key] = closed, moved
         return known[1]

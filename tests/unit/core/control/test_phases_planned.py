@@ -152,3 +152,18 @@ def test_a_longer_limit_leaves_the_next_job_its_start() -> None:
     (longer,) = [fact for fact in world.log if isinstance(fact, TimeChanged)]
     # Its epilog ends as the next job begins.
     assert longer.until_us == next_us - 10 * SECOND and world.promised()[second] == next_us
+
+
+@pytest.mark.parametrize("closed_s", [1, 10, 30, 31, 600])
+@pytest.mark.parametrize("limit_s", [5, 100])
+def test_a_job_runs_into_no_closure_however_short_it_is(closed_s: int, limit_s: int) -> None:
+    world = learnt()
+    from_us = world.now_us + 60 * SECOND
+    until_us = from_us + closed_s * SECOND
+    set_policy(world, Reservation("course", Validity(from_us, until_us), ("cn0",), users=("eve",)))
+    ids = [world.submit(request=WHOLE, time_limit_s=limit_s) for _ in range(4)]
+    world.run()
+    placed = world.placed()
+    for job_id in ids:
+        began_us = placed[job_id]
+        assert began_us + limit_s * SECOND <= from_us or began_us >= until_us, (began_us - from_us) / SECOND
