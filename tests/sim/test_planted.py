@@ -88,7 +88,7 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
             range(1, 41),
             "before the controller prolog ended well",
         ),
-        (planted.controller_epilog_forgotten, ANY, range(1, 61), "have had no controller epilog"),
+        (planted.controller_epilog_forgotten, ANY, range(81, 101), "have had no controller epilog"),
         (planted.released_before_the_epilog, ANY, range(1, 21), "is given back"),
         (planted.hearing_is_contact, ANY, range(91, 111), "still runs"),
         (planted.no_fence, ANY, range(1, 61), "obey epoch|second time|still runs|is LOST"),
