@@ -196,5 +196,6 @@ def _play(world: World, until_us: int | None) -> None:
     while not world.is_settled():
         if scheduler.at_us >= deadline_us:
             raise AssertionError(f"no recovery within {recovery_us // SECOND_US} s: {world.why_unsettled()}")
+        world.set_clocks_right()
         scheduler.run(scheduler.at_us + LOOK_EVERY_US)
     world.final_check()

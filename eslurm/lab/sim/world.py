@@ -21,6 +21,7 @@ from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.messages import Tuning
 from eslurm.core.state.cluster import State
+from eslurm.core.state.faults import has_wrong_clock
 from eslurm.lab.sim.checks import Checks
 from eslurm.lab.sim.client import Client
 from eslurm.lab.sim.cluster_config import NODE_OFFER, draw_config, with_more_on, with_new_node
@@ -315,6 +316,16 @@ class World:
             if isinstance(seat.process, Standby) and not seat.process.is_warm:
                 return f"standby {seat.name} does not follow"
         return self.checks.unsettled(controller.state)
+
+    def set_clocks_right(self) -> None:
+        """An administrator sets the clocks of nodes that the leader shows as wrong: to the leader's own, right or not."""
+        for seat in self.seats:
+            if seat.leader is None or seat.leader is not self.controller:
+                continue
+            nodes = seat.leader.state.nodes
+            for host in self.hosts:
+                if any(has_wrong_clock(nodes[number]) for number in host.numbers):
+                    host.skew_us = seat.skew_us
 
     def final_check(self) -> None:
         """All is calm and done: was it done right?"""
