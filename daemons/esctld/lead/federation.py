@@ -61,7 +61,8 @@ log = logging.getLogger("esctld.federation")
 LOOK_S = 1.0
 """Longest time between two looks at what is due."""
 AGAIN_S = 5.0
-STOP_S = 1.0
+STOP_S = 0.3
+"""A lead passes on no later than this because etcd is away."""
 MEMBERS_S = 10.0
 """Age at which the state of the store's servers is asked again, and only when a caller wants it."""
 

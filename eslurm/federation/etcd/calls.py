@@ -31,6 +31,8 @@ _KEEPALIVE_MS = 10_000
 """etcd ends clients that ask more often than every five seconds."""
 _CONNECT_MS = 2_000
 _SPARE_S = 1.0
+MEMBER_S = 1.0
+"""For a question to one member, while somebody waits for the answer."""
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -125,7 +127,7 @@ class Calls:
         self.settings = settings
         self.servers: Sequence[Server] = [Server(endpoint, settings.tls) for endpoint in settings.endpoints]
         self._at = 0
-        self._token = ""
+        self._token: str | None = None
         self._slots = asyncio.Semaphore(CALLS_MAX)
         self._is_open = False
         self._streams: set[Any] = set()
@@ -211,7 +213,7 @@ class Calls:
         except grpc.RpcError as error:
             if not self.settings.user or not is_about_token(error):
                 raise
-        self._token = ""
+        self._token = None
         return await self._call(server, path, request, reply, timeout_s, await self.metadata(server))
 
     async def metadata(self, server: Server) -> Metadata:
@@ -249,7 +251,7 @@ class Calls:
     async def ask_member(self, server: Server, path: str, request: Message, reply: type[ReplyT]) -> ReplyT:
         """The answer of this member to a read, and of no other."""
         try:
-            return await self._ask(server, path, request, reply, self.settings.call_s)
+            return await self._ask(server, path, request, reply, MEMBER_S)
         except grpc.RpcError as error:
             raise error_of(error, server.endpoint, is_change=False) from None
 
@@ -288,7 +290,7 @@ class Calls:
 
     def forget_token(self) -> None:
         """Authenticate again before the next call."""
-        self._token = ""
+        self._token = None
 
 
 def _serialized(message: Message) -> bytes:
