@@ -202,8 +202,8 @@ def test_what_was_written_and_leased_is_there_after_a_crash() -> None:
         store.members[0].stop()
         with pytest.raises(KvUnavailable):
             await kv.get("/a")
-        with pytest.raises(KvUnavailable):
-            # Nothing listens there, so it was not sent.
+        with pytest.raises((KvUnavailable, KvAmbiguous)):
+            # Nothing listens there; a connection that is only just gone may leave that open.
             await swap(kv, "/a", entry, b"2")
         store.start(store.members[0])
         store.members[0].wait()

@@ -205,6 +205,9 @@ async def _kept(server: Server, stream: Any, lease: int) -> pb.LeaseKeepAliveRes
     found = await stream.read()
     if found is grpc.aio.EOF:
         raise KvUnavailable(f"etcd at {server.endpoint} has ended the stream")
+    # Ended in good order: a stream that is cancelled is still ending when this returns.
+    await stream.done_writing()
+    await stream.code()
     kept: pb.LeaseKeepAliveResponse = found
     return kept
 
