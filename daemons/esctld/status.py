@@ -169,8 +169,7 @@ class LeaderStatus:
         yield from self._state_metrics.families()
         yield from parts.relay_families(self._counters, broadcaster.relay)
         yield from parts.link_families(self._table.counters)
-        if self._federation is not None:
-            yield from federation_metrics.families(self._federation)
+        yield from federation_metrics.families(self._federation)
 
 
 class CountedCalls:

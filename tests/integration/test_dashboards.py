@@ -44,7 +44,7 @@ def queries(path: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LiveCluster]:
-    sections = '[estimator]\nname = "last-2"'
+    sections = '[estimator]\nname = "last-2"\n[phases]\ncontroller_prolog = "/bin/true"'
     # Where nothing is wrong nobody is missed, and the lead stays where it is.
     patience: dict[str, Any] = {"policy": {"heartbeats_missed_max": 100}, "controller": {"lease_s": 10}}
     with running(nodes=8, controllers=2, sections=sections, is_watched=True, **patience) as cluster:

@@ -417,9 +417,11 @@ def test_a_reader_that_cannot_be_reached_ends_the_step(site: Site, uid: int) -> 
 # --- the client ------------------------------------------------------------------------------------------
 
 
-def test_requests_have_bounds(site: Site) -> None:
+def test_requests_have_bounds(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esnoded.stepd.client._REQUESTS_MAX", 2)
+
     async def scenario() -> None:
-        async with site.client(Outcomes(), requests_max=2) as client:
+        async with site.client(Outcomes()) as client:
             held = [asyncio.create_task(client.list_steps()) for _ in range(2)]
             await asyncio.sleep(0)
             with pytest.raises(StepRunnerError, match="unanswered"):

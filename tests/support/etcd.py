@@ -94,9 +94,14 @@ class Member:
         pytest.fail(f"etcd {self.name} does not answer:\n{self._log.read_text()[-4000:]}", pytrace=False)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """SIGSTOP pauses it, SIGCONT lets it go on."""
+        """SIGSTOP pauses it, SIGCONT lets it go on; returns when it stands still."""
         assert self._process is not None
         self._process.send_signal(number)
+        if number is signal.SIGSTOP:
+            # The signal is on its way to each of its threads.
+            tasks = Path(f"/proc/{self._process.pid}/task")
+            while any(_state(task) not in "TZX" for task in tasks.iterdir()):
+                time.sleep(0.001)
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End it; the data stays."""
@@ -126,6 +131,14 @@ class Member:
             finally:
                 connection.close()
         return False
+
+
+def _state(task: Path) -> str:
+    """The letter for what a thread does; X: it has ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 class Etcd:

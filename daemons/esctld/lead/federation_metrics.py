@@ -32,12 +32,14 @@ RESTARTS = Described(
 FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS)
 
 
-def families(federation: Federation) -> Iterator[MetricFamily]:
-    """The metrics of a member."""
-    view = federation.view()
-    counts = Counter(cell.state.value for cell in view.cells)
-    yield STANDING.by({standing: standing == view.standing.value for standing in STANDINGS})
+def families(federation: Federation | None) -> Iterator[MetricFamily]:
+    """The metrics of a member; of a cluster that is none, they are there and say nothing."""
+    view = federation.view() if federation is not None else None
+    counts = Counter(cell.state.value for cell in view.cells) if view is not None else Counter()
+    yield STANDING.by(
+        {standing: view is not None and standing == view.standing.value for standing in STANDINGS}
+    )
     yield CELLS.by({state: counts[state] for state in STATES})
-    yield AGE.is_(-1 if view.age_us is None else view.age_us / 1e6)
-    yield SKIPPED.is_(len(view.unreadable) + view.skipped)
-    yield RESTARTS.is_(federation.restarts)
+    yield AGE.is_(-1 if view is None or view.age_us is None else view.age_us / 1e6)
+    yield SKIPPED.is_(0 if view is None else len(view.unreadable) + view.skipped)
+    yield RESTARTS.is_(federation.restarts if federation is not None else 0)

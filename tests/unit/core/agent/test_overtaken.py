@@ -13,7 +13,7 @@ from eslurm.lab.sim import wire
 from eslurm.lab.sim.fault_schedule import FaultPlan
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.network import CALM
-from eslurm.lab.sim.run import Scenario, make_world
+from eslurm.lab.sim.run import GATEWAYS_MAX_US, Scenario, make_world
 from eslurm.lab.sim.world import START_US, World
 
 QUIET = FaultPlan(CALM, (), 0.0, 60 * SECOND_US)
@@ -70,7 +70,7 @@ def tell_late(world: World, node: Node, starts: int) -> None:
 
 
 def settle(world: World) -> None:
-    deadline_us = world.scheduler.at_us + 200 * SECOND_US
+    deadline_us = world.scheduler.at_us + 200 * SECOND_US + (GATEWAYS_MAX_US if world.config.modules else 0)
     while not world.is_settled():
         assert world.scheduler.at_us < deadline_us, world.why_unsettled()
         world.scheduler.run(world.scheduler.at_us + SECOND_US)
