@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 both_loops = pytest.mark.parametrize("uvloop", [False, True], ids=["asyncio", "uvloop"])
 
-_GRPC_S_OWN = "_handle_status_once_received"
+_GRPC_ENDING = "_handle_status_once_received"
+_GRPC_ENDING_S = 10.0
 _SETTLING_TURNS = 10
 """Turns of the loop in which callbacks already scheduled, and tasks already cancelled, may finish."""
 
@@ -48,9 +49,11 @@ def run(coro: Coroutine[Any, Any, T], *, uvloop: bool = False) -> T:
         result = await coro
         for _ in range(_SETTLING_TURNS):
             await asyncio.sleep(0)
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        # gRPC itself waits for the status of a stream that was cancelled, now and then for ever.
-        pending.extend(repr(task) for task in left if _GRPC_S_OWN not in repr(task.get_coro()))
+        # A stream that was cancelled ends when gRPC's own thread has said so.
+        ending = [task for task in asyncio.all_tasks() if _GRPC_ENDING in repr(task)]
+        if ending:
+            await asyncio.wait(ending, timeout=_GRPC_ENDING_S)
+        pending.extend(map(repr, asyncio.all_tasks() - {asyncio.current_task()}))
         return result
 
     factory = uvloop_library.new_event_loop if uvloop else asyncio.new_event_loop
