@@ -91,12 +91,17 @@ def _check_endpoints(section: FederationSection) -> None:
 
 def _parts(key: str, endpoint: str) -> SplitResult:
     try:
-        parts = urlsplit(endpoint)
-        is_whole = bool(parts.hostname and parts.port)
+        return split_url(endpoint)
     except ValueError:
-        is_whole = False
+        raise OptionError(key, endpoint, "is no endpoint", "write https://host:port") from None
+
+
+def split_url(endpoint: str) -> SplitResult:
+    """The parts of an endpoint of etcd, http(s)://host:port and nothing else. Raises ValueError."""
+    parts = urlsplit(endpoint)
+    is_whole = bool(parts.hostname and parts.port)
     if not is_whole or parts.scheme not in ("http", "https") or parts.path.strip("/") or "@" in parts.netloc:
-        raise OptionError(key, endpoint, "is no endpoint", "write https://host:port")
+        raise ValueError(f"etcd endpoint {endpoint!r}: give https://host:port")
     return parts
 
 

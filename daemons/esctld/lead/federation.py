@@ -124,7 +124,6 @@ class Federation:
         self.membership = Membership(
             self._config, self._identity, self._cells, self._alive, self._is_own_ring
         )
-        self.membership.leads(self._lead)
         self.summaries = Summaries(self._config, self.membership, self._shown)
         self._observer = Observer(self._config.name, self.membership, self._cells, self._alive, self._shown)
         self._classes: NodeClasses | None = None
@@ -192,9 +191,11 @@ class Federation:
         for mirror in (self._cells, self._alive, self._shown):
             driver.add_mirror(mirror)
         driver.add_machines(self.membership, self.summaries)
+        self.membership.leads(self._lead)
         told = ""
         while True:
             now_us = self._now_us()
+            self._follow_ring()
             if self.summaries.wants(now_us):
                 self.summaries.show(self._read(now_us), now_us)
             await driver.step()
@@ -202,6 +203,13 @@ class Federation:
             if standing != told:
                 told = standing
                 log.info("federation %s: cell %s: %s", self._config.name, self._config.cell, standing)
+
+    def _follow_ring(self) -> None:
+        """A record that only retired keys vouch for would be taken for another site's."""
+        ring = self._site.ring.sealed
+        if ring != self._identity.ring:
+            self._identity = msgspec.structs.replace(self._identity, ring=ring)
+            self.membership.identify(self._identity)
 
     def _read(self, now_us: int) -> Summary:
         view = self._inputs.view()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
 import msgspec
 from google.protobuf.message import Message
 
+from eslurm.config.federation import split_url
 from eslurm.federation.etcd.refusals import error_of, is_about_token, was_not_sent
 from eslurm.ports.kv import KvAmbiguous, KvError, KvUnavailable
 from eslurm.transport.options import Options, grpc_target, split_endpoint
@@ -55,12 +55,9 @@ class EtcdSettings(msgspec.Struct, frozen=True):
 
 def address_of(endpoint: str, *, encrypted: bool) -> str:
     """`host:port` of an endpoint. Raises ValueError for one that does not fit."""
-    scheme = "https" if encrypted else "http"
-    parts = urlsplit(endpoint)
-    if parts.scheme != scheme or not parts.netloc or parts.path.strip("/") or "@" in parts.netloc:
-        hint = "" if parts.scheme == scheme else " (https with an authority's certificate, http without)"
-        raise ValueError(f"etcd endpoint {endpoint!r}: give {scheme}://host:port{hint}")
-    split_endpoint(parts.netloc)
+    parts = split_url(endpoint)
+    if (parts.scheme == "https") != encrypted:
+        raise ValueError(f"etcd endpoint {endpoint!r}: https with an authority's certificate, http without")
     return parts.netloc
 
 

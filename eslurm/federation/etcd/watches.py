@@ -1,6 +1,6 @@
 """Watches: one stream each, from a revision on, until it breaks or is closed.
 
-A manual request for progress is answered by members before 3.4.25 with a revision that the watch has not reached yet; so an
+Older members answer a manual request for progress with a revision that the watch has not reached yet; so an
 answer without events tells that the member lives, never how far the watch is.
 """
 
@@ -17,6 +17,7 @@ from eslurm.federation.etcd.calls import Calls, Server
 from eslurm.federation.etcd.entries import entry_of, key_of, prefix_end
 from eslurm.federation.etcd.refusals import error_of, is_about_token
 from eslurm.ports.kv import PROGRESS_S, Changes, Entry, KvDenied, KvUnavailable, WatchBroken
+from eslurm.transport.streams import being_cancelled
 from eslurm.v1 import etcd_pb2 as pb
 
 EVENTS_MAX = 65_536
@@ -41,8 +42,7 @@ async def watch(calls: Calls, prefix: str, revision: int) -> AsyncGenerator[Chan
         raise error_of(error, server.endpoint, is_change=False) from None
     except asyncio.CancelledError:
         # A stream that `close` has ended cancels what reads it.
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if being_cancelled():
             raise
         raise KvUnavailable("the connection to etcd is closed") from None
     except _Silent:
