@@ -419,8 +419,9 @@ class Controller:
         if config is None:
             return None
         # A plain cluster loads none of it.
-        from esctld.lead.federation import Federation, Inputs
+        from esctld.lead.federation import Federation
         from eslurm.core.federation.membership import Identity, Lead
+        from eslurm.core.federation.participant import Inputs
         from eslurm.federation.configured import store_of
 
         site, section = options.site, options.config.federation

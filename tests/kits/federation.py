@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import msgspec
 
@@ -21,23 +22,19 @@ from eslurm.core.federation.actions import (
     RevokeLease,
     SwapKeys,
     Watch,
-    Write,
 )
-from eslurm.core.federation.membership import Identity, Lead, Membership
+from eslurm.core.federation.membership import Identity, Lead
 from eslurm.core.federation.mirror import Mirror
-from eslurm.core.federation.summaries import Summaries
+from eslurm.core.federation.participant import Inputs, Participant
 from eslurm.core.federation.values import Keys
-from eslurm.core.federation.view import Observer
 from eslurm.core.model.federation import FORMAT, FederationConfig, NodeClass, Summary
+from eslurm.federation.calls import conditions_of, failure_of, operations_of
 from eslurm.lab.kv.image import KvImage
 from eslurm.ports.kv import (
     Delete,
     Entry,
     Expect,
     KvError,
-    KvFull,
-    LeaseLost,
-    Operation,
     Put,
     Swapped,
     WatchBroken,
@@ -49,16 +46,9 @@ LEASE_S = 5.0
 LIST_LIMIT = 2
 
 
-def operation(write: Write) -> Operation:
-    """The port's word for a write."""
-    return Delete(write.key) if write.value is None else Put(write.key, write.value, write.lease)
-
-
 def swap(image: KvImage, action: SwapKeys) -> Swapped:
     """Make the call that the action asks for."""
-    return image.swap(
-        [Expect(key, version) for key, version in action.expect], [operation(one) for one in action.then]
-    )
+    return image.swap(conditions_of(action), operations_of(action))
 
 
 def put(image: KvImage, key: str, value: bytes, lease: int = 0) -> int:
@@ -75,27 +65,13 @@ def remove(image: KvImage, key: str) -> None:
         image.swap([Expect(key, entry.version)], [Delete(key)])
 
 
-def failure_of(error: KvError) -> Failure:
-    """The machines' word for an error of the port."""
-    match error:
-        case KvFull():
-            problem = Problem.FULL
-        case LeaseLost():
-            problem = Problem.LEASE_LOST
-        case WatchBroken():
-            problem = Problem.BROKEN
-        case _:
-            problem = Problem.UNAVAILABLE
-    return Failure(problem, str(error))
-
-
 def summary(free: int = 2, total: int = 4) -> Summary:
     """What a cell of some nodes with 8 cores shows."""
     one = NodeClass(8, 64_000, total=total, free=free, cores_free=free * 8, partitions=("batch",))
     return Summary(FORMAT, 1, 0, 0, (one,))
 
 
-class Controller:
+class Controller(Participant):
     """One controller that leads its cell, or believes so."""
 
     def __init__(self, name: str, epoch: int = 1, ring: bytes = b"", *, lease_s: float = LEASE_S) -> None:
@@ -103,44 +79,21 @@ class Controller:
         self.epoch = epoch
         self.shows: Summary | None = None
         """What it has; None: that changes every second."""
-        config = FederationConfig(FEDERATION, name, lease_s)
-        self.cells, self.alive, self.shown = Mirror(KEYS.cells), Mirror(KEYS.alive), Mirror(KEYS.summary)
-        self.mirrors = (self.cells, self.alive, self.shown)
         own = ring or f"ring of {name}".encode()
         identity = Identity(name, own, "2.0", 3)
-        self.membership = Membership(config, identity, self.cells, self.alive, lambda sealed: sealed == own)
-        self.membership.leads(Lead(epoch, f"host-{name}:{epoch}", since_us=epoch))
-        self.summaries = Summaries(config, self.membership, self.shown)
-        self.observer = Observer(FEDERATION, self.membership, *self.mirrors)
+        inputs = Inputs(_no_cluster, _no_cluster, _no_cluster)
+        super().__init__(
+            FederationConfig(FEDERATION, name, lease_s), identity, lambda sealed: sealed == own, inputs
+        )
+        self.leads(Lead(epoch, f"host-{name}:{epoch}", since_us=epoch))
+        self.mirrors = (self.cells, self.alive, self.shown)
 
-    def tick(self, now_us: int, draw: float) -> list[Action]:
-        """All that its machines ask now."""
-        if self.summaries.wants(now_us):
-            self.summaries.show(self.shows or summary(now_us // 1_000_000 % 5), now_us)
-        actions: list[Action] = [one for mirror in self.mirrors if (one := mirror.tick(now_us, draw))]
-        actions += self.membership.tick(now_us, draw)
-        if asked := self.summaries.tick(now_us, draw):
-            actions.append(asked)
-        return actions
+    def _read(self, now_us: int) -> Summary:
+        return self.shows or summary(now_us // 1_000_000 % 5)
 
-    def due_us(self, now_us: int) -> int:
-        """When one of them has something next."""
-        times = [mirror.due_us for mirror in self.mirrors]
-        times += [self.membership.due_us(now_us), self.summaries.due_us(now_us)]
-        return min((at for at in times if at is not None), default=now_us + 1_000_000)
 
-    def mirror_of(self, action: List | Watch) -> Mirror:
-        """The mirror that asked."""
-        return next(mirror for mirror in self.mirrors if mirror.prefix == action.prefix)
-
-    def fail(self, action: Action, failure: Failure, now_us: int) -> None:
-        """A call failed."""
-        if isinstance(action, List | Watch):
-            self.mirror_of(action).failed(action, failure, now_us)
-            return
-        self.membership.failed(action, failure, now_us)
-        if isinstance(action, SwapKeys):
-            self.summaries.failed(action, failure)
+def _no_cluster() -> NoReturn:
+    raise AssertionError("these cells have no cluster behind them")
 
 
 class Call(msgspec.Struct, eq=False):
@@ -250,37 +203,33 @@ class Network:
         except KvError as error:
             self.calls.remove(call)
             if not call.is_told and call.controller in self.controllers:
-                call.controller.fail(call.action, failure_of(error), self.now_us)
+                call.controller.failed(call.action, failure_of(error), self.now_us)
 
     def _fail(self, call: Call, problem: Problem) -> None:
         if call.controller in self.controllers:
-            call.controller.fail(call.action, Failure(problem, "cut off"), self.now_us)
+            call.controller.failed(call.action, Failure(problem, "cut off"), self.now_us)
 
     def _make(self, controller: Controller, action: Action) -> Callable[[int], None]:
-        member, image = controller.membership, self.image
+        image = self.image
         match action:
             case SwapKeys():
                 answer = swap(image, action)
                 if answer.done and action.then:
                     self.made.append((controller, action))
 
-                def swapped(_: int) -> None:
-                    member.swapped(action, answer)
-                    controller.summaries.swapped(action, answer)
-
-                return swapped
+                return lambda _: controller.swapped(action, answer)
             case List():
                 page = image.list(action.prefix, action.after, action.revision, LIST_LIMIT)
-                return lambda now_us: controller.mirror_of(action).listed(action, page, now_us)
+                return lambda now_us: controller.listed(action, page, now_us)
             case GrantLease():
                 lease = image.grant(int(action.ttl_s * 1e6), self.now_us)
-                return lambda now_us: member.granted(action, lease, now_us)
+                return lambda now_us: controller.granted(action, lease, now_us)
             case KeepLease():
                 ttl_s = image.keep(action.lease, self.now_us)
-                return lambda now_us: member.kept(action, ttl_s, now_us)
+                return lambda now_us: controller.kept(action, ttl_s, now_us)
             case RevokeLease():
                 image.revoke(action.lease)
-                return lambda _: member.revoked(action)
+                return lambda _: controller.revoked(action)
         raise AssertionError(action)
 
     def _tell(self, watch: Watching) -> None:
@@ -296,11 +245,11 @@ class Network:
             self._break(watch, failure_of(error))
             return
         watch.revision = changes.revision
-        watch.controller.mirror_of(watch.action).changed(watch.action, changes, self.now_us)
+        watch.controller.changed(watch.action, changes, self.now_us)
 
     def _break(self, watch: Watching, failure: Failure) -> None:
         self.watches.remove(watch)
-        watch.controller.fail(watch.action, failure, self.now_us)
+        watch.controller.failed(watch.action, failure, self.now_us)
 
 
 def held(image: KvImage, prefix: str) -> dict[str, tuple[bytes, int]]:

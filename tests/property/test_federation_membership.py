@@ -112,6 +112,6 @@ def test_names_and_numbers_are_one_to_one(seed: int) -> None:
         if controller is not latest[controller.name]:
             assert controller.membership.standing is Standing.SUPERSEDED
             assert not controller.membership.lease
-        seen = controller.observer.view(network.now_us)
+        seen = controller.view(network.now_us)
         assert [(cell.name, cell.state) for cell in seen.cells] == [(name, CellState.ALIVE) for name in NAMES]
         assert not any(cell.problem for cell in seen.cells)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -19,41 +19,20 @@ import msgspec
 
 from esctld.lead.site import SiteSigner
 from eslurm.core.federation.actions import (
-    Failure,
+    Action,
     GrantLease,
     KeepLease,
     List,
-    MemberAction,
-    MirrorAction,
-    Problem,
     RevokeLease,
     SwapKeys,
     Watch,
-    Write,
 )
-from eslurm.core.federation.membership import Identity, Lead, Membership
-from eslurm.core.federation.mirror import Mirror
-from eslurm.core.federation.summaries import HORIZON_US, Horizon, NodeClasses, Summaries
-from eslurm.core.federation.values import Keys
-from eslurm.core.federation.view import FederationView, Observer
-from eslurm.core.model.federation import FederationConfig, Summary
-from eslurm.core.plan.profile.profile import ResourceProfile
-from eslurm.core.state.view import View
-from eslurm.ports.kv import (
-    Delete,
-    Expect,
-    KeyValueStore,
-    KvAmbiguous,
-    KvDenied,
-    KvError,
-    KvFull,
-    KvMember,
-    KvUnavailable,
-    LeaseLost,
-    Operation,
-    Put,
-    WatchBroken,
-)
+from eslurm.core.federation.membership import Identity, Lead
+from eslurm.core.federation.participant import Inputs, Participant
+from eslurm.core.federation.view import FederationView
+from eslurm.core.model.federation import FederationConfig
+from eslurm.federation.calls import conditions_of, failure_of, operations_of
+from eslurm.ports.kv import KeyValueStore, KvError, KvMember
 from eslurm.security.sealing import BadSeal, Purpose
 
 log = logging.getLogger("esctld.federation")
@@ -66,27 +45,10 @@ STOP_S = 0.3
 MEMBERS_S = 10.0
 """Age at which the state of the store's servers is asked again, and only when a caller wants it."""
 
-_PROBLEMS = (
-    (KvUnavailable, Problem.UNAVAILABLE),
-    (KvFull, Problem.FULL),
-    (KvAmbiguous, Problem.AMBIGUOUS),
-    (KvDenied, Problem.DENIED),
-    (LeaseLost, Problem.LEASE_LOST),
-    (WatchBroken, Problem.BROKEN),
-)
-
 
 def monotonic_us() -> int:
     """The clock of the machines."""
     return time.monotonic_ns() // 1_000
-
-
-def failure_of(error: KvError) -> Failure:
-    """The machines' word for an error of the port."""
-    for kind, problem in _PROBLEMS:
-        if isinstance(error, kind):
-            return Failure(problem, str(error))
-    return Failure(Problem.REFUSED, str(error))
 
 
 class Federation:
@@ -119,22 +81,13 @@ class Federation:
         self._begin()
 
     def _begin(self) -> None:
-        keys = Keys(self._config.name)
-        self._cells, self._alive, self._shown = Mirror(keys.cells), Mirror(keys.alive), Mirror(keys.summary)
-        self.membership = Membership(
-            self._config, self._identity, self._cells, self._alive, self._is_own_ring
-        )
-        self.summaries = Summaries(self._config, self.membership, self._shown)
-        self._observer = Observer(self._config.name, self.membership, self._cells, self._alive, self._shown)
-        self._classes: NodeClasses | None = None
-        self._horizon: Horizon = ()
-        self._horizon_at_us = 0
+        self._part = Participant(self._config, self._identity, self._is_own_ring, self._inputs)
 
     # ---- reading ----
 
     def view(self) -> FederationView:
         """All cells, as they are known now."""
-        return self._observer.view(self._now_us())
+        return self._part.view(self._now_us())
 
     @property
     def problem(self) -> str:
@@ -172,7 +125,7 @@ class Federation:
     async def _once(self) -> None:
         """Take part until something breaks. Raises `KvError` when the store is not to be had from the start."""
         store = self._open_store()
-        driver = StoreDriver(store, self._now_us)
+        driver = StoreDriver(store, self._part, self._now_us)
         try:
             await store.open()
             self._store = store
@@ -188,18 +141,13 @@ class Federation:
             await store.close()
 
     async def _take_part(self, driver: StoreDriver) -> None:
-        for mirror in (self._cells, self._alive, self._shown):
-            driver.add_mirror(mirror)
-        driver.add_machines(self.membership, self.summaries)
-        self.membership.leads(self._lead)
+        self._part.leads(self._lead)
+        membership = self._part.membership
         told = ""
         while True:
-            now_us = self._now_us()
             self._follow_ring()
-            if self.summaries.wants(now_us):
-                self.summaries.show(self._read(now_us), now_us)
             await driver.step()
-            standing = f"{self.membership.standing.value} {self.membership.problem}".strip()
+            standing = f"{membership.standing.value} {membership.problem}".strip()
             if standing != told:
                 told = standing
                 log.info("federation %s: cell %s: %s", self._config.name, self._config.cell, standing)
@@ -209,25 +157,14 @@ class Federation:
         ring = self._site.ring.sealed
         if ring != self._identity.ring:
             self._identity = msgspec.structs.replace(self._identity, ring=ring)
-            self.membership.identify(self._identity)
-
-    def _read(self, now_us: int) -> Summary:
-        view = self._inputs.view()
-        if self._classes is None or not self._classes.is_of(view):
-            self._classes = NodeClasses(view)
-            self._horizon, self._horizon_at_us = (), 0
-        profile = self._inputs.profile()
-        if profile is not None and profile.topology is view.topology and now_us >= self._horizon_at_us:
-            self._horizon = self._classes.horizon(profile)
-            self._horizon_at_us = now_us + HORIZON_US
-        return self._classes.read(view, self._inputs.wall_us(), self._horizon)
+            self._part.identify(self._identity)
 
     async def _leave(self, driver: StoreDriver) -> None:
         """Revoke the lease, as far as the store answers in useful time."""
-        self.membership.stop()
+        self._part.stop()
         try:
             async with asyncio.timeout(STOP_S):
-                while not self.membership.is_stopped:
+                while not self._part.is_stopped:
                     await driver.step()
         except (TimeoutError, asyncio.CancelledError):
             log.warning("federation %s: the lease of cell %s runs out", self._config.name, self._config.cell)
@@ -243,55 +180,37 @@ class Federation:
         return True
 
 
-class Inputs(msgspec.Struct, frozen=True):
-    """What the cell shows: its last committed state, its plan (None: none yet), the time of day."""
-
-    view: Callable[[], View]
-    profile: Callable[[], ResourceProfile | None]
-    wall_us: Callable[[], int]
-
-
 class StoreDriver:
-    """Makes the actions of mirrors and machines calls of the store. `end` closes what is under way."""
+    """Makes the actions of a participant calls of the store. `end` closes what is under way."""
 
-    def __init__(self, store: KeyValueStore, now_us: Callable[[], int] = monotonic_us) -> None:
+    def __init__(
+        self, store: KeyValueStore, part: Participant, now_us: Callable[[], int] = monotonic_us
+    ) -> None:
         self._store = store
+        self._part = part
         self._now_us = now_us
         self._draw = random.Random()
-        self._mirrors: list[Mirror] = []
-        self._machines: tuple[Membership | Summaries, ...] = ()
-        self._reading: dict[int, asyncio.Task[None]] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._broken: BaseException | None = None
 
-    def add_mirror(self, mirror: Mirror) -> None:
-        """Keep this copy of keys."""
-        self._mirrors.append(mirror)
-
-    def add_machines(self, *machines: Membership | Summaries) -> None:
-        """Carry out what these ask for."""
-        self._machines += machines
-
     async def step(self) -> None:
-        """Ask every part what is next, and wait for an answer or a due time. Raises what broke a call unexpectedly."""
+        """Ask what is next, and wait for an answer or a due time. Raises what broke a call unexpectedly."""
         self._wake.clear()
         now_us = self._now_us()
-        for number, mirror in enumerate(self._mirrors):
-            read = mirror.tick(now_us, self._draw.random())
-            if read is not None:
-                await self._end(self._reading.pop(number, None))
-                self._reading[number] = self._start(self._read(mirror, read), "federation mirror")
-        for machine in self._machines:
-            for action in _ticked(machine, now_us, self._draw.random()):
-                task = self._start(self._call(machine, action), "federation call")
+        for action in self._part.tick(now_us, self._draw.random()):
+            if isinstance(action, List | Watch):
+                await self._end(self._reading.pop(action.prefix, None))
+                self._reading[action.prefix] = self._start(self._call(action), "federation mirror")
+            else:
+                task = self._start(self._call(action), "federation call")
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
-        times = [mirror.due_us for mirror in self._mirrors]
-        times += [machine.due_us(now_us) for machine in self._machines]
-        due_us = min((at for at in times if at is not None), default=now_us + 1_000_000)
+        due_us = self._part.due_us(now_us)
+        wait_s = LOOK_S if due_us is None else (due_us - now_us) / 1e6
         try:
-            async with asyncio.timeout(min(max((due_us - now_us) / 1e6, 0.0), LOOK_S)):
+            async with asyncio.timeout(min(max(wait_s, 0.0), LOOK_S)):
                 await self._wake.wait()
         except TimeoutError:
             pass
@@ -323,54 +242,33 @@ class StoreDriver:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _read(self, mirror: Mirror, action: MirrorAction) -> None:
+    async def _call(self, action: Action) -> None:
         try:
-            if isinstance(action, List):
-                page = await self._store.list(action.prefix, after=action.after, revision=action.revision)
-                mirror.listed(action, page, self._now_us())
-                return
-            await self._watch(mirror, action)
+            await self._answer(action)
         except KvError as error:
-            mirror.failed(action, failure_of(error), self._now_us())
+            self._part.failed(action, failure_of(error), self._now_us())
 
-    async def _watch(self, mirror: Mirror, action: Watch) -> None:
+    async def _answer(self, action: Action) -> None:
+        store, part = self._store, self._part
+        match action:
+            case List(prefix, after, revision):
+                page = await store.list(prefix, after=after, revision=revision)
+                part.listed(action, page, self._now_us())
+            case Watch():
+                await self._watch(action)
+            case SwapKeys():
+                part.swapped(action, await store.swap(conditions_of(action), operations_of(action)))
+            case GrantLease(ttl_s):
+                part.granted(action, await store.grant(ttl_s), self._now_us())
+            case KeepLease(lease):
+                part.kept(action, await store.keep(lease), self._now_us())
+            case RevokeLease(lease):
+                await store.revoke(lease)
+                part.revoked(action)
+
+    async def _watch(self, action: Watch) -> None:
         changes: AsyncGenerator[Any, None] = self._store.watch(action.prefix, action.revision)
         async with aclosing(changes):
             async for change in changes:
-                mirror.changed(action, change, self._now_us())
+                self._part.changed(action, change, self._now_us())
                 self._wake.set()
-
-    async def _call(self, machine: Membership | Summaries, action: MemberAction) -> None:
-        try:
-            await self._answer(machine, action)
-        except KvError as error:
-            if isinstance(machine, Membership):
-                machine.failed(action, failure_of(error), self._now_us())
-            elif isinstance(action, SwapKeys):
-                machine.failed(action, failure_of(error))
-
-    async def _answer(self, machine: Membership | Summaries, action: MemberAction) -> None:
-        store = self._store
-        if isinstance(action, SwapKeys):
-            expect = [Expect(key, version) for key, version in action.expect]
-            machine.swapped(action, await store.swap(expect, [_operation(write) for write in action.then]))
-        elif isinstance(machine, Membership):
-            match action:
-                case GrantLease():
-                    machine.granted(action, await store.grant(action.ttl_s), self._now_us())
-                case KeepLease():
-                    machine.kept(action, await store.keep(action.lease), self._now_us())
-                case RevokeLease():
-                    await store.revoke(action.lease)
-                    machine.revoked(action)
-
-
-def _ticked(machine: Membership | Summaries, now_us: int, draw: float) -> Sequence[MemberAction]:
-    if isinstance(machine, Membership):
-        return machine.tick(now_us, draw)
-    action = machine.tick(now_us, draw)
-    return () if action is None else (action,)
-
-
-def _operation(write: Write) -> Operation:
-    return Delete(write.key) if write.value is None else Put(write.key, write.value, write.lease)

@@ -185,7 +185,7 @@ def test_unreadable_records_of_others_are_left_alone() -> None:
     put(net.image, f"{KEYS.cells}../x", b"")
     net.settle(3)
     assert one.membership.standing is Standing.MEMBER
-    view = one.observer.view(net.now_us)
+    view = one.view(net.now_us)
     assert {found.key for found in view.unreadable} == {
         f"{KEYS.cells}{name}" for name in ("beta", "gamma", "../x")
     }

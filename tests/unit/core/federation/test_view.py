@@ -28,13 +28,13 @@ def federation(*names: str) -> tuple[Network, list[Controller]]:
 
 
 def cell(net: Network, one: Controller, name: str) -> CellView:
-    seen = one.observer.view(net.now_us)
+    seen = one.view(net.now_us)
     return next(found for found in seen.cells if found.name == name)
 
 
 def test_all_cells_are_seen_with_what_they_have() -> None:
     net, (alpha, _) = federation("alpha", "beta")
-    seen = alpha.observer.view(net.now_us)
+    seen = alpha.view(net.now_us)
     assert (seen.federation, seen.cell, seen.standing, seen.problem) == ("lab", "alpha", Standing.MEMBER, "")
     assert seen.age_us is not None and seen.age_us <= 1_000_000
     assert seen.revision == net.image.revision
@@ -75,22 +75,22 @@ def test_a_cell_that_left_says_so() -> None:
 def test_nothing_is_known_of_others_while_the_store_is_away() -> None:
     net, (alpha, _) = federation("alpha", "beta")
     now_us = net.now_us + STALE_US + 1
-    seen = alpha.observer.view(now_us)
+    seen = alpha.view(now_us)
     assert {one.state for one in seen.cells} == {CellState.UNKNOWN}
     assert {one.problem for one in seen.cells} == {"the store is away"}
     assert seen.cells[1].summary is not None, "the last word is shown with its age"
-    assert alpha.observer.view(net.now_us).cells[1].state is CellState.ALIVE
+    assert alpha.view(net.now_us).cells[1].state is CellState.ALIVE
 
 
 def test_before_the_first_word_nothing_is_known() -> None:
     one = Controller("alpha")
-    seen = one.observer.view(5)
+    seen = one.view(5)
     assert (seen.standing, seen.age_us, seen.cells) == (Standing.AWAY, None, ())
     asked = one.cells.tick(5, 0.0)
     assert asked is not None
     one.cells.failed(asked, Failure(Problem.DENIED, "permission denied for user cell-alpha"), 5)
     one.membership.tick(6, 0.0)
-    assert one.observer.view(6).problem == "permission denied for user cell-alpha"
+    assert one.view(6).problem == "permission denied for user cell-alpha"
 
 
 @pytest.mark.parametrize("which", ["cells", "alive", "summary"])
@@ -101,7 +101,7 @@ def test_values_that_cannot_be_read_are_named_and_skipped(which: str) -> None:
     lease = net.image.grant(3_600_000_000, net.now_us).lease
     put(net.image, key, b"\xc1", lease)
     net.settle(1)
-    seen = alpha.observer.view(net.now_us)
+    seen = alpha.view(net.now_us)
     assert [found.key for found in seen.unreadable] == [key]
     shown = cell(net, alpha, "beta")
     assert shown.problem

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from esctld.lead.federation import Federation, Inputs
+from esctld.lead.federation import Federation
 from eslurm.core.federation.membership import Identity, Lead, Standing
+from eslurm.core.federation.participant import Inputs
 from eslurm.core.federation.values import Keys
 from eslurm.core.model.federation import CellRecord, FederationConfig
 from eslurm.core.state.view import View

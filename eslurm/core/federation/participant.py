@@ -1,0 +1,158 @@
+"""A cell's whole part in its federation as one machine: copies of the store's keys, the membership, the summaries, the view.
+
+A driver carries its actions to the store, one call each, and brings each answer back together with its action; the
+controller's and the simulator's do nothing else. Invariant: an action that has an answer is over, except a `Watch`, which is
+answered until it fails or another action takes the place of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from eslurm.core.federation.actions import (
+    Action,
+    Failure,
+    GrantedLease,
+    GrantLease,
+    KeepLease,
+    List,
+    RevokeLease,
+    StoredChanges,
+    StoredPage,
+    SwapAnswer,
+    SwapKeys,
+    Watch,
+)
+from eslurm.core.federation.membership import Identity, Lead, Membership
+from eslurm.core.federation.mirror import Mirror
+from eslurm.core.federation.summaries import HORIZON_US, Horizon, NodeClasses, Summaries
+from eslurm.core.federation.values import Keys
+from eslurm.core.federation.view import FederationView, Observer
+from eslurm.core.model.federation import FederationConfig, Summary
+from eslurm.core.plan.profile.profile import ResourceProfile
+from eslurm.core.state.view import View
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """What the cell shows: its last committed state, its plan (None: none yet), the time of day."""
+
+    view: Callable[[], View]
+    profile: Callable[[], ResourceProfile | None]
+    wall_us: Callable[[], int]
+
+
+class Participant:
+    """One cell in its federation while one controller leads it. Times are monotonic but for `Inputs.wall_us`."""
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        identity: Identity,
+        is_own_ring: Callable[[bytes], bool],
+        inputs: Inputs,
+    ) -> None:
+        keys = Keys(config.name)
+        self.cells, self.alive, self.shown = Mirror(keys.cells), Mirror(keys.alive), Mirror(keys.summary)
+        self.membership = Membership(config, identity, self.cells, self.alive, is_own_ring)
+        self.summaries = Summaries(config, self.membership, self.shown)
+        self._inputs = inputs
+        self._mirrors = {mirror.prefix: mirror for mirror in (self.cells, self.alive, self.shown)}
+        self._observer = Observer(config.name, self.membership, self.cells, self.alive, self.shown)
+        self._classes: NodeClasses | None = None
+        self._horizon: Horizon = ()
+        self._horizon_at_us = 0
+
+    def leads(self, lead: Lead) -> None:
+        """See `Membership.leads`: nothing is asked of the store before."""
+        self.membership.leads(lead)
+
+    def identify(self, identity: Identity) -> None:
+        """See `Membership.identify`."""
+        self.membership.identify(identity)
+
+    def stop(self) -> None:
+        """End in good order: `tick` on until `is_stopped`."""
+        self.membership.stop()
+
+    @property
+    def is_stopped(self) -> bool:
+        """True when nothing is left to end."""
+        return self.membership.is_stopped
+
+    def view(self, now_us: int) -> FederationView:
+        """All cells, as they are known now."""
+        return self._observer.view(now_us)
+
+    # ---- what next ----
+
+    def tick(self, now_us: int, draw: float) -> list[Action]:
+        """All that is to be asked of the store now, each once. `draw` is of [0, 1), for pauses.
+
+        A `List` or a `Watch` takes the place of the one of the same prefix before it, which is to be closed.
+        """
+        if self.summaries.wants(now_us):
+            self.summaries.show(self._read(now_us), now_us)
+        actions: list[Action] = [
+            asked for mirror in self._mirrors.values() if (asked := mirror.tick(now_us, draw)) is not None
+        ]
+        actions += self.membership.tick(now_us, draw)
+        if (swap := self.summaries.tick(now_us, draw)) is not None:
+            actions.append(swap)
+        return actions
+
+    def due_us(self, now_us: int) -> int | None:
+        """When `tick` has something next, as far as that is a matter of time."""
+        times = [mirror.due_us for mirror in self._mirrors.values()]
+        times += [self.membership.due_us(now_us), self.summaries.due_us(now_us)]
+        return min((at_us for at_us in times if at_us is not None), default=None)
+
+    # ---- answers ----
+
+    def listed(self, action: List, page: StoredPage, now_us: int) -> None:
+        """A page has come."""
+        self._mirrors[action.prefix].listed(action, page, now_us)
+
+    def changed(self, action: Watch, changes: StoredChanges, now_us: int) -> None:
+        """Changes have come."""
+        self._mirrors[action.prefix].changed(action, changes, now_us)
+
+    def swapped(self, action: SwapKeys, answer: SwapAnswer) -> None:
+        """The store has answered to a swap; its machine knows it as its own."""
+        self.membership.swapped(action, answer)
+        self.summaries.swapped(action, answer)
+
+    def granted(self, action: GrantLease, lease: GrantedLease, now_us: int) -> None:
+        """There is a lease."""
+        self.membership.granted(action, lease, now_us)
+
+    def kept(self, action: KeepLease, ttl_s: float, now_us: int) -> None:
+        """The lease has its full life again."""
+        self.membership.kept(action, ttl_s, now_us)
+
+    def revoked(self, action: RevokeLease) -> None:
+        """The lease has ended."""
+        self.membership.revoked(action)
+
+    def failed(self, action: Action, failure: Failure, now_us: int) -> None:
+        """The call failed, or the watch has ended."""
+        if isinstance(action, List | Watch):
+            self._mirrors[action.prefix].failed(action, failure, now_us)
+            return
+        self.membership.failed(action, failure, now_us)
+        if isinstance(action, SwapKeys):
+            self.summaries.failed(action, failure)
+
+    # ---- within ----
+
+    def _read(self, now_us: int) -> Summary:
+        view = self._inputs.view()
+        if self._classes is None or not self._classes.is_of(view):
+            self._classes = NodeClasses(view)
+            self._horizon, self._horizon_at_us = (), 0
+        profile = self._inputs.profile()
+        if profile is not None and profile.topology is view.topology and now_us >= self._horizon_at_us:
+            self._horizon = self._classes.horizon(profile)
+            self._horizon_at_us = now_us + HORIZON_US
+        return self._classes.read(view, self._inputs.wall_us(), self._horizon)
