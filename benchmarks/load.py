@@ -114,7 +114,7 @@ def frame(number: int, payload: bytes, stream: int = 1) -> bytes:
 
 
 def connect(path: str) -> socket.socket:
-    """A connection to the Unix door."""
+    """A connection to the Unix socket."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
     return connection
@@ -140,7 +140,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
         while at < size:
             more = connection.recv_into(view[at:])
             if not more:
-                raise ConnectionError("the door closed the connection")
+                raise ConnectionError("the service closed the connection")
             at += more
     return bytes(data)
 

@@ -16,7 +16,7 @@ from benchmarks import jobs
 from benchmarks.processes import module
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiUnreachable
+from eslurm.ports.api import ApiUnreachable
 from eslurm.v1 import controller_pb2 as pb
 
 CLIENTS = 4

@@ -1,4 +1,4 @@
-"""Submitting: how many durable jobs a second through each door, beside what a bare group commit could do.
+"""Submitting: how many durable jobs a second through each API server, beside what a bare group commit could do.
 
 Conditions: a queue that is being planned while jobs come in, because something else holds every node.
 """
@@ -26,7 +26,7 @@ CONNECTIONS = 8
 JOBS_PER_BULK_CALL = 1000
 WARM_UP_JOBS = 200
 BEARER = pwd.getpwuid(os.getuid() or pwd.getpwnam("nobody").pw_uid)
-"""Whose token the gRPC door is shown: root gets none."""
+"""Whose token the gRPC server is shown: root gets none."""
 PARTS = 100
 SUBMITTED_IN_PARTS = 200
 SHAPE = Shape(nodes=64, cores=8, operators=(os.getuid(), BEARER.pw_uid))
@@ -149,7 +149,7 @@ class Rounds:
 
 
 def bearers_token(cluster: Cluster) -> str:
-    """A token for the gRPC door, with an operator's rights, for whom fewer limits count."""
+    """A token for the gRPC server, with an operator's rights, for whom fewer limits count."""
     with Client([str(cluster.socket)]) as client:
         asked = pb.CreateTokenRequest(user=BEARER.pw_name, scope="admin")
         return str(client.call(CREATE_TOKEN, asked, 10.0).token)

@@ -96,7 +96,7 @@ class Endpoint:
         assert self._socket is not None
         data = self._socket.recv(1 << 17)
         if not data:
-            raise ConnectionError("the door closed the connection")
+            raise ConnectionError("the service closed the connection")
         return data
 
 

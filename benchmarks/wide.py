@@ -73,11 +73,11 @@ def _launch(cluster: Cluster, pipe: Pipe) -> tuple[float, float]:
 
 def _step(cluster: Cluster, pipe: Pipe) -> float:
     """Seconds that `esrun` takes for one process on each node of its job."""
-    # Root's calls are not taken at a node's door: they go to the controller's.
-    door = f"--socket {cluster.socket} " if os.getuid() == 0 else ""
+    # Root's calls are not taken at a node's socket: they go to the controller's.
+    option = f"--socket {cluster.socket} " if os.getuid() == 0 else ""
     script = (
         f"#!/bin/sh\necho began > {pipe.path}\n"
-        f"esrun {door}--label -N {NODES_COUNT} -n {NODES_COUNT} /bin/true\necho status $? > {pipe.path}\n"
+        f"esrun {option}--label -N {NODES_COUNT} -n {NODES_COUNT} /bin/true\necho status $? > {pipe.path}\n"
     )
     _submit(cluster, script)
     _, began = pipe.word()

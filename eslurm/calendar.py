@@ -19,8 +19,8 @@ from cronsim import CronSim
 
 from eslurm.compat.cron import Cron, parse_cron
 from eslurm.core.model.accounts import Validity
-from eslurm.core.model.plurals import quoted
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import quoted
 from eslurm.core.resources.timeline import INFINITY_US, Slot, Timeline
 from eslurm.core.resources.windows import (
     DAY_US,

@@ -2,7 +2,7 @@
 
     python -m benchmarks.plan.memory        in this process: its resident memory in MB, and how many jobs have a place
 
-The jobs come through the core's own door, as specs, each with its own name; all of them are planned ahead.
+The jobs are submitted to the core, as specs, each with its own name; all of them are planned ahead.
 """
 
 from __future__ import annotations

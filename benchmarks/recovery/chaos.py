@@ -23,7 +23,7 @@ from benchmarks.recovery.submitters import Acknowledged, Submitters
 from benchmarks.recovery.wires import Wires
 from benchmarks.recovery.witness import Sightings, Witness
 from eslurm.api.methods import ACCOUNTING, PING
-from eslurm.ports.door import ApiRefused, ApiUnreachable
+from eslurm.ports.api import ApiRefused, ApiUnreachable
 from eslurm.v1 import controller_pb2 as pb
 
 SHAPE = Shape(nodes=16, cores=4, agents=2, satellites=2, controllers=2, chaos=True)

@@ -26,7 +26,7 @@ from escli.local.chaos_client import ask_in
 from eslurm.api.methods import TAKEOVER
 from eslurm.faults.chaos_socket import ChaosRequest
 from eslurm.faults.switches import Mode
-from eslurm.ports.door import ApiRefused, ApiUnreachable
+from eslurm.ports.api import ApiRefused, ApiUnreachable
 from eslurm.v1 import controller_pb2 as pb
 
 GAP_S = (0.3, 1.5)

@@ -20,7 +20,7 @@ from benchmarks.figures import Figures, median
 from benchmarks.plot import Plot, Series, write
 from benchmarks.processes import Daemon, rss_mb
 from eslurm.api.methods import BROADCASTS, SUBMIT
-from eslurm.ports.door import ApiError
+from eslurm.ports.api import ApiError
 from eslurm.telemetry.vitals import sockets
 from eslurm.v1 import controller_pb2 as pb
 

@@ -1,4 +1,4 @@
-"""The endpoint of a command's calls: sockets of this host (`escli.door`), or controllers of another (`escli.remote`)."""
+"""The endpoint of a command's calls: sockets of this host (`escli.api`), or controllers of another (`escli.remote`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eslurm.api.client import DoorClient
+    from eslurm.api.client import ApiClient
 
 
 class Endpoint(ABC):
@@ -24,7 +24,7 @@ class Endpoint(ABC):
         """The first endpoint to try."""
 
     @abstractmethod
-    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
+    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> ApiClient:
         """A new client of the endpoints. Raises CommandFailed."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from escli import exits
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 
 TIMEOUT_S = 5.0
 PORT_DEFAULT = 80

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from escli.options import Words
-    from eslurm.api.client import DoorClient
+    from eslurm.api.client import ApiClient
     from eslurm.transport.tls import Tls
 
 OWN_DIRECTORY = "~/.config/eslurm"
@@ -67,7 +67,7 @@ class Remote(Endpoint):
     def first(self) -> str:
         return self._endpoints[0]
 
-    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
+    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> ApiClient:
         # gRPC's own lines about handshakes would stand beside ours.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from eslurm.api.grpc_client import GrpcClient

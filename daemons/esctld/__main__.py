@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from eslurm.security.account import Account
 from eslurm.security.home import CONTROLLER, make_home, share
 from eslurm.security.ownership import UnsafeFile, check_program

@@ -1,7 +1,7 @@
 """The leading controller: builds the parts, starts them in order, stops them in the opposite one.
 
-Start: state at the log's end (a standby has won the lead) -> configuration and epoch committed as facts -> links -> door.
-Stop: door refuses -> inbox drained and committed -> lead let go -> links. A lost fence or a damaged store ends the process.
+Start: state at the log's end (a standby has won the lead) -> configuration and epoch committed as facts -> links -> API.
+Stop: API refuses -> inbox drained and committed -> lead let go -> links. A lost fence or a damaged store ends the process.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from eslurm.links.hello import LocalPeer
 from eslurm.links.join_server import JoinServer
 from eslurm.links.link_server import LinkServer
 from eslurm.links.links import LinkTable
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.ports.link import Link
 from eslurm.ports.store import BlobMissing, Store, StoreUnavailable
 from eslurm.security.directory_seal import seal_book
@@ -129,7 +129,7 @@ class ControllerOptions(msgspec.Struct, frozen=True):
     listen: str = ""
     metrics_listen: str = ""
     tls: Tls | None = None
-    """For all links and the remote door; None: they are plain."""
+    """For all links and the remote API; None: they are plain."""
 
     @property
     def watched_at(self) -> str:
@@ -384,12 +384,12 @@ class Controller:
             self._driver.counters,
             self._federation,
         )
-        self._gate = Authoriser(
+        self._authoriser = Authoriser(
             CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit
         )
-        self._links.attach(self._driver, self._dispatcher, self._blobs, self._gate, self._audit)
+        self._links.attach(self._driver, self._dispatcher, self._blobs, self._authoriser, self._audit)
         self._rpc = RpcServer(
-            [self._link_server.handler(), JoinServer(joining).handler(), door_handler(self._gate)],
+            [self._link_server.handler(), JoinServer(joining).handler(), door_handler(self._authoriser)],
             Interceptor(
                 TokenAuthenticator(
                     lambda: options.site.ring, tokens.ledger, wall_us, self._site_issuer(options)
@@ -489,7 +489,7 @@ class Controller:
         stack.push_async_callback(self._predictions.close)
         await self._predictions.start()
         self._broadcast_driver.lead()
-        stack.callback(self._gate.stop_admitting, "the controller stops: try again in a moment")
+        stack.callback(self._authoriser.stop_admitting, "the controller stops: try again in a moment")
         spare_collector()
         log.info("cluster %s: %s leads at %s", self._local.cluster, self._lead.name, endpoint)
 
@@ -513,7 +513,7 @@ class Controller:
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         handing_over = asyncio.create_task(self._leadership.handing_over.wait(), name="hand over")
         ends = {stopped, handing_over}
-        serving(self._gate)
+        serving(self._authoriser)
         try:
             done, _ = await asyncio.wait({*ends, *essential, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - ends:
@@ -528,10 +528,10 @@ class Controller:
         # Before the next leader begins them again.
         await self._programs.close()
         why = "the lead passes to another controller" if self._handing_over else "the controller stops"
-        self._gate.stop_admitting(f"{why}: try again in a moment")
+        self._authoriser.stop_admitting(f"{why}: try again in a moment")
         self._link_server.stop_admitting(why)
         self._dispatcher.interrupt()
-        await self._gate.drain(HAND_OVER_DRAIN_S if self._handing_over else DRAIN_S)
+        await self._authoriser.drain(HAND_OVER_DRAIN_S if self._handing_over else DRAIN_S)
         self._dispatcher.stop()
         done, _ = await asyncio.wait({dispatch}, timeout=DRAIN_S)
         if not done:

@@ -22,7 +22,7 @@ from eslurm.api.methods import Method
 from eslurm.api.principals import Principals
 from eslurm.api.unix_server import UnixServer
 from eslurm.core.dispatch.standby import Lead
-from eslurm.ports.door import Answered, Answerer, Caller, Status
+from eslurm.ports.api import Answered, Answerer, Caller, Status
 from eslurm.ports.store import FenceLost, Store
 from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import ControllerMetrics
@@ -43,7 +43,7 @@ class AnswererSwitch:
         self._answerer = answerer
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
-        """See `ports.door.Answerer`."""
+        """See `ports.api.Answerer`."""
         if self._answerer is None:
             return Answered(Status.UNAVAILABLE, NO_LEADER, b"")
         return await self._answerer.answer(method, payload, caller)
@@ -63,7 +63,7 @@ class ControllerProcess:
         privileged = frozenset(
             (*options.config.cluster.operators, *(options.config.cluster.administrators or ()))
         )
-        self._door = UnixServer(
+        self._api_server = UnixServer(
             options.socket, self._switch, self._principals, is_privileged=privileged.__contains__
         )
 
@@ -83,7 +83,7 @@ class ControllerProcess:
 
         try:
             # First: two processes of one name would push each other out for ever.
-            await self._door.start()
+            await self._api_server.start()
             if self._options.watched_at:
                 self._status.open(self._options.watched_at)
             while (lead := await self._stand_by(endpoint, announce)) is not None:
@@ -93,7 +93,7 @@ class ControllerProcess:
                 give_back_to_collector()
         finally:
             await self._status.close()
-            await self._door.stop()
+            await self._api_server.stop()
             self._principals.close()
             port.close()
 
@@ -110,7 +110,7 @@ class ControllerProcess:
         standby = Standby(
             self._store, OWNER, options.name, endpoint, options.lease_us, link, on_warm=announce
         )
-        self._switch.lead_to(standby.door)
+        self._switch.lead_to(standby.answerer)
         self._status.becomes(STANDBY, standby.health)
         won = asyncio.create_task(standby.run(), name="standby")
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
@@ -139,9 +139,9 @@ class ControllerProcess:
         self._status.becomes(LEADER, lambda: Health(False, "takes over the lead, and does not serve yet"))
         logs.set_always(epoch=lead.epoch)
 
-        def serving(gate: Authoriser) -> None:
+        def serving(authoriser: Authoriser) -> None:
             self._status.becomes(LEADER, controller.status.health, controller.status.families)
-            self._switch.lead_to(gate)
+            self._switch.lead_to(authoriser)
             log.info("serving %s", self._options.socket)
             announce()
 

@@ -26,7 +26,7 @@ from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.state.cluster import State
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_counters import RelayCounters
-from eslurm.ports.door import ApiError, Caller
+from eslurm.ports.api import ApiError, Caller
 from eslurm.ports.program_runner import CANCELLED
 from eslurm.telemetry import logs, parts
 from eslurm.telemetry.collected import Collected, page_of
@@ -90,7 +90,7 @@ class ControllerStatus:
         self._lag = LoopLag()
         self._lag.start()
         metrics.registry.register(Collected(self._families))
-        self._door = StatusServer(lambda: page_of(metrics.registry), self.health)
+        self._server = StatusServer(lambda: page_of(metrics.registry), self.health)
         self._opening: asyncio.Task[None] | None = None
 
     def becomes(self, role: str, health: Callable[[], Health], collect: Collect = _nothing) -> None:
@@ -104,7 +104,7 @@ class ControllerStatus:
 
     def open(self, listen: str) -> None:
         """Serve there as soon as the address is free: a stopped former leader may hold it."""
-        self._opening = asyncio.create_task(self._door.keep_trying(listen), name="status door")
+        self._opening = asyncio.create_task(self._server.keep_trying(listen), name="status server")
 
     async def close(self) -> None:
         """Serve no more."""
@@ -112,7 +112,7 @@ class ControllerStatus:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
-        await self._door.stop()
+        await self._server.stop()
 
     def _families(self) -> Iterator[MetricFamily]:
         yield ROLE.by({role: role == self._role for role in ROLES})
@@ -173,19 +173,19 @@ class LeaderStatus:
 
 
 class CountedCalls:
-    """Calls of the service, counted by door, and refused submissions. A `ApiService`."""
+    """Calls of the service, counted by the way in, and refused submissions. A `ApiService`."""
 
     def __init__(self, service: Any, metrics: ControllerMetrics) -> None:
         self._service = service
         self._refused = metrics.refused
-        self._calls = {door: metrics.calls.labels(door) for door in ("socket", "token", *sorted(ATTESTED))}
+        self._calls = {via: metrics.calls.labels(via) for via in ("socket", "token", *sorted(ATTESTED))}
         for code in RefusalCode:
             metrics.refused.labels(code.value)
         for limit in LIMITS:
             metrics.refused_limits.labels(limit)
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
-        """See `ports.door.ApiService`."""
+        """See `ports.api.ApiService`."""
         self._calls[caller.via].inc()
         try:
             return await self._service.call(method, request, caller)

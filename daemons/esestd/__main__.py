@@ -46,11 +46,11 @@ def main(argv: list[str] | None = None) -> None:
         os.environ.setdefault(name, "1")
     with importing():
         from esestd.daemon import MODELS, EstimatorDaemon, EstimatorOptions
-        from esestd.doors import TokenFile
+        from esestd.leader_calls import TokenFile
         from eslurm.config.file import ConfigError, estimator_settings, read_config
         from eslurm.estimator.files import ModelError, other_settings, read_kept
         from eslurm.estimator.registry import UnknownEstimator, make
-        from eslurm.ports.door import ApiUnreachable
+        from eslurm.ports.api import ApiUnreachable
 
     try:
         config = read_config(arguments.config, is_obeyed=True)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from esestd.doors import LeaderDoor, TokenFile
 from esestd.follower import POLL_S, Follower
 from esestd.forecaster import Forecaster
+from esestd.leader_calls import LeaderCalls, TokenFile
 from esestd.sender import Sender
 from esestd.status import EstimatorStatus
 from eslurm.api.unix_client import Client
@@ -29,7 +29,7 @@ from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.estimator import EstimatorMetrics
 
 if TYPE_CHECKING:
-    from eslurm.api.client import DoorClient
+    from eslurm.api.client import ApiClient
     from eslurm.transport.tls import Tls
 
 MODELS = "models"
@@ -77,9 +77,9 @@ class EstimatorDaemon:
         self._files = ModelFiles(options.state_dir / MODELS, options.estimator, options.settings)
         self.metrics = EstimatorMetrics(lambda: wall_us() / 1e6)
         # Two: the follower's question is held while forecasts are sent.
-        self._doors = LeaderDoor(_client(options)), LeaderDoor(_client(options))
-        self._follower = Follower(self._doors[0], options.poll_s)
-        self._sender = Sender(self._doors[1], self.metrics, options.estimator)
+        self._leaders = LeaderCalls(_client(options)), LeaderCalls(_client(options))
+        self._follower = Follower(self._leaders[0], options.poll_s)
+        self._sender = Sender(self._leaders[1], self.metrics, options.estimator)
         self._forecaster = Forecaster(
             self._make,
             self._sender,
@@ -108,8 +108,8 @@ class EstimatorDaemon:
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Serve until stopped; `ready` is set at once, as the controller may be away. Raises OSError."""
         async with AsyncExitStack() as stack:
-            for door in self._doors:
-                stack.push_async_callback(door.close)
+            for leader in self._leaders:
+                stack.push_async_callback(leader.close)
             stack.push_async_callback(self._status.close)
             if self._options.metrics_listen:
                 await self._status.open(self._options.metrics_listen)
@@ -200,7 +200,7 @@ class EstimatorDaemon:
             log.info("kept %s", path)
 
 
-def _client(options: EstimatorOptions) -> DoorClient:
+def _client(options: EstimatorOptions) -> ApiClient:
     if options.sockets:
         return Client(options.sockets)
     # Imported only where it is needed: gRPC takes time and memory.

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from esestd.doors import Away, LeaderDoor
+from esestd.leader_calls import Away, LeaderCalls
 from eslurm.api.methods import JOB_FEED
-from eslurm.ports.door import ApiRefused, Status
+from eslurm.ports.api import ApiRefused, Status
 from eslurm.v1 import controller_pb2 as pb
 
 log = logging.getLogger("esestd")
@@ -40,8 +40,8 @@ class News(NamedTuple):
 class Follower:
     """Follows the job events of the leading controller."""
 
-    def __init__(self, door: LeaderDoor, poll_s: float = POLL_S) -> None:
-        self._door = door
+    def __init__(self, leader: LeaderCalls, poll_s: float = POLL_S) -> None:
+        self._leader = leader
         self._poll_s = poll_s
         self._in_story = False
         self._cursor = 0
@@ -77,7 +77,7 @@ class Follower:
                 cursor=self._cursor, wait_ms=int(wait_s * 1000), events_max=EVENTS_MAX
             )
             try:
-                reply = await self._door.call(JOB_FEED, request, wait_s + ANSWER_S)
+                reply = await self._leader.call(JOB_FEED, request, wait_s + ANSWER_S)
             except Away as error:
                 self._tell("the controller does not answer: %s", str(error))
                 await asyncio.sleep(AGAIN_S)

@@ -10,11 +10,11 @@ import asyncio
 import logging
 from itertools import islice
 
-from esestd.doors import Away, LeaderDoor
+from esestd.leader_calls import Away, LeaderCalls
 from eslurm.api.methods import SET_FORECASTS
 from eslurm.core.control.jobs.forecasts import FORECASTS_MAX
 from eslurm.core.model.forecast import Forecast
-from eslurm.ports.door import ApiRefused, Status
+from eslurm.ports.api import ApiRefused, Status
 from eslurm.telemetry.estimator import EstimatorMetrics
 from eslurm.v1 import controller_pb2 as pb
 
@@ -28,8 +28,8 @@ _LATER = (Status.RESOURCE_EXHAUSTED, Status.ABORTED, Status.PERMISSION_DENIED, S
 class Sender:
     """Sends forecasts as soon as there are any. `run` ends when it is cancelled."""
 
-    def __init__(self, door: LeaderDoor, metrics: EstimatorMetrics, model: str) -> None:
-        self._door = door
+    def __init__(self, leader: LeaderCalls, metrics: EstimatorMetrics, model: str) -> None:
+        self._leader = leader
         self._metrics = metrics
         self._model = model
         self._waiting: dict[int, Forecast] = {}
@@ -69,9 +69,9 @@ class Sender:
             )
             request.forecasts.append(pb.JobForecast(job_id=job_id, forecast=forecast))
         try:
-            await self._door.call(SET_FORECASTS, request, CALL_S)
+            await self._leader.call(SET_FORECASTS, request, CALL_S)
         except Away:
-            # The follower tells of it: both use one door.
+            # The follower tells of it: both call one leader.
             return False
         except ApiRefused as error:
             if error.status in _LATER:

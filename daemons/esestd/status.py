@@ -42,17 +42,17 @@ class EstimatorStatus:
         self._is_answering = is_answering
         self._lag = LoopLag()
         metrics.registry.register(Collected(self._families))
-        self._door = StatusServer(lambda: page_of(metrics.registry), self.health)
+        self._server = StatusServer(lambda: page_of(metrics.registry), self.health)
 
     async def open(self, listen: str) -> None:
         """Serve there. Raises OSError."""
         self._lag.start()
-        await self._door.start(listen)
+        await self._server.start(listen)
 
     async def close(self) -> None:
         """Serve no more."""
         self._lag.stop()
-        await self._door.stop()
+        await self._server.stop()
 
     def health(self) -> Health:
         """True when it follows the controller and gives forecasts."""

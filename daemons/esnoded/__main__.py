@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
         files = tls_files(arguments)
     except ValueError as error:
         give_up("esnoded", str(error))
-    # Others may pass to their scripts and the door, and list nothing.
+    # Others may pass to their scripts and the sockets, and list nothing.
     state_dir = own_directory(arguments.state_dir, is_shared=True)
     arguments.site_keys = arguments.site_keys or state_dir / SITE_PUB
     try:
@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> None:
         metrics_listen=arguments.metrics_listen,
         tls=tls,
         is_login=arguments.login,
-        door=arguments.socket,
+        socket=arguments.socket,
         check=arguments.check,
     )
 
@@ -152,7 +152,7 @@ def _prepare(
     arguments: argparse.Namespace, state_dir: Path, supervisor: Options, account: Account | None
 ) -> _Prepared:
     """Directories, the supervisor, and as root the keeper. Raises OSError, `SupervisorUnavailable`."""
-    # Others may pass to their scripts and the door, and list nothing.
+    # Others may pass to their scripts and the sockets, and list nothing.
     state_dir.mkdir(mode=SHARED_DIRECTORY_MODE, parents=True, exist_ok=True)
     state_dir = state_dir.resolve()
     home = state_dir if account is None else prepare(state_dir, account)
@@ -195,7 +195,7 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes
         if given or arguments.each:
             give_up("esnoded", f"--login: no job runs on a login host: leave out {(given or ['--each'])[0]}")
     if arguments.each and arguments.socket:
-        give_up("esnoded", "--socket: with --each every agent has a door of its own: leave it out")
+        give_up("esnoded", "--socket: with --each every agent has a socket of its own: leave it out")
 
 
 def _check_programs(arguments: argparse.Namespace) -> None:
@@ -256,7 +256,7 @@ def _parser() -> argparse.ArgumentParser:
         "--socket",
         type=Path,
         default=None,
-        help="where commands on this host find the agent's door; default: door.sock in --state-dir",
+        help="where commands on this host find the agent's API socket; default: door.sock in --state-dir",
     )
     parser.add_argument(
         "--user",

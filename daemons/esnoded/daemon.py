@@ -1,7 +1,7 @@
-"""The node agent's process: links, relay, door, and the shell around the core, wired together.
+"""The node agent's process: links, relay, API socket, and the shell around the core, wired together.
 
 Order of a start: the step supervisor is there (see `__main__`) -> the spool and the runner's steps are read -> the
-core is restored -> links and door open -> the nodes are offered. Invariant: no command is taken before that.
+core is restored -> links and API socket open -> the nodes are offered. Invariant: no command is taken before that.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from eslurm.links.link_server import LinkServer
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_driver import RelayServer
 from eslurm.links.relay_envelopes import EnvelopeError
-from eslurm.ports.door import Answerer
+from eslurm.ports.api import Answerer
 from eslurm.ports.link import Link
 from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import StepOutcome, StepOutcomeSink, StepStarted
@@ -61,11 +61,11 @@ from eslurm.transport.counters import ApiCounters
 from eslurm.transport.options import TableSettings, reachable
 from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
+from esnoded.api_sockets import AgentSocket, LoginSocket
 from esnoded.chaos import Chaos, HeldReports
 from esnoded.checks import run_check
 from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
-from esnoded.door import AgentSocket, LoginSocket
 from esnoded.health import watch
 from esnoded.job_socket import NAME as JOB_SOCKET
 from esnoded.job_socket import JobSocket
@@ -101,7 +101,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
     With `controller_socket` (controllers on this host, several as `a:b`) the commands of jobs go there, not through this
     agent. With `is_login` the host is a login host: no job runs on it, every user's commands go through its API socket
-    (`door`; None: in the state directory), and they go straight to the controllers when those are given. `metrics_listen`
+    (`socket`; None: in the state directory), and they go straight to the controllers when those are given. `metrics_listen`
     (host:port; empty: none) is the HTTP endpoint of metrics and health. With `allow_chaos` the user may let nodes simulate
     failures; with `is_one_of_many` there are many such processes on this host, and the step supervisor is started with the
     first step. Without `tls` its links are plain. `supervisor` are the step supervisor's options. `connect` gives
@@ -124,7 +124,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     metrics_listen: str = ""
     tls: Tls | None = None
     is_login: bool = False
-    door: Path | None = None
+    socket: Path | None = None
     connect: Connect | None = None
     predecessor: Connect | None = None
     check: str = ""
@@ -203,8 +203,8 @@ class NodeDaemon:
         learnt = options.credentials.on_learnt
         options.credentials.on_learnt = lambda: (learnt(), runner.tell_ring())[0]
         principals = Principals()
-        door = UnixServer(
-            options.door or options.state_dir / "door.sock",
+        server = UnixServer(
+            options.socket or options.state_dir / "door.sock",
             self._answerer(),
             principals,
             counters=self._door_counters,
@@ -218,11 +218,11 @@ class NodeDaemon:
         status: StatusServer | None = None
         try:
             self._local.endpoint = reachable(await rpc.listen(options.listen, options.tls))
-            shell = await self._restore(spool, runner, options.controller_socket or door.path)
+            shell = await self._restore(spool, runner, options.controller_socket or server.path)
             for ended in early:
                 shell.on_runner_ended(ended)
             await rpc.start()
-            await door.start()
+            await server.start()
             if not options.is_login:
                 await job_socket.start()
             if isinstance(self._driver, FaultyRelayServer):
@@ -245,7 +245,7 @@ class NodeDaemon:
             if status is not None:
                 await status.stop()
             await job_socket.stop()
-            await self._close(rpc, door, runner)
+            await self._close(rpc, server, runner)
             principals.close()
             spool.close()
 
@@ -264,8 +264,8 @@ class NodeDaemon:
     def _answerer(self) -> Answerer:
         """The answerer of the API socket's calls."""
         onward = OnDemand(self._uplink, self._forwarder)
-        door = AgentSocket(onward, self._local_nodes)
-        return LoginSocket(door, self._options.controllers) if self._options.is_login else door
+        answerer = AgentSocket(onward, self._local_nodes)
+        return LoginSocket(answerer, self._options.controllers) if self._options.is_login else answerer
 
     def _local_nodes(self) -> Collection[LocalNode]:
         return self._get_shell().agent.registry.by_name.values()
@@ -291,17 +291,17 @@ class NodeDaemon:
             tls=self._options.tls,
         )
         told.lag.start()
-        door = StatusServer(told.page, told.health)
-        await door.start(self._options.metrics_listen)
-        return door
+        server = StatusServer(told.page, told.health)
+        await server.start(self._options.metrics_listen)
+        return server
 
     def stop(self) -> None:
         """End `run` in good order. Steps go on under their supervisor."""
         self._stopped.set()
 
-    async def _close(self, rpc: RpcServer, door: UnixServer, runner: Runner) -> None:
+    async def _close(self, rpc: RpcServer, server: UnixServer, runner: Runner) -> None:
         self._server.stop_admitting("the agent stops")
-        await door.stop()
+        await server.stop()
         await self._driver.close()
         await self._blobs.close()
         if self._shell is not None:
@@ -311,7 +311,7 @@ class NodeDaemon:
         await rpc.stop(STOP_GRACE_S)
         await runner.close()
 
-    async def _restore(self, spool: Spool, runner: Runner, door: Path) -> Shell:
+    async def _restore(self, spool: Spool, runner: Runner, socket: Path) -> Shell:
         """Bring the core back to where it was, and offer the nodes."""
         options = self._options
         boot_id = read_boot_id()
@@ -339,7 +339,7 @@ class NodeDaemon:
         )
         job_socket = str(options.state_dir / JOB_SOCKET)
         shell = Shell(
-            *(agent, spool, runner, str(door), self._blobs, self, self._clock, check), job_socket=job_socket
+            *(agent, spool, runner, str(socket), self._blobs, self, self._clock, check), job_socket=job_socket
         )
         steps = await runner.list_steps()
         if runner.is_older:
@@ -577,5 +577,5 @@ class NodeDaemon:
         return self._shell.agent.registry.by_name[name].number
 
     def _first_number(self) -> int:
-        """The node that vouches for callers at the door; the cluster's word on which that may be is the controller's."""
+        """The node that vouches for callers at the API socket; the controller checks that it may."""
         return min(self._get_shell().agent.registry.by_number)

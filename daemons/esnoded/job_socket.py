@@ -20,7 +20,7 @@ import msgspec
 from eslurm.api.unix_server import bind_path, peer_ids
 from eslurm.core.agent.attempt import MAY_START_STEPS
 from eslurm.core.agent.node import LocalNode
-from eslurm.ports.door import Answerer
+from eslurm.ports.api import Answerer
 from eslurm.transport.counters import ApiCounters
 from eslurm.transport.fair_quota import FairQuota
 from esnoded.job_lines import LINE_BYTES_MAX, LineError, answer, read_line, refusal

@@ -19,7 +19,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.request_limits import TIME_LIMIT_MAX_S
 from eslurm.core.model.units import SECOND_US
-from eslurm.ports.door import Answerer, Caller, Status
+from eslurm.ports.api import Answerer, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.job_lines import Line, LineError
 

@@ -97,7 +97,7 @@ class Shell:
         agent: Agent,
         spool: Spool,
         runner: StepRunner[StepOrder],
-        door: str,
+        socket: str,
         blobs: BlobExchange,
         links: AgentLinks,
         clock: AgentClock,
@@ -106,7 +106,7 @@ class Shell:
     ) -> None:
         """`check` runs the check of a node with a fault; None: there is none.
 
-        `door` and `job_socket` are the sockets for commands and for programs of jobs.
+        `socket` and `job_socket` are the sockets for commands and for programs of jobs.
         """
         self.agent = agent
         self._check = check
@@ -114,7 +114,7 @@ class Shell:
         self._now_us = clock.now_us
         self._to_boot_us = clock.to_boot_us
         self._runner = runner
-        self._door, self._job_socket = door, job_socket
+        self._socket, self._job_socket = socket, job_socket
         self._blobs = blobs
         self._loop = asyncio.get_running_loop()
         self._writer = SpoolWriter(spool, self._on_written, self._on_write_failed)
@@ -213,7 +213,7 @@ class Shell:
             return
         contact_us = self._to_boot_us(action.contact_us)
         order = StepOrder(
-            *(action.step, action.credential, script, environment, self._door, contact_us),
+            *(action.step, action.credential, script, environment, self._socket, contact_us),
             job_socket=self._job_socket,
         )
         self._spawn(self._launch(order))
@@ -227,7 +227,7 @@ class Shell:
             action.step,
             action.credential,
             environment=environment,
-            door=self._door,
+            door=self._socket,
             contact_us=self._to_boot_us(action.contact_us),
             job_socket=self._job_socket,
         )

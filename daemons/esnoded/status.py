@@ -36,13 +36,15 @@ UPLINK = Described(
     "eslurm_agent_uplink", "gauge", "Whether there is a way up now; one that is idle is closed."
 )
 DOOR_CALLS = Described(
-    "eslurm_agent_door_calls_total", "counter", "Calls of commands at the agent's door, passed on or refused."
+    "eslurm_agent_door_calls_total",
+    "counter",
+    "Calls of commands at the agent's API socket, passed on or refused.",
 )
 DOOR_REFUSED = Described(
     "eslurm_agent_door_calls_refused_total", "counter", "Those that were refused, here or by the controller."
 )
 DOOR_CONNECTIONS = Described(
-    "eslurm_agent_door_connections", "gauge", "Commands that are connected to the agent's door."
+    "eslurm_agent_door_connections", "gauge", "Commands that are connected to the agent's API socket."
 )
 JOB_REQUESTS = Described(
     "eslurm_agent_job_requests_total", "counter", "Requests of jobs' programs at the job's socket."
@@ -77,7 +79,7 @@ class AgentStatus:
         table: LinkTable,
         relay: Relay,
         counters: RelayCounters,
-        door: ApiCounters,
+        calls: ApiCounters,
         job: ApiCounters,
         tls: parts.Certificates | None = None,
     ) -> None:
@@ -87,7 +89,7 @@ class AgentStatus:
         self._table = table
         self._relay = relay
         self._counters = counters
-        self._door, self._job = door, job
+        self._calls, self._job = calls, job
         self._tls = tls
         self.lag = LoopLag()
 
@@ -109,9 +111,9 @@ class AgentStatus:
         yield SPOOL.is_(self._spool.size_bytes)
         yield SILENCE.is_(self._uplink.silence_s)
         yield UPLINK.is_(self._uplink.link is not None)
-        yield DOOR_CALLS.is_(self._door.calls)
-        yield DOOR_REFUSED.is_(self._door.calls_refused)
-        yield DOOR_CONNECTIONS.is_(self._door.connections_now)
+        yield DOOR_CALLS.is_(self._calls.calls)
+        yield DOOR_REFUSED.is_(self._calls.calls_refused)
+        yield DOOR_CONNECTIONS.is_(self._calls.connections_now)
         yield JOB_REQUESTS.is_(self._job.calls)
         yield JOB_REFUSED.is_(self._job.calls_refused)
         yield JOB_CONNECTIONS.is_(self._job.connections_now)

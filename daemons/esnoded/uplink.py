@@ -15,7 +15,7 @@ from typing import Any
 
 from eslurm.api.methods import Method
 from eslurm.links.links import Rng
-from eslurm.ports.door import Answered, Answerer, Caller
+from eslurm.ports.api import Answered, Answerer, Caller
 from eslurm.ports.link import Link, LinkBusy, LinkError, LinkRefused, Links, LinkSilent, Wanted, is_idle_end
 
 log = logging.getLogger(__name__)
@@ -242,13 +242,13 @@ class Uplink:
 
 
 class OnDemand:
-    """A node's door over a way up that may have to be opened first. Implements `ports.door.Answerer`."""
+    """A node's API over a way up that may have to be opened first. Implements `ports.api.Answerer`."""
 
     def __init__(self, uplink: Uplink, answerer: Answerer) -> None:
         self._uplink = uplink
         self._answerer = answerer
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
-        """See `ports.door.Answerer`."""
+        """See `ports.api.Answerer`."""
         await self._uplink.get()
         return await self._answerer.answer(method, payload, caller)

@@ -19,7 +19,7 @@ from eslurm.v1 import link_pb2
 Take = Callable[[Link, Sequence[link_pb2.Item]], None]
 
 
-class FaultGate:
+class FaultyInbox:
     """`take` gets the items that pass; `on_healed` is called at the end of a partition, to ask for lost items again."""
 
     def __init__(self, driver: FaultyRelayServer, take: Take, on_healed: Callable[[], None]) -> None:

@@ -32,7 +32,7 @@ from eslurm.links.link_server import LinkServer
 from eslurm.links.links import LinkTable
 from eslurm.links.relay_driver import RelayServer
 from eslurm.links.relay_envelopes import EnvelopeError
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.ports.link import Link, LinkError, Wanted
 from eslurm.security.credentials import Credentials
 from eslurm.telemetry import logs
@@ -43,7 +43,7 @@ from eslurm.transport.options import reachable, socket_budget
 from eslurm.transport.peers import STRANGERS_MAX
 from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
-from essatd.chaos import FaultGate
+from essatd.chaos import FaultyInbox
 from essatd.status import SatelliteStatus
 
 log = logging.getLogger("essatd")
@@ -111,12 +111,12 @@ class Satellite:
         tuning = Tuning(max_unacknowledged=self._budget.sends_max)
         relay = Relay(root=True, tuning=tuning), self._table, self._find_endpoint, None, self._is_behind
         self._driver: RelayServer
-        self._gate: FaultGate | None = None
+        self._faulty: FaultyInbox | None = None
         if options.chaos_path is None:
             self._driver = RelayServer(*relay, self._book.wanted)
         else:
             self._driver = faulty = FaultyRelayServer(*relay, wanted=self._book.wanted)
-            self._gate = FaultGate(faulty, self._take_all, self._on_healed)
+            self._faulty = FaultyInbox(faulty, self._take_all, self._on_healed)
         self._pulled = 0
         self._loader = LinkLoader(self._controller)
         self._blobs = BlobExchange(CACHE_BYTES_MAX, self._load_blob)
@@ -133,8 +133,8 @@ class Satellite:
         self._local.endpoint = endpoint
         await rpc.start()
         chaos = None
-        if self._options.chaos_path is not None and self._gate is not None:
-            chaos = ChaosSocket(self._options.chaos_path, self._gate.answer)
+        if self._options.chaos_path is not None and self._faulty is not None:
+            chaos = ChaosSocket(self._options.chaos_path, self._faulty.answer)
             await chaos.start()
         self._lag.start()
         status = await self._open_status()
@@ -175,9 +175,9 @@ class Satellite:
             *(self._controller, lambda: self._book.revision, self._options.tls),
         )
         told.lag.start()
-        door = StatusServer(lambda: text_of(told.families()), told.health)
-        await door.start(self._options.metrics_listen)
-        return door
+        server = StatusServer(lambda: text_of(told.families()), told.health)
+        await server.start(self._options.metrics_listen)
+        return server
 
     async def _keep(self, endpoint: str) -> None:
         """Stay linked to one controller. One that rejects us again is asked less and less often.
@@ -235,7 +235,7 @@ class Satellite:
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
         """Route broadcasts down, reports and calls up, and answers by the agent process's identity."""
-        take = self._take_all if self._gate is None else self._gate.put
+        take = self._take_all if self._faulty is None else self._faulty.put
         take(link, items)
 
     def _is_behind(self) -> bool:
@@ -338,7 +338,7 @@ class Satellite:
     def _flush(self) -> None:
         self._flushing = False
         controller = self._controller()
-        if controller is None or (self._gate is not None and self._gate.is_cut):
+        if controller is None or (self._faulty is not None and self._faulty.is_cut):
             return
         while batch := self._router.take(self._driver.now_us()):
             for report in batch:

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from eslurm.telemetry.http import HEAD_BYTES_MAX, Head, HttpError, read_body, read_head
 
 INTERIM_REPLIES_MAX = 5

@@ -21,7 +21,7 @@ from itertools import islice
 from operator import index
 from typing import TypeVar
 
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from eslurm.core.prediction.predictor import (
     ENTRY_POINT_GROUP,
     FailurePredictor,

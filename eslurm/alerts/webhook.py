@@ -19,7 +19,7 @@ from ipaddress import ip_address
 import msgspec
 
 from eslurm.alerts.updates import Changed, OnAlerts, PushedAlert, find_node
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from eslurm.telemetry.http import Head, HttpError, HttpServer, Reply, Request, body_length, read_body
 
 log = logging.getLogger(__name__)

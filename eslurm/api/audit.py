@@ -20,8 +20,8 @@ from eslurm.api.methods import Method
 from eslurm.api.shapes import Submission
 from eslurm.core.control.rights import Level
 from eslurm.core.model.job import ATTESTED
+from eslurm.ports.api import Answered, ApiError, Caller, Status
 from eslurm.ports.audit import AuditLine, AuditSink, NoAudit
-from eslurm.ports.door import Answered, ApiError, Caller, Status
 from eslurm.telemetry.audit import timestamp
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.peers import address_of

@@ -23,7 +23,7 @@ from eslurm.api.shapes import Submission, check_lists, check_shape
 from eslurm.api.status import refusal_of
 from eslurm.core.control.rights import Level
 from eslurm.core.model.job import ATTESTED, Principal
-from eslurm.ports.door import Answered, ApiError, ApiService, Caller, Status
+from eslurm.ports.api import Answered, ApiError, ApiService, Caller, Status
 from eslurm.transport.framing import REQUEST_ID_BYTES
 
 PLACES = {"agent": "nodes", "login": "login hosts"}
@@ -106,7 +106,7 @@ class Authoriser:
         self.in_flight = 0
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
-        """See `ports.door.Answerer`. `payload` is the encoded request."""
+        """See `ports.api.Answerer`. `payload` is the encoded request."""
         self.in_flight += 1
         self._idle.clear()
         seen = _Seen()

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc.aio
 
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 
 READING_MAX = 16
 """Requests of one user that are read at a time: how large each is shows when it has come."""

@@ -1,6 +1,6 @@
 """Common part of the clients of both API endpoints: the choice of an endpoint, retries, deadlines.
 
-Invariant: one call keeps one request id over all its tries, through whichever door, so whatever was lost on the way takes
+Invariant: one call keeps one request id over all its tries, through any endpoint, so a call that was lost on the way takes
 effect at most once; a call ends by its deadline. No gRPC, protobuf, asyncio or option parser is imported here.
 """
 
@@ -10,7 +10,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 
-from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import checked_request_id
 
 TYPE_CHECKING = False
@@ -38,31 +38,31 @@ class Lost(Exception):
         self.is_final = is_final
 
 
-class DoorClient(ABC):
-    """A connection to one of `doors`, made when first needed and again when lost. For one thread, but for `abort`.
+class ApiClient(ABC):
+    """A connection to one of `endpoints`, made when first needed and again when lost. For one thread, but for `abort`.
 
-    Several doors lead to one cluster: when one is absent, refuses, is lost, is not available or has fallen silent, the
-    next one is tried. `patience_s`: how long doors that were never reached are tried again (a daemon may be restarting).
-    `find_more` is asked for further doors when all of `doors` have failed or one is silent. `on_refused` hears why a
+    Several endpoints lead to one cluster: when one is absent, refuses, is lost, is not available or has fallen silent, the
+    next one is tried. `patience_s`: how long endpoints that were never reached are tried again (a daemon may be restarting).
+    `find_more` is asked for further endpoints when all of `endpoints` have failed or one is silent. `on_refused` hears why a
     call is not served yet, each time before it is tried again.
     """
 
     silence_s = 2.0
-    """A call that is not answered for so long may only be long; with several doors the daemon is asked whether it lives."""
+    """A call without an answer for so long may only be long; with several endpoints the daemon is asked if it lives."""
     ping_s = 1.0
     advice = ""
     """The hint when no endpoint was ever reached."""
     one_round = False
-    """A call ends when each door has failed once: its caller pauses, and calls again."""
+    """A call ends when each endpoint has failed once: its caller pauses, and calls again."""
 
     def __init__(
         self,
-        doors: Sequence[str],
+        endpoints: Sequence[str],
         patience_s: float,
         find_more: Callable[[], Sequence[str]] | None,
         on_refused: Callable[[str], None] | None,
     ) -> None:
-        self._doors = list(doors)
+        self._endpoints = list(endpoints)
         self._find_more = find_more
         self._on_refused = on_refused
         self._patience_s = patience_s
@@ -80,8 +80,8 @@ class DoorClient(ABC):
 
     @property
     def path(self) -> str:
-        """The door in use, or to be tried next."""
-        return self._doors[self._at]
+        """The endpoint in use, or to be tried next."""
+        return self._endpoints[self._at]
 
     @abstractmethod
     def close(self) -> None:
@@ -110,7 +110,7 @@ class DoorClient(ABC):
         """
 
     @abstractmethod
-    def _answers(self, door: str) -> bool:
+    def _answers(self, endpoint: str) -> bool:
         """Check whether the daemon behind an endpoint still serves: a paused one accepts connections and is silent."""
 
     def call(
@@ -180,27 +180,27 @@ class DoorClient(ABC):
                 self._on_refused(refused.text)
             time.sleep(pause_s)
 
-    # ---- which door ----
+    # ---- which endpoint ----
 
     def _turn_to_next(self) -> bool:
-        """Go on to the next door; false when every one has failed since the last pause."""
+        """Go on to the next endpoint; false when every one has failed since the last pause."""
         self._failed += 1
-        if self._failed >= len(self._doors):
+        if self._failed >= len(self._endpoints):
             self._look_for_more()
-        if len(self._doors) > 1:
+        if len(self._endpoints) > 1:
             self.close()
-            self._at = (self._at + 1) % len(self._doors)
-        if self._failed < len(self._doors):
+            self._at = (self._at + 1) % len(self._endpoints)
+        if self._failed < len(self._endpoints):
             return True
         self._failed = 0
         return False
 
     def _look_for_more(self) -> None:
         if self._find_more is not None:
-            self._doors += [door for door in self._find_more() if door not in self._doors]
+            self._endpoints += [endpoint for endpoint in self._find_more() if endpoint not in self._endpoints]
 
     def _check_silent(self, deadline_s: float) -> None:
-        """A door that fell silent has to answer a short question first: a call would be waited for longer."""
+        """An endpoint that fell silent has to answer a short question first: a call would be waited for longer."""
         if self.path in self._silent and left_s(deadline_s) > self.ping_s:
             if not self._answers(self.path):
                 raise Lost("it does not answer any more")
@@ -209,7 +209,7 @@ class DoorClient(ABC):
     def _await(self, has_come: Callable[[float], bool], deadline_s: float) -> None:
         """Wait until `has_come(seconds)`, which waits so long for the reply, or until shortly before the deadline.
 
-        Raises `Lost` when the daemon has fallen silent and there are other doors: another one may have taken over.
+        Raises `Lost` when the daemon has fallen silent and there are other endpoints: another one may have taken over.
         """
         while not has_come(min(self.silence_s, left_s(deadline_s))):
             if self._is_aborted:
@@ -217,26 +217,28 @@ class DoorClient(ABC):
             if time.monotonic() + self.ping_s >= deadline_s:
                 return
             self._look_for_more()
-            if len(self._doors) > 1 and not self._answers(self.path):
+            if len(self._endpoints) > 1 and not self._answers(self.path):
                 self._silent.add(self.path)
                 raise Lost("it does not answer any more", sent=True)
 
     # ---- when none answers ----
 
     def _final(self) -> dict[str, str]:
-        """By door, what has to be changed before it can be used; empty while another one may do.
+        """By endpoint, what has to be changed before it can be used; empty while another one may do.
 
-        Doors of standbys may be closed by right: they are no hope beside one that there is, and does not fit.
+        Endpoints of standbys may be closed by right: they are no hope beside one that there is, and does not fit.
         """
-        if any(door not in self._lost for door in self._doors):
+        if any(endpoint not in self._lost for endpoint in self._endpoints):
             return {}
-        return {door: str(lost) for door, lost in self._lost.items() if lost.is_final}
+        return {endpoint: str(lost) for endpoint, lost in self._lost.items() if lost.is_final}
 
     def _unreachable(self, sent: bool, began_s: float, text: str = "") -> ApiUnreachable:
         final = self._final()
         if final:
             return ApiUnreachable(_each(final), maybe_done=sent, is_final=True)
-        what = _each({door: text or str(self._lost.get(door, "no answer")) for door in self._doors})
+        what = _each(
+            {endpoint: text or str(self._lost.get(endpoint, "no answer")) for endpoint in self._endpoints}
+        )
         advice = "the call may have taken effect: look before you repeat it" if sent else self.advice
         waited_s = time.monotonic() - began_s
         return ApiUnreachable(f"{what} (tried for {waited_s:.1f} s); {advice}", maybe_done=sent, why=what)
@@ -246,7 +248,7 @@ def _each(said: Mapping[str, str]) -> str:
     """Each endpoint's answer, and once the common one."""
     if len(set(said.values())) == 1:
         return f"{', '.join(said)}: {next(iter(said.values()))}"
-    return "; ".join(f"{door}: {why}" for door, why in said.items())
+    return "; ".join(f"{endpoint}: {why}" for endpoint, why in said.items())
 
 
 def left_s(deadline_s: float) -> float:

@@ -17,7 +17,7 @@ import msgspec
 
 from eslurm.api.methods import BY_NAME, Method
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Answered, Answerer, ApiError, Caller, Status, status_of
+from eslurm.ports.api import Answered, Answerer, ApiError, Caller, Status, status_of
 from eslurm.ports.link import Link, LinkClosed
 from eslurm.transport.framing import REQUEST_BYTES_MAX
 from eslurm.transport.options import BULK_CHUNK_BYTES_MAX
@@ -55,7 +55,7 @@ class Forwarder:
         self._last_call = 0
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
-        """See `ports.door.Answerer`."""
+        """See `ports.api.Answerer`."""
         if len(payload) > CONTROL_CALL_BYTES_MAX and not self._in_parts:
             return Answered(
                 Status.RESOURCE_EXHAUSTED,

@@ -1,4 +1,4 @@
-"""The client of the gRPC door: for remote commands, and for estimators on other hosts.
+"""The client of the gRPC endpoint: for remote commands, and for estimators on other hosts.
 
 Invariant: as of `eslurm.api.client`; a token never leaves this host unencrypted.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 import grpc
 
-from eslurm.api.client import DoorClient, Lost, left_s
+from eslurm.api.client import ApiClient, Lost, left_s
 from eslurm.api.interceptor import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
 from eslurm.api.methods import PING, SERVICE, Method, ReplyT, RequestT
-from eslurm.ports.door import Status, status_of
+from eslurm.ports.api import Status, status_of
 from eslurm.transport.framing import NO_REQUEST_ID
 from eslurm.transport.options import (
     CONTROL_FRAME_BYTES_MAX,
@@ -75,8 +75,8 @@ def _check_token_path(endpoint: str, encrypted: bool) -> None:
         raise ValueError(f"a token is sent to {endpoint} over TLS only: name its authorities (--tls-ca)")
 
 
-class GrpcClient(DoorClient):
-    """Calls to the leading one of the controllers at `endpoints`; see `DoorClient`.
+class GrpcClient(ApiClient):
+    """Calls to the leading one of the controllers at `endpoints`; see `ApiClient`.
 
     `token` may be a function, which is asked at each try: a file's token may be replaced.
     """
@@ -91,9 +91,9 @@ class GrpcClient(DoorClient):
         patience_s: float = 10.0,
         on_refused: Callable[[str], None] | None = None,
     ) -> None:
-        doors = [endpoints] if isinstance(endpoints, str) else endpoints
-        super().__init__(doors, patience_s, None, on_refused)
-        for endpoint in self._doors:
+        paths = [endpoints] if isinstance(endpoints, str) else endpoints
+        super().__init__(paths, patience_s, None, on_refused)
+        for endpoint in self._endpoints:
             _check_token_path(endpoint, tls is not None)
         self._token = token if callable(token) else lambda: token
         self._tls = tls
@@ -155,14 +155,14 @@ class GrpcClient(DoorClient):
             if any(words in why for words in _SLOW):
                 why = "no answer"
             # A name that is gone, or cannot be looked up now, is no reason to give up the other controllers.
-            is_final = "resolving" in text and len(self._doors) == 1
+            is_final = "resolving" in text and len(self._endpoints) == 1
             raise Lost(f"{why}{_about_tls(why)}", is_final=is_final)
         if any(words in text for words in _ENDED):
             raise Lost(text, sent=True)
         return status, text.encode(), 0.0
 
-    def _answers(self, door: str) -> bool:
-        with self._new_channel(door) as channel:
+    def _answers(self, endpoint: str) -> bool:
+        with self._new_channel(endpoint) as channel:
             ask: Any = channel.unary_unary(PING.path)
             try:
                 ask(b"", timeout=self.ping_s, metadata=_metadata(self._token(), NO_REQUEST_ID))

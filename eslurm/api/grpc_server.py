@@ -15,7 +15,7 @@ import grpc.aio
 from eslurm.api.bodies import Bodies
 from eslurm.api.interceptor import abort, current_caller
 from eslurm.api.methods import METHODS, SERVICE, Method
-from eslurm.ports.door import Answerer, ApiError, Status
+from eslurm.ports.api import Answerer, ApiError, Status
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 

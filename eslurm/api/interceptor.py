@@ -20,7 +20,7 @@ import grpc.aio
 from eslurm.api.methods import BY_PATH
 from eslurm.api.status import refusal_of
 from eslurm.api.tokens import Authenticator
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.transport.peers import Peers
 from eslurm.transport.streams import being_cancelled
 

@@ -27,7 +27,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from eslurm.api.tokens import TOKENS_KEPT_MAX, Identified
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.security.files import UnsafeFile, read_trusted
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from eslurm.api.methods import ACCOUNTING, EXTEND_JOB, MOVE_PACK, WAIT_JOBS, WAIT_STEP, Method
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 
 BURST_S = 5.0
 """A budget saves up this many seconds' worth of use."""

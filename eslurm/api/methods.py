@@ -37,7 +37,7 @@ class Method(NamedTuple, Generic[RequestT, ReplyT]):
     mutating: bool
     right: Right
     request_bytes_max: int = 1024 * 1024
-    """Every door refuses a larger request before it takes its body."""
+    """Every API server refuses a larger request before it takes its body."""
 
     @property
     def is_privileged(self) -> bool:

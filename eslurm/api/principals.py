@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec.structs import replace
 
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 
 Lookup = Callable[[int, int], Principal]
 

@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
 from eslurm.core.model.request_limits import REFERENCES_MAX
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.v1 import controller_pb2 as pb
 
 SMALL_BYTES = 64 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ import msgspec
 
 from eslurm.core.model.job import Principal
 from eslurm.core.model.token import SCOPES, IssuedToken, TokenRules, life_max_s
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.security.sealing import BadSeal, Purpose, unverified_body
 from eslurm.security.site_keys import Ring
 

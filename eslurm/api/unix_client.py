@@ -1,4 +1,4 @@
-"""The client of the Unix door for commands: blocking, and quick to import.
+"""The client of the Unix socket for commands: blocking, and quick to import.
 
 Invariant: as of `eslurm.api.client`; no gRPC, protobuf, asyncio or option parser is imported here.
 """
@@ -10,8 +10,8 @@ import os
 import select
 import socket
 
-from eslurm.api.client import DoorClient, Lost, left_s
-from eslurm.ports.door import Status, status_of
+from eslurm.api.client import ApiClient, Lost, left_s
+from eslurm.ports.api import Status, status_of
 from eslurm.transport.framing import (
     CONNECTION_STREAM,
     DEADLINE_MS_MAX,
@@ -34,8 +34,8 @@ _PING_NUMBER = 1
 _ABSENT = (errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN)
 
 
-class Client(DoorClient):
-    """A client of the Unix doors at `paths`; see `DoorClient`."""
+class Client(ApiClient):
+    """A client of the Unix sockets at `paths`; see `ApiClient`."""
 
     advice = "is the daemon running on this host, and is this its socket?"
 
@@ -46,8 +46,8 @@ class Client(DoorClient):
         find_more: Callable[[], Sequence[str]] | None = None,
         on_refused: Callable[[str], None] | None = None,
     ) -> None:
-        doors = [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else paths
-        super().__init__(doors, patience_s, find_more, on_refused)
+        endpoints = [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else paths
+        super().__init__(endpoints, patience_s, find_more, on_refused)
         self._socket: socket.socket | None = None
         self._stream = 0
 
@@ -71,7 +71,7 @@ class Client(DoorClient):
         try:
             self._socket = _connected(self.path, left_s(deadline_s))
         except OSError as error:
-            if len(self._doors) > 1 or error.errno in _ABSENT or isinstance(error, TimeoutError):
+            if len(self._endpoints) > 1 or error.errno in _ABSENT or isinstance(error, TimeoutError):
                 raise Lost(error.strerror or "no answer in time") from None
             text = f"{error.strerror or error}; may you enter the directory, and is this a socket?"
             raise Lost(text, is_final=True) from None
@@ -97,7 +97,7 @@ class Client(DoorClient):
         try:
             connection.sendall(header + payload)
         except OSError as error:
-            # The door may have said why before it closed.
+            # The service may have said why before it closed.
             said = self._last_words(deadline_s)
             if said is None:
                 raise Lost(error.strerror or "sending took too long", sent=True) from None
@@ -113,9 +113,9 @@ class Client(DoorClient):
             self.close()
         return status_of(status), body, retry_s(after)
 
-    def _answers(self, door: str) -> bool:
+    def _answers(self, endpoint: str) -> bool:
         try:
-            with _connected(door, self.ping_s) as connection:
+            with _connected(endpoint, self.ping_s) as connection:
                 left_ms = int(self.ping_s * 1000)
                 connection.sendall(
                     REQUEST_HEADER.pack(0, VERSION, 0, _PING_NUMBER, 1, left_ms, NO_REQUEST_ID)
@@ -145,13 +145,13 @@ class Client(DoorClient):
             except OSError as error:
                 raise Lost(error.strerror or "no answer in time", sent=True) from None
             if not data:
-                raise Lost("the door closed the connection", sent=True)
+                raise Lost("the service closed the connection", sent=True)
             parts += data
         return bytes(parts)
 
 
 def _connected(path: str, timeout_s: float) -> socket.socket:
-    """A connection to the door. Raises OSError."""
+    """A connection to the socket. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)

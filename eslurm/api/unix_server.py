@@ -26,7 +26,7 @@ from eslurm.api.methods import BY_NUMBER, Method, too_large_text
 from eslurm.api.principals import Principals
 from eslurm.api.status import refusal_of
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Answered, Answerer, Caller, Status
+from eslurm.ports.api import Answered, Answerer, Caller, Status
 from eslurm.transport.counters import ApiCounters
 from eslurm.transport.fair_quota import FairQuota
 from eslurm.transport.framing import (
@@ -49,7 +49,7 @@ _SMALL_BYTES = 64 * 1024
 
 
 class UnixServerSettings(msgspec.Struct, frozen=True):
-    """Bounds of a Unix door."""
+    """Bounds of a Unix server."""
 
     connections_max: int = 1024
     connections_per_uid_max: int = 256
@@ -215,8 +215,8 @@ class _Call:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, door: UnixServer, loop: asyncio.AbstractEventLoop) -> None:
-        self._door = door
+    def __init__(self, server: UnixServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._uid = -1
@@ -230,28 +230,28 @@ class _Connection(asyncio.Protocol):
         # Causes of a stop in reading: unread answers, or a refusal with a retry time.
         self._full = False
         self._held: asyncio.TimerHandle | None = None
-        # What the door has counted of the buffer, and when a request that has begun must have come whole.
+        # What the server has counted of the buffer, and when a request that has begun must have come whole.
         self._counted_bytes = 0
         self._due: asyncio.TimerHandle | None = None
 
     # ---- the connection ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        door = self._door
+        server = self._server
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         uid, gid = peer_ids(transport)
         self._uid = uid
-        if not door.enter(self, uid):
-            self._break(Status.UNAVAILABLE, "too many connections to this door; try again")
+        if not server.enter(self, uid):
+            self._break(Status.UNAVAILABLE, "too many connections to this socket; try again")
             return
-        self._principal = door.principals.cached(uid, gid)
+        self._principal = server.principals.cached(uid, gid)
         if self._principal is None:
             self._keep(self._loop.create_task(self._identify(uid, gid), name=f"principal {uid}"))
 
     async def _identify(self, uid: int, gid: int) -> None:
         try:
-            self._principal = await self._door.principals.resolve(uid, gid)
+            self._principal = await self._server.principals.resolve(uid, gid)
         except Exception as error:
             self._break(refusal_of(error).status, f"uid {uid} could not be looked up")
             return
@@ -261,8 +261,8 @@ class _Connection(asyncio.Protocol):
         self._transport = None
         if self._held is not None:
             self._held.cancel()
-        door = self._door
-        door.leave(self, self._uid)
+        server = self._server
+        server.leave(self, self._uid)
         for stream, call in list(self._calls.items()):
             self._end_call(stream)
             call.task.cancel()
@@ -334,12 +334,12 @@ class _Connection(asyncio.Protocol):
         buffer = self._buffer
         offset = 0
         self._needed = _HEADER_BYTES
-        most_bytes = self._door.settings.request_bytes_max
+        most_bytes = self._server.settings.request_bytes_max
         while len(buffer) - offset >= _HEADER_BYTES:
             header = REQUEST_HEADER.unpack_from(buffer, offset)
             length, version = header[0], header[1]
             if version != VERSION:
-                self._garbage(f"a frame of version {version}; this door speaks version {VERSION}")
+                self._garbage(f"a frame of version {version}; this server speaks version {VERSION}")
                 return
             method = BY_NUMBER.get(header[3])
             if length > most_bytes or (method is not None and length > method.request_bytes_max):
@@ -368,15 +368,15 @@ class _Connection(asyncio.Protocol):
         """The buffer has changed; with `new` what it holds is the beginning of another request."""
         size_bytes = len(self._buffer)
         change, self._counted_bytes = size_bytes - self._counted_bytes, size_bytes
-        fits = not change or self._door.count_bytes(self._uid, change)
+        fits = not change or self._server.count_bytes(self._uid, change)
         if self._due is not None and (new or not size_bytes):
             self._due.cancel()
             self._due = None
         if not fits and size_bytes > _SMALL_BYTES and change > 0:
-            self._door.counters.calls_refused += 1
+            self._server.counters.calls_refused += 1
             self._break(Status.RESOURCE_EXHAUSTED, "too much of unfinished requests; try again later")
         elif size_bytes and self._due is None:
-            self._due = self._loop.call_later(self._door.settings.request_timeout_s, self._on_due)
+            self._due = self._loop.call_later(self._server.settings.request_timeout_s, self._on_due)
 
     def _on_due(self) -> None:
         self._due = None
@@ -384,34 +384,36 @@ class _Connection(asyncio.Protocol):
             # This side has stopped reading.
             self._on_buffer()
         else:
-            self._garbage(f"a request that was not whole within {self._door.settings.request_timeout_s:g} s")
+            self._garbage(
+                f"a request that was not whole within {self._server.settings.request_timeout_s:g} s"
+            )
 
     def _garbage(self, text: str) -> None:
-        self._door.counters.broken_frames += 1
+        self._server.counters.broken_frames += 1
         self._break(Status.INVALID_ARGUMENT, text)
 
     def _begin(self, header: tuple[Any, ...], payload: bytes) -> None:
         _length, _version, flags, number, stream, deadline_ms, request_id = header
-        door = self._door
-        door.counters.calls += 1
+        server = self._server
+        server.counters.calls += 1
         if stream == CONNECTION_STREAM or stream in self._calls:
             self._garbage(f"stream {stream} is in use")
             return
         method = BY_NUMBER.get(number)
         if method is None:
-            self._refuse(stream, Status.UNIMPLEMENTED, f"this door knows no method {number}; is it older?")
+            self._refuse(stream, Status.UNIMPLEMENTED, f"this server knows no method {number}; is it older?")
             return
         if not deadline_ms:
             self._refuse(stream, Status.INVALID_ARGUMENT, f"{method.name} needs a deadline")
             return
-        if len(self._calls) >= door.settings.calls_per_connection_max or not door.calls.enter(
-            self._uid, privileged=door.is_privileged(self._uid)
+        if len(self._calls) >= server.settings.calls_per_connection_max or not server.calls.enter(
+            self._uid, privileged=server.is_privileged(self._uid)
         ):
             self._refuse(stream, Status.RESOURCE_EXHAUSTED, "too many calls at once; wait for answers")
             return
-        if not door.count_bytes(self._uid, len(payload)) and len(payload) > _SMALL_BYTES:
-            door.count_bytes(self._uid, -len(payload))
-            door.calls.leave(self._uid, privileged=door.is_privileged(self._uid))
+        if not server.count_bytes(self._uid, len(payload)) and len(payload) > _SMALL_BYTES:
+            server.count_bytes(self._uid, -len(payload))
+            server.calls.leave(self._uid, privileged=server.is_privileged(self._uid))
             self._refuse(stream, Status.RESOURCE_EXHAUSTED, "too many large calls at once; wait for answers")
             return
         assert self._principal is not None
@@ -428,13 +430,13 @@ class _Connection(asyncio.Protocol):
         self._calls[stream] = _Call(task, timer, len(payload))
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        tasks = self._door.tasks
+        tasks = self._server.tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
     async def _answer(self, stream: int, method: Method[Any, Any], payload: bytes, caller: Caller) -> None:
         try:
-            answered = await self._door.answerer.answer(method, payload, caller)
+            answered = await self._server.answerer.answer(method, payload, caller)
         except Exception as error:
             refusal = refusal_of(error)
             answered = Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
@@ -450,7 +452,7 @@ class _Connection(asyncio.Protocol):
         call = self._calls[stream]
         self._end_call(stream)
         call.task.cancel()
-        self._door.counters.deadlines_missed += 1
+        self._server.counters.deadlines_missed += 1
         self._refuse(stream, Status.DEADLINE_EXCEEDED, "the deadline passed before the answer was known")
 
     def _end_call(self, stream: int) -> bool:
@@ -458,14 +460,14 @@ class _Connection(asyncio.Protocol):
         if call is None:
             return False
         call.timer.cancel()
-        self._door.calls.leave(self._uid, privileged=self._door.is_privileged(self._uid))
-        self._door.count_bytes(self._uid, -call.size_bytes)
+        self._server.calls.leave(self._uid, privileged=self._server.is_privileged(self._uid))
+        self._server.count_bytes(self._uid, -call.size_bytes)
         return True
 
     # ---- replies ----
 
     def _refuse(self, stream: int, status: Status, text: str, retry_after_s: float = 0.0) -> None:
-        self._door.counters.calls_refused += 1
+        self._server.counters.calls_refused += 1
         self._reply(stream, status, text.encode(), retry_after_s)
 
     def _reply(self, stream: int, status: Status, body: bytes, retry_after_s: float = 0.0) -> None:

@@ -5,7 +5,7 @@ Invariant: every parser of this package raises `OptionError` and nothing else, w
 
 from __future__ import annotations
 
-from eslurm.core.model.plurals import escaped, quoted
+from eslurm.core.model.wording import escaped, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

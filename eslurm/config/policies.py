@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from eslurm.core.plan.cycle import policies
 from eslurm.core.plan.cycle.policy import Policy
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from eslurm.core.model.plurals import printable_line
+from eslurm.core.model.wording import printable_line
 
 KEPT_BYTES = 64 * 1024
 KEPT_FILES = 256

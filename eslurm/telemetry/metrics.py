@@ -52,7 +52,7 @@ class ControllerMetrics:
         )
         self.calls = self._counter(
             "eslurm_calls",
-            "Calls of commands and programs, by the door they came through: a controller's socket, an agent's, a login "
+            "Calls of commands and programs, by the way in: a controller's socket, an agent's, a login "
             "host's, or with a token.",
             ["door"],
         )

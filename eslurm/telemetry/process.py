@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from eslurm.security.account import Account, drop, find_account
 from eslurm.security.ownership import UnsafeFile, make_own_directory
 from eslurm.telemetry import logs

@@ -80,7 +80,7 @@ class StatusServer:
                 await asyncio.sleep(BIND_AGAIN_S)
 
     async def stop(self) -> None:
-        """Close the door and what came through it."""
+        """Close the server and its connections."""
         await self._server.close()
 
     async def _answer(self, request: Request) -> Reply:

@@ -1,4 +1,4 @@
-"""Frames of the Unix door.
+"""Frames of the Unix socket.
 
 A request is {length, version, flags, method, stream, deadline_ms, request_id} and the encoded message; a reply is
 {length, version, status, retry_after, stream} and the encoded message, or the refusal's text when the status is not OK.

@@ -148,7 +148,7 @@ def server_options(
     *,
     shares_port: bool = False,
 ) -> Options:
-    """For a server of links, and of the door when `message_bytes_max` is its limit.
+    """For a server of links, and of the API when `message_bytes_max` is its limit.
 
     Connections beyond `connections_max` are closed as soon as they are accepted.
     """

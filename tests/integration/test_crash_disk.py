@@ -21,7 +21,7 @@ from eslurm.api.methods import BY_NAME
 from eslurm.api.unix_client import Client
 from eslurm.core.model.protocol import End, Gone, Heartbeat, Prepare, Unhealthy
 from eslurm.core.relay.results import Status
-from eslurm.ports.door import ApiRefused
+from eslurm.ports.api import ApiRefused
 from eslurm.v1.controller_pb2 import PingRequest
 from tests.integration.test_esnoded import Site, launch, play
 from tests.kits.daemons import agent_home

@@ -29,7 +29,7 @@ from eslurm.core.model.protocol import (
     Started,
 )
 from eslurm.core.relay.results import Status
-from eslurm.ports.door import ApiRefused
+from eslurm.ports.api import ApiRefused
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamOpener
 from eslurm.v1.controller_pb2 import PingRequest

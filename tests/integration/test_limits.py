@@ -25,7 +25,7 @@ from eslurm.api.unix_client import Client
 from eslurm.api.unix_server import UnixServer
 from eslurm.core.control.rights import Level
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, ApiRefused, Caller, Status
+from eslurm.ports.api import ApiError, ApiRefused, Caller, Status
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION, retry_s
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, PATIENCE_S, calls_ending, until

@@ -22,11 +22,11 @@ from eslurm.api.grpc_client import REQUEST_BYTES_MAX, GrpcClient
 from eslurm.api.grpc_server import door_handler
 from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
-from eslurm.ports.door import ApiError, ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiError, ApiRefused, ApiUnreachable, Status
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.test_grpc_door import TOKEN, Authenticator, door
+from tests.integration.test_grpc_server import TOKEN, Authenticator, door
 from tests.kits.api import PATIENCE_S, REQUEST_ID, Service, nobody_operates
 from tests.support.certificates import KEPT, place
 from tests.support.loops import run

@@ -20,7 +20,7 @@ from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import PING
 from eslurm.api.tokens import Claims, seal_token
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiRefused, Status
+from eslurm.ports.api import ApiRefused, Status
 from eslurm.security.site_keys import new_site
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles

@@ -16,7 +16,7 @@ import pytest
 
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiRefused, Status
+from eslurm.ports.api import ApiRefused, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster, daemon_of

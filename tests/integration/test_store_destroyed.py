@@ -19,7 +19,7 @@ import pytest
 
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiUnreachable, Status
+from eslurm.ports.api import ApiUnreachable, Status
 from tests.kits.cluster import LiveCluster
 from tests.kits.daemons import PATIENCE_S
 from tests.kits.outages import BACK_MAX_S, SHAPE, refusal, stopped, submission

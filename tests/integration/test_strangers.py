@@ -21,7 +21,7 @@ import pytest
 from eslurm.api import methods
 from eslurm.api.bodies import READING_MAX, USER_BYTES_MAX, Bodies
 from eslurm.links.dial import CONTROL_METHOD
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.telemetry.process import raise_open_files
 from eslurm.transport import peers as peers_module
 from eslurm.transport.peers import (
@@ -35,8 +35,8 @@ from eslurm.transport.peers import (
     connections_room,
 )
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.test_grpc_door import client
-from tests.integration.test_grpc_door import door as grpc_door
+from tests.integration.test_grpc_server import client
+from tests.integration.test_grpc_server import door as grpc_door
 from tests.integration.test_link_fuzz import pair
 from tests.kits.api import PATIENCE_S, Service, until
 from tests.support.loops import both_loops, run

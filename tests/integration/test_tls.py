@@ -20,7 +20,7 @@ import pytest
 from escli import exits
 from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.methods import PING
-from eslurm.ports.door import ApiUnreachable
+from eslurm.ports.api import ApiUnreachable
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_diagnosis import SPEAKS_TLS
 from eslurm.v1 import controller_pb2 as pb

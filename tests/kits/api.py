@@ -18,7 +18,7 @@ from eslurm.links.hello import LocalPeer
 from eslurm.links.kinds import ALL
 from eslurm.links.link_server import LinkServer
 from eslurm.links.links import LinkTable
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.ports.link import Link, LinkUnreachable
 from eslurm.security.credentials import Credentials
 from eslurm.security.membership import Role

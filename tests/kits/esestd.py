@@ -18,7 +18,7 @@ from eslurm.core.control.jobs.forecasts import FORECASTS_MAX
 from eslurm.core.control.rights import Level
 from eslurm.core.model.forecast import Forecast, Submitted, exactly
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.ports.estimator import Lesson, Model
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb

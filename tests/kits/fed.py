@@ -12,7 +12,7 @@ from eslurm.core.model.messages import Message
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
 from eslurm.lab.sim.memory_store import MemoryStore
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ROOT, World
 

@@ -21,7 +21,7 @@ import psycopg
 
 from eslurm.api.methods import SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiRefused, ApiUnreachable, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.cluster import LiveCluster
 from tests.kits.daemons import PATIENCE_S

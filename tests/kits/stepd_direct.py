@@ -13,11 +13,11 @@ import msgspec
 from eslurm.core.model.job import Principal
 from eslurm.ports.step_runner import StepOrder, StepSpec
 from esnoded.procd import wire
-from esnoded.procd.gate import Allowed
+from esnoded.procd.request_checks import Allowed
 from esnoded.procd.server import Procd
 from esnoded.stepd.processes import Processes
 from esnoded.stepd.terms import Terms
-from tests.kits.stepd_trusting import TrustingGate, allow
+from tests.kits.stepd_trusting import TrustingChecks, allow
 
 _encode = msgspec.msgpack.encode
 _CONNECT = """
@@ -38,14 +38,14 @@ def spawn_connector(_user: Principal, make: Callable[[int], StepSpec], fd: int, 
     endpoint = make(0).endpoint
     assert endpoint is not None
     words = [sys.executable, "-I", "-S", "-c", _CONNECT, endpoint.host, str(endpoint.port)]
-    gate = -1 if gate_fd < 0 else 101
+    checks = -1 if gate_fd < 0 else 101
     actions = [(os.POSIX_SPAWN_DUP2, fd, 100)]
     if gate_fd >= 0:
-        actions.append((os.POSIX_SPAWN_DUP2, gate_fd, gate))
-    return os.posix_spawn(sys.executable, [*words, str(gate)], os.environ, file_actions=actions)
+        actions.append((os.POSIX_SPAWN_DUP2, gate_fd, checks))
+    return os.posix_spawn(sys.executable, [*words, str(checks)], os.environ, file_actions=actions)
 
 
-class _Gate(TrustingGate):
+class _Checks(TrustingChecks):
     def __init__(self) -> None:
         self.spec: StepSpec | None = None
 
@@ -81,13 +81,13 @@ class Direct(Processes):
     def __init__(self, instance: str) -> None:
         self._events = deque()
         self.has_task_epilog = False
-        self.gate = _Gate()
-        self.procd = Procd(_Told(self._events), self.gate, _NoRecord(), instance)  # type: ignore[arg-type]
+        self.checks = _Checks()
+        self.procd = Procd(_Told(self._events), self.checks, _NoRecord(), instance)  # type: ignore[arg-type]
 
     def admit_spec(self, spec: StepSpec) -> Terms:
         """Admit a step that no message could carry, too."""
         self._read_spec = lambda _order: spec
-        self.gate.spec = spec
+        self.checks.spec = spec
         return self.admit(StepOrder(spec.key, b""))
 
     def _send(self, request: wire.Request, fds: Sequence[int] = ()) -> None:

@@ -13,9 +13,9 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOrder, StepSpec
 from esnoded.procd.credential import NotAllowed
-from esnoded.procd.gate import Allowed, Gate
 from esnoded.procd.launches import Launches
 from esnoded.procd.options import read_options
+from esnoded.procd.request_checks import Allowed, RequestChecks
 from esnoded.stepd.__main__ import main
 from esnoded.stepd.place import Place
 from esnoded.stepd.processes import Processes
@@ -37,7 +37,7 @@ def allow(spec: StepSpec) -> Allowed:
     return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, streams, warns)
 
 
-class TrustingGate(Gate):
+class TrustingChecks(RequestChecks):
     """Finds the spec in the place of the credential."""
 
     def __init__(self, options: str) -> None:
@@ -59,11 +59,11 @@ class TrustingGate(Gate):
         return idle_us, SITE.ring.sealed, limit_us, bool(options.task_epilog)
 
 
-def make_gate(place: Place, _launches: Launches) -> Gate:
-    return TrustingGate(place.options)
+def make_checks(place: Place, _launches: Launches) -> RequestChecks:
+    return TrustingChecks(place.options)
 
 
 if __name__ == "__main__":
     # Of what a test sends as the sealed command.
     Processes.limit = lambda _self, _key, credential: (1, msgspec.msgpack.decode(credential, type=int))  # type: ignore[method-assign]
-    sys.exit(main(sys.argv[1:], make_gate, read_spec))
+    sys.exit(main(sys.argv[1:], make_checks, read_spec))

@@ -42,7 +42,7 @@ from eslurm.links import codec
 from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.hello import Handshake, LocalPeer, busy_after_s, examine, only_item
 from eslurm.links.relay_envelopes import EnvelopeError, read_ack, read_broadcast, read_reply
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.ports.link import LinkRefused
 from eslurm.security.sealing import BadSeal, Purpose
 from eslurm.transport.options import split_endpoint

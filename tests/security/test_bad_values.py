@@ -9,7 +9,7 @@ import pytest
 
 from eslurm.api.methods import BY_NAME
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiRefused
+from eslurm.ports.api import ApiRefused
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster, is_alive

@@ -13,7 +13,7 @@ import pytest
 
 from eslurm.api.methods import BY_NAME
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiRefused
+from eslurm.ports.api import ApiRefused
 from eslurm.telemetry.vitals import rss_bytes
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb

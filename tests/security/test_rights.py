@@ -11,7 +11,7 @@ import pytest
 
 from eslurm.api.methods import BY_NAME
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.transport.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.integration.conftest import running

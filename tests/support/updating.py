@@ -14,7 +14,7 @@ from eslurm.core.state.cluster import State
 from eslurm.v1 import controller_pb2 as pb
 
 
-class StateDoor:
+class StateApi:
     """Answers what the command looks up."""
 
     def __init__(self, state: State) -> None:
@@ -31,5 +31,5 @@ class StateDoor:
 
 def read_update(state: State, words: str, by: Principal) -> UpdateJob:
     """The message for what follows `esctl update` in a shell. Raises OptionError, CommandFailed or Refused."""
-    request = job_update(StateDoor(state), shlex.split(words))  # type: ignore[arg-type]
+    request = job_update(StateApi(state), shlex.split(words))  # type: ignore[arg-type]
     return update_job(pb.UpdateJobRequest.FromString(request.SerializeToString()), by, state.config)

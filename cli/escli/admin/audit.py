@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 COMMAND = "esctl"
 _TIMEOUT_S = 60.0
 
 
-def audit(door: Door, words: list[str], given: Words) -> int:
+def audit(api: Api, words: list[str], given: Words) -> int:
     """`esctl audit [--since TIME] [--user USER] [--refused] [--json]`."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -29,7 +29,7 @@ def audit(door: Door, words: list[str], given: Words) -> int:
         request.since_us = parse_moment(
             given.text("since"), clock.now_us(), clock.local_offset_s, given.spelling("since"), past=True
         )
-    reply = door.call("Audit", request, _TIMEOUT_S)
+    reply = api.call("Audit", request, _TIMEOUT_S)
     if given.has("json"):
         program.say("\n".join(reply.lines))
     else:

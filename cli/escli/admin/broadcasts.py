@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 _LISTED_MAX = 1_000
@@ -21,7 +21,7 @@ _NAMES_CHARS_MAX = 1_000
 _NONE = "no broadcast's trace is kept yet: heartbeats are traced now and then, try again in a minute"
 
 
-def broadcast(door: Door, words: list[str], given: Words) -> int:
+def broadcast(api: Api, words: list[str], given: Words) -> int:
     """The action `broadcast`: `list`, `last`, or a broadcast's id."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -36,7 +36,7 @@ def broadcast(door: Door, words: list[str], given: Words) -> int:
         request = pb.BroadcastsRequest(id=int(which), with_tree=with_tree)
     else:
         raise OptionError("broadcast", words[0], "names no broadcast", "use list, last, or an id from list")
-    reply = door.call("Broadcasts", request)
+    reply = api.call("Broadcasts", request)
     if not reply.broadcasts and which.isdecimal():
         raise CommandFailed(
             exits.FAILED, f"broadcast {which}: no trace of it is kept (see esctl broadcast list)"

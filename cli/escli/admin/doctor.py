@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 HEALTHY = exits.OK
@@ -23,12 +23,12 @@ _TIMEOUT_S = 120.0
 _ORDER = {"error": 0, "warning": 1}
 
 
-def check(door: Door, words: list[str], given: Words) -> int:
+def check(api: Api, words: list[str], given: Words) -> int:
     """`esctl doctor [--json]`. 0: healthy, 1: warnings, 2: errors, 3: not reachable."""
     from eslurm.v1 import controller_pb2 as pb
 
     program.no_more_words(words)
-    reply = door.call("Doctor", pb.DoctorRequest(), _TIMEOUT_S)
+    reply = api.call("Doctor", pb.DoctorRequest(), _TIMEOUT_S)
     if given.has("json"):
         from escli.as_json import to_json
 

@@ -7,8 +7,8 @@ import time
 
 from escli import changes, exits, program
 from escli.admin import audit, broadcasts, doctor, log_export, policies, shares, show, tree_report
+from escli.api import Api, open_api
 from escli.as_json import to_json
-from escli.door import Door, open_door
 from escli.job_refs import job_refs, split_jobs
 from escli.user import controllers, plan_table, satellites, why
 from eslurm.compat.errors import OptionError, nearest
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from escli.options import Words
 
-    Action: TypeAlias = Callable[[Door, list[str], Words], int]
+    Action: TypeAlias = Callable[[Api, list[str], Words], int]
 
 COMMAND = "esctl"
 _NODES_MAX_NAMED = 100_000
@@ -41,22 +41,22 @@ def _control(given: Words) -> int:
         near = nearest(word.lower(), tuple(ACTIONS))
         way_out = f"did you mean {near}?" if near else f"use one of {', '.join(ACTIONS)}"
         raise OptionError("ACTION", word, "is not an action", way_out)
-    with open_door(given, COMMAND) as door:
-        return action(door, words, given)
+    with open_api(given, COMMAND) as api:
+        return action(api, words, given)
 
 
-def _ping(door: Door, words: list[str], given: Words) -> int:
+def _ping(api: Api, words: list[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     program.no_more_words(words)
     began_s = time.perf_counter()
-    reply = door.call("Ping", pb.PingRequest(), 5.0)
+    reply = api.call("Ping", pb.PingRequest(), 5.0)
     taken_ms = (time.perf_counter() - began_s) * 1000
-    program.say(to_json(reply) if given.has("json") else show.ping(reply, door.path, taken_ms))
+    program.say(to_json(reply) if given.has("json") else show.ping(reply, api.path, taken_ms))
     return exits.OK
 
 
-def _show(door: Door, words: list[str], given: Words) -> int:
+def _show(api: Api, words: list[str], given: Words) -> int:
     if not words:
         raise OptionError("show", None, "needs to know what", f"use one of {', '.join(show.SUBJECTS)}")
     subject = words[0].lower().rstrip("s") if words[0].lower() not in show.SUBJECTS else words[0].lower()
@@ -64,29 +64,29 @@ def _show(door: Door, words: list[str], given: Words) -> int:
         near = nearest(subject, show.SUBJECTS)
         way_out = f"did you mean {near}?" if near else f"use one of {', '.join(show.SUBJECTS)}"
         raise OptionError("show", words[0], "is nothing to show", way_out)
-    program.say(show.SUBJECTS[subject](door, words[1:], given.has("json")))
+    program.say(show.SUBJECTS[subject](api, words[1:], given.has("json")))
     return exits.OK
 
 
-def _hold(door: Door, words: list[str], given: Words) -> int:
-    return _hold_or_release(door, words, given, "hold")
+def _hold(api: Api, words: list[str], given: Words) -> int:
+    return _hold_or_release(api, words, given, "hold")
 
 
-def _release(door: Door, words: list[str], given: Words) -> int:
-    return _hold_or_release(door, words, given, "release")
+def _release(api: Api, words: list[str], given: Words) -> int:
+    return _hold_or_release(api, words, given, "release")
 
 
-def _hold_or_release(door: Door, words: list[str], given: Words, action: str) -> int:
+def _hold_or_release(api: Api, words: list[str], given: Words, action: str) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     request = pb.HoldRequest(jobs=_jobs(words, action), release=action == "release")
-    return _change(door, "Hold", request, given)
+    return _change(api, "Hold", request, given)
 
 
-def _requeue(door: Door, words: list[str], given: Words) -> int:
+def _requeue(api: Api, words: list[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
-    return _change(door, "Requeue", pb.RequeueRequest(jobs=_jobs(words, "requeue")), given)
+    return _change(api, "Requeue", pb.RequeueRequest(jobs=_jobs(words, "requeue")), given)
 
 
 def _jobs(words: Sequence[str], action: str) -> list[Any]:
@@ -96,64 +96,64 @@ def _jobs(words: Sequence[str], action: str) -> list[Any]:
     return job_refs(parts, action)
 
 
-def _update(door: Door, words: list[str], given: Words) -> int:
+def _update(api: Api, words: list[str], given: Words) -> int:
     # The options of essubmit and what reads them, for this action alone.
     from escli.admin.updates import job_update
 
-    return _change(door, "UpdateJob", job_update(door, words), given)
+    return _change(api, "UpdateJob", job_update(api, words), given)
 
 
-def _finish_part(door: Door, words: list[str], given: Words) -> int:
+def _finish_part(api: Api, words: list[str], given: Words) -> int:
     from escli.user.inside import finish_part
 
-    return finish_part(door, words, given)
+    return finish_part(api, words, given)
 
 
-def _set_dependency(door: Door, words: list[str], given: Words) -> int:
+def _set_dependency(api: Api, words: list[str], given: Words) -> int:
     from escli.user.inside import set_dependency
 
-    return set_dependency(door, words, given)
+    return set_dependency(api, words, given)
 
 
-def _move_starts(door: Door, words: list[str], given: Words) -> int:
+def _move_starts(api: Api, words: list[str], given: Words) -> int:
     from escli.user.moves import move_starts
 
-    return move_starts(door, words, given)
+    return move_starts(api, words, given)
 
 
-def _extend(door: Door, words: list[str], given: Words) -> int:
+def _extend(api: Api, words: list[str], given: Words) -> int:
     from escli.user.moves import extend
 
-    return extend(door, words, given)
+    return extend(api, words, given)
 
 
-def _drain(door: Door, words: list[str], given: Words) -> int:
-    return _nodes(door, words, given, "drain")
+def _drain(api: Api, words: list[str], given: Words) -> int:
+    return _nodes(api, words, given, "drain")
 
 
-def _suspend(door: Door, words: list[str], given: Words) -> int:
-    return _suspend_or_resume(door, words, given, "suspend")
+def _suspend(api: Api, words: list[str], given: Words) -> int:
+    return _suspend_or_resume(api, words, given, "suspend")
 
 
-def _resume(door: Door, words: list[str], given: Words) -> int:
+def _resume(api: Api, words: list[str], given: Words) -> int:
     """Resume suspended jobs, or drained nodes: a job is a number."""
     if words and all(word.lower().removeprefix("jobid=")[:1].isdecimal() for word in words):
-        return _suspend_or_resume(door, words, given, "resume")
-    return _nodes(door, words, given, "resume")
+        return _suspend_or_resume(api, words, given, "resume")
+    return _nodes(api, words, given, "resume")
 
 
-def _suspend_or_resume(door: Door, words: list[str], given: Words, action: str) -> int:
+def _suspend_or_resume(api: Api, words: list[str], given: Words, action: str) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     request = pb.SuspendRequest(jobs=_jobs(words, action), resume=action == "resume")
-    return _change(door, "Suspend", request, given)
+    return _change(api, "Suspend", request, given)
 
 
-def _down(door: Door, words: list[str], given: Words) -> int:
-    return _nodes(door, words, given, "lost")
+def _down(api: Api, words: list[str], given: Words) -> int:
+    return _nodes(api, words, given, "lost")
 
 
-def _nodes(door: Door, words: list[str], given: Words, action: str) -> int:
+def _nodes(api: Api, words: list[str], given: Words, action: str) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     spoken = "down" if action == "lost" else action
@@ -172,30 +172,30 @@ def _nodes(door: Door, words: list[str], given: Words, action: str) -> int:
             "reason", None, "is missing", f"say why: esctl drain {words[0]} reason='new memory'"
         )
     return _change(
-        door, "UpdateNodes", pb.UpdateNodesRequest(names=names, action=action, reason=reason), given
+        api, "UpdateNodes", pb.UpdateNodesRequest(names=names, action=action, reason=reason), given
     )
 
 
-def _token(door: Door, words: list[str], given: Words) -> int:
+def _token(api: Api, words: list[str], given: Words) -> int:
     from escli.admin.tokens import token
 
-    return token(door, words, given)
+    return token(api, words, given)
 
 
-def _node(door: Door, words: list[str], given: Words) -> int:
+def _node(api: Api, words: list[str], given: Words) -> int:
     from escli.admin.nodes import node
 
-    return node(door, words, given)
+    return node(api, words, given)
 
 
-def _federation(door: Door, words: list[str], given: Words) -> int:
+def _federation(api: Api, words: list[str], given: Words) -> int:
     from escli.user import federation
 
-    return federation.status(door, words, given)
+    return federation.status(api, words, given)
 
 
-def _change(door: Door, method: str, request: Any, given: Words) -> int:
-    reply = door.call(method, request, request_id=os.urandom(16))
+def _change(api: Api, method: str, request: Any, given: Words) -> int:
+    reply = api.call(method, request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="nothing changed")
 
 

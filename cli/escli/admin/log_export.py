@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
     from eslurm.ports.store import LoggedFact
     from eslurm.replay.anonymise import Anonymiser
@@ -33,7 +33,7 @@ _PAGE_TIMEOUT_S = 60.0
 _SECRET_BYTES = 32
 
 
-def control(door: Door, words: list[str], given: Words) -> int:
+def control(api: Api, words: list[str], given: Words) -> int:
     """`esctl log export [--since TIME] [--output FILE] [--anonymise]`."""
     if not words:
         raise OptionError("log", None, "needs an action", "use esctl log export")
@@ -46,7 +46,7 @@ def control(door: Door, words: list[str], given: Words) -> int:
     program.no_more_words(rest)
     since_us = _since_us(given)
     path = given.text("output") or f"eslurm-log-{time.strftime('%Y%m%d-%H%M%S')}.eslog"
-    summary = _export(door, path, since_us, anonymise=given.has("anonymise"))
+    summary = _export(api, path, since_us, anonymise=given.has("anonymise"))
     if given.has("json"):
         import json
 
@@ -64,14 +64,14 @@ def _since_us(given: Words) -> int:
     )
 
 
-def _export(door: Door, path: str, since_us: int, *, anonymise: bool) -> dict[str, Any]:
+def _export(api: Api, path: str, since_us: int, *, anonymise: bool) -> dict[str, Any]:
     """Fetch, fold and write; returns a sentence on the file."""
     from pathlib import Path
 
     target = Path(path)
     if not target.parent.is_dir():
         raise OptionError("--output", path, "is in no directory", "make the directory first")
-    pages = _Pages(door, since_us)
+    pages = _Pages(api, since_us)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     raw = target.with_name(f".{target.name}.{os.getpid()}.raw")
     try:
@@ -100,18 +100,18 @@ def _export(door: Door, path: str, since_us: int, *, anonymise: bool) -> dict[st
 class _Pages:
     """The log in pages from the controller. `first` has the base state and the names."""
 
-    def __init__(self, door: Door, since_us: int) -> None:
+    def __init__(self, api: Api, since_us: int) -> None:
         from eslurm.v1 import controller_pb2 as pb
 
         self._pb = pb
-        self._door = door
+        self._api = api
         self._told_s = time.monotonic()
         self.first = self._page(pb.ExportLogRequest(since_us=since_us))
         # What is written while we read is not waited for.
         self.last_revision = int(self.first.head_revision)
 
     def _page(self, request: Any) -> Any:
-        return self._door.call("ExportLog", request, _PAGE_TIMEOUT_S)
+        return self._api.call("ExportLog", request, _PAGE_TIMEOUT_S)
 
     def facts(self) -> Iterator[LoggedFact]:
         """The facts up to the head as it was at the beginning."""

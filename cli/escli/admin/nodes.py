@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
-    Action: TypeAlias = Callable[[Door, Sequence[str], Words], int]
+    Action: TypeAlias = Callable[[Api, Sequence[str], Words], int]
 
 COMMAND = "esctl"
 HOURS_MAX = 168
 USES_MAX = 10_000
 
 
-def node(door: Door, words: Sequence[str], given: Words) -> int:
+def node(api: Api, words: Sequence[str], given: Words) -> int:
     """Members of the cluster: joining, listing, revoking."""
-    return _choose(_ACTIONS, "node", door, words, given)
+    return _choose(_ACTIONS, "node", api, words, given)
 
 
-def _choose(actions: Mapping[str, Action], what: str, door: Door, words: Sequence[str], given: Words) -> int:
+def _choose(actions: Mapping[str, Action], what: str, api: Api, words: Sequence[str], given: Words) -> int:
     word = words[0].lower() if words else ""
     action = actions.get(word)
     if action is None:
         near = nearest(word, tuple(actions)) if word else ""
         way_out = f"did you mean {near}?" if near else f"use one of {', '.join(actions)}"
         raise OptionError(what, word, "is no action" if word else "needs to know what", way_out)
-    return action(door, words[1:], given)
+    return action(api, words[1:], given)
 
 
-def _token(door: Door, words: Sequence[str], given: Words) -> int:
-    return _choose(_TOKEN_ACTIONS, "node token", door, words, given)
+def _token(api: Api, words: Sequence[str], given: Words) -> int:
+    return _choose(_TOKEN_ACTIONS, "node token", api, words, given)
 
 
-def _create_token(door: Door, words: Sequence[str], given: Words) -> int:
+def _create_token(api: Api, words: Sequence[str], given: Words) -> int:
     """The token alone on standard output."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -58,7 +58,7 @@ def _create_token(door: Door, words: Sequence[str], given: Words) -> int:
         uses=_number(given, "uses", USES_MAX),
         life_s=_number(given, "hours", HOURS_MAX) * 3600,
     )
-    reply = door.call("CreateJoinToken", request, request_id=os.urandom(16))
+    reply = api.call("CreateJoinToken", request, request_id=os.urandom(16))
     if given.has("json"):
         values = {"token": reply.token, "id": reply.id, "expires_us": reply.expires_us}
         program.say(json.dumps(values))
@@ -71,8 +71,8 @@ def _create_token(door: Door, words: Sequence[str], given: Words) -> int:
     return exits.OK
 
 
-def _list_tokens(door: Door, words: Sequence[str], given: Words) -> int:
-    reply = _joins(door, words)
+def _list_tokens(api: Api, words: Sequence[str], given: Words) -> int:
+    reply = _joins(api, words)
     rows = [
         [
             one.id,
@@ -87,19 +87,19 @@ def _list_tokens(door: Door, words: Sequence[str], given: Words) -> int:
     return _show(given, ("ID", "ROLE", "NODES", "USES", "UNTIL", "BY"), rows, reply)
 
 
-def _revoke_tokens(door: Door, words: Sequence[str], given: Words) -> int:
+def _revoke_tokens(api: Api, words: Sequence[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     if not words:
         raise OptionError(
             "node token revoke", None, "needs a token", "use its ID (esctl node token list shows it)"
         )
-    return _change(door, "RevokeMembers", pb.RevokeMembersRequest(join_ids=words), given)
+    return _change(api, "RevokeMembers", pb.RevokeMembersRequest(join_ids=words), given)
 
 
-def _pending(door: Door, words: Sequence[str], given: Words) -> int:
+def _pending(api: Api, words: Sequence[str], given: Words) -> int:
     """Hosts that ask to join."""
-    reply = _joins(door, words)
+    reply = _joins(api, words)
     rows = [
         [
             escaped(one.names),
@@ -113,9 +113,9 @@ def _pending(door: Door, words: Sequence[str], given: Words) -> int:
     return _show(given, ("NAME", "ROLE", "FINGERPRINT", "ADDRESS", "SINCE"), rows, reply)
 
 
-def _list(door: Door, words: Sequence[str], given: Words) -> int:
+def _list(api: Api, words: Sequence[str], given: Words) -> int:
     """Members that joined over the network."""
-    reply = _joins(door, words)
+    reply = _joins(api, words)
     rows = [
         [
             escaped(one.names),
@@ -132,7 +132,7 @@ def _list(door: Door, words: Sequence[str], given: Words) -> int:
     return _show(given, heads, rows, reply)
 
 
-def _approve(door: Door, words: Sequence[str], given: Words) -> int:
+def _approve(api: Api, words: Sequence[str], given: Words) -> int:
     if not given.has("fingerprint"):
         raise OptionError(
             "--fingerprint",
@@ -140,14 +140,14 @@ def _approve(door: Door, words: Sequence[str], given: Words) -> int:
             "is missing",
             "give the one that `eslurm join` shows on the host itself: what esctl node pending shows may be another's",
         )
-    return _decide(door, words, given, deny=False)
+    return _decide(api, words, given, deny=False)
 
 
-def _deny(door: Door, words: Sequence[str], given: Words) -> int:
-    return _decide(door, words, given, deny=True)
+def _deny(api: Api, words: Sequence[str], given: Words) -> int:
+    return _decide(api, words, given, deny=True)
 
 
-def _decide(door: Door, words: Sequence[str], given: Words, *, deny: bool) -> int:
+def _decide(api: Api, words: Sequence[str], given: Words, *, deny: bool) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     action = "deny" if deny else "approve"
@@ -157,15 +157,15 @@ def _decide(door: Door, words: Sequence[str], given: Words, *, deny: bool) -> in
         )
     program.no_more_words(words[1:])
     request = pb.DecideJoinRequest(name=words[0], fingerprint=given.text("fingerprint"), deny=deny)
-    return _change(door, "DecideJoin", request, given)
+    return _change(api, "DecideJoin", request, given)
 
 
-def _revoke(door: Door, words: Sequence[str], given: Words) -> int:
+def _revoke(api: Api, words: Sequence[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     if not words:
         raise OptionError("node revoke", None, "needs a host", "use its name, or a serial (esctl node list)")
-    return _change(door, "RevokeMembers", pb.RevokeMembersRequest(which=words), given)
+    return _change(api, "RevokeMembers", pb.RevokeMembersRequest(which=words), given)
 
 
 _TOKEN_ACTIONS: dict[str, Action] = {
@@ -183,11 +183,11 @@ _ACTIONS: dict[str, Action] = {
 }
 
 
-def _joins(door: Door, words: Sequence[str]) -> Any:
+def _joins(api: Api, words: Sequence[str]) -> Any:
     from eslurm.v1 import controller_pb2 as pb
 
     program.no_more_words(words)
-    return door.call("Joins", pb.JoinsRequest())
+    return api.call("Joins", pb.JoinsRequest())
 
 
 def _show(given: Words, heads: Sequence[str], rows: list[list[str]], reply: Any) -> int:
@@ -200,8 +200,8 @@ def _show(given: Words, heads: Sequence[str], rows: list[list[str]], reply: Any)
     return exits.OK
 
 
-def _change(door: Door, method: str, request: Any, given: Words) -> int:
-    reply = door.call(method, request, request_id=os.urandom(16))
+def _change(api: Api, method: str, request: Any, given: Words) -> int:
+    reply = api.call(method, request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="nothing changed")
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
-    Action: TypeAlias = Callable[[Door, list[str], Words], int]
+    Action: TypeAlias = Callable[[Api, list[str], Words], int]
 
 COMMAND = "esctl"
 ACTIONS = ("show", "add", "modify", "delete")
@@ -46,7 +46,7 @@ def actions() -> Iterator[tuple[str, Action]]:
 
 
 def _of_kind(kind: str) -> Action:
-    def control(door: Door, words: list[str], given: Words) -> int:
+    def control(api: Api, words: list[str], given: Words) -> int:
         if not words:
             raise OptionError(kind, None, "needs an action", f"use one of {', '.join(ACTIONS)}")
         action = words[0].lower()
@@ -55,13 +55,13 @@ def _of_kind(kind: str) -> Action:
             way_out = f"did you mean {near}?" if near else f"use one of {', '.join(ACTIONS)}"
             raise OptionError(kind, words[0], "is not an action", way_out)
         if action == "show":
-            return _show(door, kind, words[1:], given)
-        return _change(door, kind, action, words[1:], given)
+            return _show(api, kind, words[1:], given)
+        return _change(api, kind, action, words[1:], given)
 
     return control
 
 
-def _change(door: Door, kind: str, action: str, words: Sequence[str], given: Words) -> int:
+def _change(api: Api, kind: str, action: str, words: Sequence[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     if not words or "=" in words[0]:
@@ -75,14 +75,14 @@ def _change(door: Door, kind: str, action: str, words: Sequence[str], given: Wor
         if not equals:
             raise OptionError(f"{kind} {action}", pair, "is not KEY=VALUE", f"use e.g. {EXAMPLES[kind]}")
         change.settings.add(key=key, value=value)
-    reply = door.call("ChangePolicies", pb.ChangePoliciesRequest(changes=[change]), request_id=os.urandom(16))
+    reply = api.call("ChangePolicies", pb.ChangePoliciesRequest(changes=[change]), request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"))
 
 
 # ---- show ----
 
 
-def _show(door: Door, kind: str, names: Sequence[str], given: Words) -> int:
+def _show(api: Api, kind: str, names: Sequence[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     for name in names:
@@ -90,7 +90,7 @@ def _show(door: Door, kind: str, names: Sequence[str], given: Words) -> int:
             raise OptionError(
                 f"{kind} show", name, "is not a name", f"use e.g. esctl {kind} show {name.partition('=')[2]}"
             )
-    reply = door.call("Policies", pb.PoliciesRequest(kind=kind, names=names))
+    reply = api.call("Policies", pb.PoliciesRequest(kind=kind, names=names))
     found = [(info.name, json.loads(info.json)) for info in reply.policies]
     if given.has("json"):
         listed = [{"kind": kind, "name": name, **settings} for name, settings in found]
@@ -139,7 +139,7 @@ def _pairs(settings: Mapping[str, str]) -> str:
 # ---- load ----
 
 
-def load(door: Door, words: list[str], given: Words) -> int:
+def load(api: Api, words: list[str], given: Words) -> int:
     """`esctl load FILE.toml`: all policies of a file, or none."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -156,7 +156,7 @@ def load(door: Door, words: list[str], given: Words) -> int:
         raise CommandFailed(
             exits.FAILED, f"{words[0]}: holds no policies: write e.g. [account.physics] shares = 10"
         )
-    reply = door.call("ChangePolicies", request, request_id=os.urandom(16))
+    reply = api.call("ChangePolicies", request, request_id=os.urandom(16))
     if not given.has("json"):
         program.say(f"{reply.count} policies are set")
     return changes.report(COMMAND, reply, as_json=given.has("json"))

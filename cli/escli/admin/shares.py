@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 _PARTS = (
@@ -33,12 +33,12 @@ _PARTS = (
 _COLUMNS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "USAGE", "NORM_USAGE", "LEVEL", "FACTOR")
 
 
-def shares(door: Door, words: list[str], given: Words) -> int:
+def shares(api: Api, words: list[str], given: Words) -> int:
     """`esctl shares [account=NAME] [user=NAME]`."""
     from eslurm.v1 import controller_pb2 as pb
 
     chosen = _selection(words)
-    reply = door.call("Shares", pb.SharesRequest())
+    reply = api.call("Shares", pb.SharesRequest())
     rows = _chosen(reply.shares, chosen)
     if given.has("json"):
         from escli.as_json import to_json
@@ -104,12 +104,12 @@ def table(rows: Sequence[Any], depths: dict[str, int]) -> str:
     return render(columns, cells)
 
 
-def priority(door: Door, words: list[str], given: Words) -> int:
+def priority(api: Api, words: list[str], given: Words) -> int:
     """`esctl priority [JOB ...]`."""
     from eslurm.v1 import controller_pb2 as pb
 
     jobs = [ref.job_id for ref in job_refs([part for word in words for part in split_jobs(word)], "priority")]
-    reply = door.call("Shares", pb.SharesRequest(priorities=True, jobs=jobs))
+    reply = api.call("Shares", pb.SharesRequest(priorities=True, jobs=jobs))
     if given.has("json"):
         from escli.as_json import to_json
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from escli.door import Door
+    from escli.api import Api
 
-    Subject: TypeAlias = Callable[[Door, Sequence[str], bool], str]
+    Subject: TypeAlias = Callable[[Api, Sequence[str], bool], str]
 
 _INDENT = "   "
 
@@ -55,12 +55,12 @@ def ping(reply: Any, path: str, taken_ms: float) -> str:
     )
 
 
-def _jobs(door: Door, words: Sequence[str], as_json: bool) -> str:
+def _jobs(api: Api, words: Sequence[str], as_json: bool) -> str:
     from eslurm.v1 import controller_pb2 as pb
 
     parts = [part for word in words for part in split_jobs(word.lower().removeprefix("jobid="))]
     refs = job_refs(parts, "show job")
-    reply = door.call("Jobs", pb.JobsRequest(jobs=refs, finished_too=bool(refs), asked_too=bool(refs)))
+    reply = api.call("Jobs", pb.JobsRequest(jobs=refs, finished_too=bool(refs), asked_too=bool(refs)))
     if words and not reply.jobs:
         raise CommandFailed(
             exits.FAILED, f"job {' '.join(words)} is not known: ended long ago? see esacct -j"
@@ -161,11 +161,11 @@ def _part_line(info: Any, part: Any) -> dict[str, object]:
     }
 
 
-def _nodes(door: Door, words: Sequence[str], as_json: bool) -> str:
+def _nodes(api: Api, words: Sequence[str], as_json: bool) -> str:
     from eslurm.v1 import controller_pb2 as pb
 
     names = [name for word in words for name in expand(word, "show node")]
-    reply = door.call("Nodes", pb.NodesRequest(names=names))
+    reply = api.call("Nodes", pb.NodesRequest(names=names))
     if words and not reply.nodes:
         raise CommandFailed(exits.FAILED, f"node {' '.join(words)} is not known: see esinfo -N")
     if as_json:
@@ -185,10 +185,10 @@ def _node(node: Any) -> str:
     )
 
 
-def _partitions(door: Door, words: Sequence[str], as_json: bool) -> str:
+def _partitions(api: Api, words: Sequence[str], as_json: bool) -> str:
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = door.call("Nodes", pb.NodesRequest(partition=words[0] if len(words) == 1 else ""))
+    reply = api.call("Nodes", pb.NodesRequest(partition=words[0] if len(words) == 1 else ""))
     chosen = [one for one in reply.partitions if not words or one.name in words]
     missing = sorted(set(words) - {one.name for one in chosen})
     if missing:
@@ -213,12 +213,12 @@ def _partition(one: Any, nodes: Sequence[Any]) -> str:
     )
 
 
-def _config(door: Door, words: Sequence[str], as_json: bool) -> str:
+def _config(api: Api, words: Sequence[str], as_json: bool) -> str:
     from eslurm.v1 import controller_pb2 as pb
 
     if words:
         raise OptionError("show config", words[0], "is not expected here", "use esctl show config")
-    reply = door.call("Config", pb.ConfigRequest())
+    reply = api.call("Config", pb.ConfigRequest())
     values = json.loads(reply.json or "{}")
     if as_json:
         return json.dumps({"revision": reply.revision, "config": values}, indent=1)

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 COMMAND = "esctl"
 LIFE_MAX_S = 2**31 - 1
 
 
-def token(door: Door, words: Sequence[str], given: Words) -> int:
+def token(api: Api, words: Sequence[str], given: Words) -> int:
     """`esctl token create [USER]`, `list`, `revoke [ID ...]`; `esctl token USER` is short for the first."""
     if not words:
         way_out = f"use one of {', '.join(_ACTIONS)}, e.g. esctl token create --for 8h --output token"
         raise OptionError("token", None, "needs to know what", way_out)
     action = _ACTIONS.get(words[0].lower())
-    return _create(door, words, given) if action is None else action(door, words[1:], given)
+    return _create(api, words, given) if action is None else action(api, words[1:], given)
 
 
-def _create(door: Door, words: Sequence[str], given: Words) -> int:
+def _create(api: Api, words: Sequence[str], given: Words) -> int:
     """The token alone on standard output, or in a file."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -48,7 +48,7 @@ def _create(door: Door, words: Sequence[str], given: Words) -> int:
     request = pb.CreateTokenRequest(
         user=words[0] if words else "", scope=given.text("scope"), life_s=_life_s(given)
     )
-    reply = door.call("CreateToken", request, request_id=os.urandom(16))
+    reply = api.call("CreateToken", request, request_id=os.urandom(16))
     if path is not None:
         _write(path, reply)
     info = reply.info
@@ -74,11 +74,11 @@ def _create(door: Door, words: Sequence[str], given: Words) -> int:
     return exits.OK
 
 
-def _list(door: Door, words: Sequence[str], given: Words) -> int:
+def _list(api: Api, words: Sequence[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     program.no_more_words(words)
-    reply = door.call("Tokens", pb.TokensRequest(user=given.text("user")))
+    reply = api.call("Tokens", pb.TokensRequest(user=given.text("user")))
     if given.has("json"):
         from escli.as_json import to_json
 
@@ -88,7 +88,7 @@ def _list(door: Door, words: Sequence[str], given: Words) -> int:
     return exits.OK
 
 
-def _revoke(door: Door, words: Sequence[str], given: Words) -> int:
+def _revoke(api: Api, words: Sequence[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
     user = given.text("user")
@@ -96,11 +96,11 @@ def _revoke(door: Door, words: Sequence[str], given: Words) -> int:
         way_out = "use its ID (esctl token list shows it), or --user USER for all of a user's"
         raise OptionError("token revoke", None, "needs a token", way_out)
     request = pb.RevokeTokensRequest(ids=words, user=user)
-    reply = door.call("RevokeTokens", request, request_id=os.urandom(16))
+    reply = api.call("RevokeTokens", request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="there was none to revoke")
 
 
-_ACTIONS: dict[str, Callable[[Door, Sequence[str], Words], int]] = {
+_ACTIONS: dict[str, Callable[[Api, Sequence[str], Words], int]] = {
     "create": _create,
     "list": _list,
     "revoke": _revoke,

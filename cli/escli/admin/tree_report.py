@@ -12,20 +12,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 _UNKNOWN = "-"
 
 
-def tree(door: Door, words: list[str], given: Words) -> int:
+def tree(api: Api, words: list[str], given: Words) -> int:
     """The action `tree`: its one subject is `report`."""
     from eslurm.v1 import controller_pb2 as pb
 
     if words[:1] != ["report"]:
         raise OptionError("tree", words[0] if words else None, "is nothing to show", "use esctl tree report")
     program.no_more_words(words[1:])
-    reply = door.call("TreeReport", pb.TreeReportRequest())
+    reply = api.call("TreeReport", pb.TreeReportRequest())
     program.say(to_json(reply) if given.has("json") else report(reply))
     return exits.OK
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from escli.door import Door
+    from escli.api import Api
 
     Setter: TypeAlias = Callable[[Any, str, str], None]
 
@@ -32,7 +32,7 @@ KNOWN = (
 )
 
 
-def job_update(door: Door, words: Sequence[str]) -> Any:
+def job_update(api: Api, words: Sequence[str]) -> Any:
     """The request for `job 17 time=2:00:00`, or scontrol's `JobId=17 TimeLimit=2:00:00`. Raises OptionError."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -55,7 +55,7 @@ def job_update(door: Door, words: Sequence[str]) -> Any:
         else:
             _SETTERS[key.lower()](request, value, key)
     if resources:
-        _set_resources(door, request, job_text, resources)
+        _set_resources(api, request, job_text, resources)
     return request
 
 
@@ -80,11 +80,11 @@ def _check_key(pair: str, key: str, equals: str) -> None:
         raise OptionError(key, pair, "has no value", f"use {key}=VALUE")
 
 
-def _set_resources(door: Door, request: Any, job_text: str, resources: Mapping[str, tuple[str, str]]) -> None:
+def _set_resources(api: Api, request: Any, job_text: str, resources: Mapping[str, tuple[str, str]]) -> None:
     from eslurm.v1 import controller_pb2 as pb
 
     asking = pb.JobsRequest(jobs=[request.job], finished_too=True, asked_too=True)
-    found = list(door.call("Jobs", asking).jobs)
+    found = list(api.call("Jobs", asking).jobs)
     if request.job.HasField("task"):
         found = [one for one in found if one.array_task == request.job.task] or found
     else:

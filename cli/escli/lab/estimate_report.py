@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from escli import clock, exits
-from escli.door import Door, open_door
+from escli.api import Api, open_api
 from escli.errors import ClusterError, unusable
 from escli.failures import CommandFailed
 from escli.options import Words
@@ -94,9 +94,9 @@ def report(user: str | None, all_users: bool, name: str, since: str, as_json: bo
             given.put(long, text, f"--{long}")
     try:
         since_us = parse_moment(since, clock.now_us(), clock.local_offset_s, "--since", past=True)
-        with open_door(given, COMMAND) as door:
-            whose = "" if all_users else user or door.user()
-            attempts, is_cut = _fetch(door, whose, name, since_us)
+        with open_api(given, COMMAND) as api:
+            whose = "" if all_users else user or api.user()
+            attempts, is_cut = _fetch(api, whose, name, since_us)
     except OptionError as error:
         raise unusable(str(error)) from None
     except CommandFailed as failure:
@@ -111,14 +111,14 @@ def report(user: str | None, all_users: bool, name: str, since: str, as_json: bo
     return exits.OK
 
 
-def _fetch(door: Door, user: str, name: str, since_us: int) -> tuple[list[Any], bool]:
+def _fetch(api: Api, user: str, name: str, since_us: int) -> tuple[list[Any], bool]:
     """Ended attempts, and whether there are more than the bound."""
     from eslurm.v1 import controller_pb2 as pb
 
     request = pb.AccountingRequest(user=user, name=name, since_us=since_us, limit=PAGE)
     found: list[Any] = []
     while True:
-        reply = door.call("Accounting", request)
+        reply = api.call("Accounting", request)
         found.extend(one for one in reply.attempts if one.started_us and one.ended_us)
         if not reply.next_page or not reply.attempts:
             return found, False

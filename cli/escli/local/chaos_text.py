@@ -7,7 +7,7 @@ import re
 from escli.errors import unusable
 from escli.local.chaos import Failed, Outcome
 from escli.tables import columns_of, render
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 
 _UNITS_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")

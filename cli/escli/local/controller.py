@@ -50,7 +50,7 @@ def _client(sockets: Path | Sequence[str]) -> Client:
 
 def _find(client: Client, method: str, request: Message, timeout_s: float) -> Any:
     from eslurm.api.methods import BY_NAME
-    from eslurm.ports.door import ApiRefused, ApiUnreachable
+    from eslurm.ports.api import ApiRefused, ApiUnreachable
 
     try:
         return client.call(BY_NAME[method], request, timeout_s)

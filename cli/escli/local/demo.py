@@ -33,7 +33,7 @@ from escli.local.stop import leftovers, stop_all
 from escli.local.up import bring_up
 from eslurm.compat.hostlist import fold
 from eslurm.compat.states import FINAL_STATES, reason_name
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 
 WISHES = Wishes(nodes=16, cores=1, satellites=2, agents=2, estimator=False, allow_root_jobs=True)
 TIMEOUT_S = 300.0

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from escli.door import SOCKET, state_dir
+from escli.api import SOCKET, state_dir
 from escli.errors import ClusterError, unusable
 from escli.local.record import ClusterRecord, read_record, write_record
 from eslurm import __version__

@@ -36,7 +36,7 @@ from escli.local.stop import Stopped, stop_all
 from escli.local.supervise import Watch
 from escli.local.up import TIMEOUT_S, Running, bring_up
 from eslurm import __version__
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 
 _MANY_NODES = 100
 _STORE = r"(postgresql|sqlite)(\+\w+)?://."

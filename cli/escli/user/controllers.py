@@ -6,7 +6,7 @@ import os
 import time
 
 from escli import exits, program
-from escli.door import is_away
+from escli.api import is_away
 from escli.failures import CommandFailed
 from escli.tables import columns_of, render
 from eslurm.compat.durations import format_duration
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 COMMAND = "esctl"
@@ -27,9 +27,9 @@ _CALL_S = 0.5
 _PATIENCE_S = 30.0
 
 
-def print_table(door: Door, given: Words) -> None:
+def print_table(api: Api, given: Words) -> None:
     """`esinfo --controllers`."""
-    reply = _ask(door)
+    reply = _ask(api)
     if given.has("json"):
         from escli.as_json import to_json
 
@@ -56,29 +56,29 @@ def table(reply: Any, *, header: bool = True) -> str:
     return render(columns, rows, header=header)
 
 
-def takeover(door: Door, words: list[str], given: Words) -> int:
+def takeover(api: Api, words: list[str], given: Words) -> int:
     """`esctl takeover [NAME]`: hand over to this standby (the first one by name), and wait until it leads."""
     from eslurm.v1 import controller_pb2 as pb
 
     program.no_more_words(words[1:])
-    before = _ask(door)
+    before = _ask(api)
     leader = _leader(before)
     to = _successor(before, words[0] if words else "")
     if to == leader.name:
         _tell(given, leader.name, leader.name, leader.epoch, leader.epoch, 0.0)
         return exits.OK
     began_s = time.monotonic()
-    door.call("Takeover", pb.TakeoverRequest(to=to), request_id=os.urandom(16))
-    epoch = _await(door, to, leader.epoch)
+    api.call("Takeover", pb.TakeoverRequest(to=to), request_id=os.urandom(16))
+    epoch = _await(api, to, leader.epoch)
     _tell(given, leader.name, to, leader.epoch, epoch, time.monotonic() - began_s)
     return exits.OK
 
 
-def _ask(door: Door, timeout_s: float | None = None) -> Any:
-    from escli.door import TIMEOUT_S
+def _ask(api: Api, timeout_s: float | None = None) -> Any:
+    from escli.api import TIMEOUT_S
     from eslurm.v1 import controller_pb2 as pb
 
-    return door.call("Controllers", pb.ControllersRequest(), timeout_s or TIMEOUT_S)
+    return api.call("Controllers", pb.ControllersRequest(), timeout_s or TIMEOUT_S)
 
 
 def _leader(reply: Any) -> Any:
@@ -107,7 +107,7 @@ def _successor(reply: Any, name: str) -> str:
     return str(standbys[0])
 
 
-def _await(door: Door, to: str, before: int) -> int:
+def _await(api: Api, to: str, before: int) -> int:
     """Wait until a controller of a later epoch leads; its epoch. Raises CommandFailed when it is another one.
 
     In short calls: the patience of a long one would exceed the time of the switch.
@@ -115,7 +115,7 @@ def _await(door: Door, to: str, before: int) -> int:
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            leader = _leader(_ask(door, _CALL_S))
+            leader = _leader(_ask(api, _CALL_S))
         except CommandFailed as failure:
             if time.monotonic() > deadline_s:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from escli import clock, exits, program
-from escli.door import Door, open_door
+from escli.api import Api, open_api
 from escli.job_refs import by_part, job_refs, label_of_part, split_jobs
 from escli.tables import Column, render, separated
 from escli.user.queue_columns import pack_label
@@ -87,10 +87,10 @@ def _account(given: Words) -> int:
     names = _columns(given)
     limit = _limit(given)
     request = _request(given)
-    with open_door(given, COMMAND) as door:
+    with open_api(given, COMMAND) as api:
         if given.has("packs") and given.has("jobs"):
-            _add_members(door, request)
-        runs, is_cut = _fetch(door, request, limit)
+            _add_members(api, request)
+        runs, is_cut = _fetch(api, request, limit)
     if given.has("packs"):
         runs = sorted([run for run in runs if run.pack_id], key=lambda run: (run.pack_id, run.pack_index))
     sys.stdout.write(_render(runs, names, given, request.jobs))
@@ -143,12 +143,12 @@ def _request(given: Words) -> Any:
     return request
 
 
-def _add_members(door: Door, request: Any) -> None:
+def _add_members(api: Api, request: Any) -> None:
     """Add the other jobs of the packs that are named, as far as the controller knows them."""
     from escli.user.pack_table import chosen
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = door.call("Jobs", pb.JobsRequest(finished_too=True))
+    reply = api.call("Jobs", pb.JobsRequest(finished_too=True))
     named = {ref.job_id for ref in request.jobs}
     members = [info.job_id for info in chosen(reply.jobs, request.jobs)]
     request.jobs.extend(pb.JobRef(job_id=job_id) for job_id in members if job_id not in named)
@@ -158,12 +158,12 @@ def _instant(text: str, option: str) -> int:
     return parse_moment(text, clock.now_us(), clock.local_offset_s, option, past=True)
 
 
-def _fetch(door: Door, request: Any, limit: int) -> tuple[list[Any], bool]:
+def _fetch(api: Api, request: Any, limit: int) -> tuple[list[Any], bool]:
     """Up to `limit` runs, page by page, and whether there are more."""
     runs: list[Any] = []
     while True:
         request.limit = min(_PAGE, limit - len(runs))
-        reply = door.call("Accounting", request)
+        reply = api.call("Accounting", request)
         runs.extend(reply.attempts)
         if not reply.next_page or not reply.attempts or len(runs) >= limit:
             return runs[:limit], bool(reply.next_page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from escli import changes, program
-from escli.door import open_door
+from escli.api import open_api
 from escli.job_refs import job_refs, split_jobs
 from escli.user.esqueue import chosen_user
 from eslurm.compat.errors import OptionError
@@ -29,9 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _cancel(given: Words) -> int:
     request = _request(given)
-    with open_door(given, COMMAND) as door:
-        request.user = chosen_user(given, door)
-        reply = door.call("Cancel", request, request_id=os.urandom(16))
+    with open_api(given, COMMAND) as api:
+        request.user = chosen_user(given, api)
+        reply = api.call("Cancel", request, request_id=os.urandom(16))
     return changes.report(
         COMMAND,
         reply,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from escli import clock, exits, program
-from escli.door import open_door
+from escli.api import open_api
 from escli.tables import Column, columns_of, render
 from escli.user import controllers, satellites
 from eslurm.compat.durations import format_time_limit
@@ -36,19 +36,19 @@ def _info(given: Words) -> int:
     names = expand(given.text("nodes"), given.spelling("nodes")) if given.has("nodes") else ()
     from eslurm.v1 import controller_pb2 as pb
 
-    with open_door(given, COMMAND) as door:
+    with open_api(given, COMMAND) as api:
         if given.has("satellites"):
-            satellites.print_table(door, given)
+            satellites.print_table(api, given)
             return exits.OK
         if given.has("controllers"):
-            controllers.print_table(door, given)
+            controllers.print_table(api, given)
             return exits.OK
         if given.has("federation"):
             from escli.user import federation
 
-            federation.print_table(door, given)
+            federation.print_table(api, given)
             return exits.OK
-        reply = door.call("Nodes", pb.NodesRequest(names=names, partition=given.text("partition")))
+        reply = api.call("Nodes", pb.NodesRequest(names=names, partition=given.text("partition")))
     if given.has("json"):
         from escli.as_json import to_json
 

@@ -6,7 +6,7 @@ import sys
 import time
 
 from escli import exits, program
-from escli.door import GIVE_UP_S, is_away, open_door
+from escli.api import GIVE_UP_S, is_away, open_api
 from escli.failures import CommandFailed
 from escli.job_refs import by_part, job_refs, split_jobs
 from eslurm.compat.errors import OptionError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 COMMAND = "esqueue"
@@ -37,24 +37,24 @@ def _queue(given: Words) -> int:
     shape = _shape(given)
     request = _request(given)
     refs = job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")) if given.has("jobs") else []
-    with open_door(given, COMMAND) as door:
-        request.user = chosen_user(given, door)
-        text = _render(_ask(door, request, given), given, shape, refs)
+    with open_api(given, COMMAND) as api:
+        request.user = chosen_user(given, api)
+        text = _render(_ask(api, request, given), given, shape, refs)
         if pause_s:
-            _watch(lambda: _render(_ask(door, request, given), given, shape, refs), text, pause_s)
+            _watch(lambda: _render(_ask(api, request, given), given, shape, refs), text, pause_s)
         sys.stdout.write(text)
         return exits.OK
 
 
-def _ask(door: Door, request: Any, given: Words) -> Any:
+def _ask(api: Api, request: Any, given: Words) -> Any:
     """The jobs; with `--start` the planned ones, too."""
-    reply = door.call("Jobs", request)
+    reply = api.call("Jobs", request)
     if not given.has("start"):
         return reply
     from escli.user.plan_table import next_starts
     from eslurm.v1 import controller_pb2 as pb
 
-    plan = door.call("Plan", pb.PlanRequest(partition=request.partition, limit=_PLANNED_MAX))
+    plan = api.call("Plan", pb.PlanRequest(partition=request.partition, limit=_PLANNED_MAX))
     starts = next_starts(plan)
     for info in reply.jobs:
         if info.state == "PENDING" and info.job_id in starts:
@@ -133,9 +133,9 @@ def _request(given: Words) -> Any:
     return request
 
 
-def chosen_user(given: Words, door: Door) -> str:
+def chosen_user(given: Words, api: Api) -> str:
     """The user name that `--me` or `--user` means."""
-    return door.user() if given.has("me") else given.text("user")
+    return api.user() if given.has("me") else given.text("user")
 
 
 def _render(reply: Any, given: Words, shape: Any, refs: Sequence[Any]) -> str:

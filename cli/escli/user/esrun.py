@@ -14,7 +14,7 @@ import threading
 import time
 
 from escli import exits, program
-from escli.door import GIVE_UP_S, Door, is_away, open_door
+from escli.api import GIVE_UP_S, Api, is_away, open_api
 from escli.errors import Interrupted
 from escli.failures import CommandFailed
 from escli.interrupts import Interrupts
@@ -57,23 +57,23 @@ def _run(given: Words) -> int:
     job_id = _job_id(given, os.environ)
     cookie = os.urandom(COOKIE_BYTES)
     writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer)
-    with open_door(given, COMMAND) as door:
-        _check_here(door)
+    with open_api(given, COMMAND) as api:
+        _check_here(api)
         output = StepOutput(listen_host(os.environ), cookie, writer)
         try:
-            step = _create(door, given, job_id, programs, output.endpoint, cookie)
+            step = _create(api, given, job_id, programs, output.endpoint, cookie)
             sources = _tasks_by_source(step)
             if given.has("label"):
                 writer.label_width = len(str(sum(sources.values()) - 1))
             output.expect(sources)
-            return _follow(door, step, output, quiet=given.has("quiet"))
+            return _follow(api, step, output, quiet=given.has("quiet"))
         finally:
             output.close()
 
 
-def _check_here(door: Door) -> None:
+def _check_here(api: Api) -> None:
     """Check that the step's nodes can reach this process, which receives the tasks' output."""
-    if door.is_remote:
+    if api.is_remote:
         raise CommandFailed(
             exits.USAGE,
             "works within jobs and on the cluster's own hosts, where nodes can send it what the tasks say: "
@@ -124,7 +124,7 @@ def listen_host(environ: Mapping[str, str]) -> str:
 
 
 def _create(
-    door: Door, given: Words, job_id: int, programs: Sequence[PartProgram], endpoint: str, cookie: bytes
+    api: Api, given: Words, job_id: int, programs: Sequence[PartProgram], endpoint: str, cookie: bytes
 ) -> Any:
     from eslurm.v1 import controller_pb2 as pb
 
@@ -152,7 +152,7 @@ def _create(
                 nodes=program.nodes,
                 cpus_per_task=program.cpus_per_task,
             )
-    return door.call("CreateStep", request, request_id=os.urandom(16))
+    return api.call("CreateStep", request, request_id=os.urandom(16))
 
 
 def _name(given: Words, program: PartProgram) -> str:
@@ -175,12 +175,12 @@ def _tasks_by_source(step: Any) -> dict[Source, int]:
 class _Launch:
     """Waits in a thread of its own for the answer to the launch, which may take as long as the slowest node."""
 
-    def __init__(self, door: Door, step: Any) -> None:
+    def __init__(self, api: Api, step: Any) -> None:
         self.heard, self._tell = socket.socketpair()
         self.failed: list[tuple[str, str]] = []
         self.state = "LAUNCHING"
         self.error = ""
-        self._door = door.another()
+        self._api = api.another()
         self._step = step
         self._thread = threading.Thread(target=self._ask, name="launch", daemon=True)
         self._thread.start()
@@ -196,21 +196,21 @@ class _Launch:
 
     def _ask(self) -> None:
         try:
-            with self._door as door:
-                self._ask_until_launched(door)
+            with self._api as api:
+                self._ask_until_launched(api)
         except CommandFailed as failure:
             self.error = failure.text
         finally:
             self._tell.close()
 
-    def _ask_until_launched(self, door: Door) -> None:
+    def _ask_until_launched(self, api: Api) -> None:
         from eslurm.v1 import controller_pb2 as pb
 
         request = pb.WaitStepRequest(job_id=self._step.job_id, step=self._step.step, timeout_s=_LAUNCH_POLL_S)
         heard_s = time.monotonic()
         while self.state == "LAUNCHING":
             try:
-                reply = door.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
+                reply = api.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
             except CommandFailed as failure:
                 # Another controller takes over, and the launch goes on meanwhile.
                 if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
@@ -221,10 +221,10 @@ class _Launch:
             self.state = reply.state
 
 
-def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
+def _follow(api: Api, step: Any, output: StepOutput, *, quiet: bool) -> int:
     # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
     with Interrupts(_ENDING) as interrupts:
-        launch = _Launch(door, step)
+        launch = _Launch(api, step)
         sources = frozenset(_tasks_by_source(step))
         output.watch(launch.heard)
         output.watch(interrupts)
@@ -243,7 +243,7 @@ def _follow(door: Door, step: Any, output: StepOutput, *, quiet: bool) -> int:
         program.warn(COMMAND, f"step {step.job_id}.{step.step}: {problem}")
     if not quiet and not problems:
         _tell_failures(output.statuses)
-    _finish(door, step, code, number)
+    _finish(api, step, code, number)
     launch.close()
     return code
 
@@ -315,12 +315,12 @@ def _tell_failures(statuses: Mapping[int, int]) -> None:
         program.warn(COMMAND, f"task {format_array(fold_tasks(tasks))}: {how}")
 
 
-def _finish(door: Door, step: Any, code: int, number: int) -> None:
+def _finish(api: Api, step: Any, code: int, number: int) -> None:
     from eslurm.v1 import controller_pb2 as pb
 
     request = pb.FinishStepRequest(job_id=step.job_id, step=step.step, exit_code=code, signal=number)
     try:
-        door.call("FinishStep", request, request_id=os.urandom(16))
+        api.call("FinishStep", request, request_id=os.urandom(16))
     except CommandFailed as failure:
         # The tasks have ended, and the job's end settles the record.
         program.warn(COMMAND, f"the controller was not told of the step's end: {failure.text}")

@@ -10,7 +10,7 @@ import stat
 import sys
 
 from escli import clock, exits, program
-from escli.door import SUBMIT, Door, open_door
+from escli.api import SUBMIT, Api, open_api
 from escli.failures import CommandFailed
 from escli.option_table import rows_of
 from escli.options import Parser, Words
@@ -86,8 +86,8 @@ def _submit(given: Words) -> int:
             "is for a pack, and this is one job",
             "leave it out, or add e.g. : --delay=00:30:00 b.sh",
         )
-    with open_door(options, COMMAND) as door:
-        return _send(door, encode(request, SUBMIT_REQUEST), options)
+    with open_api(options, COMMAND) as api:
+        return _send(api, encode(request, SUBMIT_REQUEST), options)
 
 
 class _Draft:
@@ -146,8 +146,8 @@ def _of_command(drafts: Sequence[_Draft]) -> Words:
     return options
 
 
-def _send(door: Door, request: bytes, options: Words) -> int:
-    answer = door.send(SUBMIT, request, _TIMEOUT_S, os.urandom(16))
+def _send(api: Api, request: bytes, options: Words) -> int:
+    answer = api.send(SUBMIT, request, _TIMEOUT_S, os.urandom(16))
     if options.has("test-only"):
         return _tell_test(answer, options)
     reply = decode(answer, SUBMIT_REPLY)
@@ -162,7 +162,7 @@ def _send(door: Door, request: bytes, options: Words) -> int:
     from escli.user.waiting import wait_for_jobs
 
     sys.stdout.flush()
-    return wait_for_jobs(door, job_ids, COMMAND, quiet=options.has("quiet") or options.has("parsable"))
+    return wait_for_jobs(api, job_ids, COMMAND, quiet=options.has("quiet") or options.has("parsable"))
 
 
 def with_directives(command: Sequence[Words], script: bytes) -> tuple[Words, Sequence[Words]]:

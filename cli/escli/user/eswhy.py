@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escli import exits, program
-from escli.door import open_door
+from escli.api import open_api
 from escli.user.why import why
 from eslurm.compat.errors import OptionError
 
@@ -24,6 +24,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _tell(given: Words) -> int:
     if not given.rest:
         raise OptionError("JOB", None, "is missing", "use e.g. eswhy 17; esqueue lists the jobs that wait")
-    with open_door(given, COMMAND) as door:
-        why(door, given.rest, given)
+    with open_api(given, COMMAND) as api:
+        why(api, given.rest, given)
     return exits.OK

@@ -14,15 +14,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 _MIB = 1 << 20
 
 
-def print_table(door: Door, given: Words) -> None:
+def print_table(api: Api, given: Words) -> None:
     """Print the cells of the federation. Raises `CommandFailed` where there is none."""
-    reply = ask(door)
+    reply = ask(api)
     if given.has("json"):
         from escli.as_json import to_json
 
@@ -31,13 +31,13 @@ def print_table(door: Door, given: Words) -> None:
     sys.stdout.write(text(reply, header=not given.has("noheader")))
 
 
-def status(door: Door, words: list[str], given: Words) -> int:
+def status(api: Api, words: list[str], given: Words) -> int:
     """`esctl federation status`: the cells, and the servers of the store."""
     if words != ["status"]:
         raise OptionError(
             "federation", " ".join(words) or None, "is not known", "use esctl federation status"
         )
-    reply = ask(door)
+    reply = ask(api)
     if given.has("json"):
         from escli.as_json import to_json
 
@@ -47,11 +47,11 @@ def status(door: Door, words: list[str], given: Words) -> int:
     return exits.OK
 
 
-def ask(door: Door) -> Any:
+def ask(api: Api) -> Any:
     """The controller's word. Raises `CommandFailed` when the cluster is no member of a federation."""
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = door.call("Federation", pb.FederationRequest())
+    reply = api.call("Federation", pb.FederationRequest())
     if not reply.name:
         raise CommandFailed(
             exits.FAILED,

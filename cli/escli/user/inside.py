@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 
-def finish_part(door: Door, words: list[str], given: Words) -> int:
+def finish_part(api: Api, words: list[str], given: Words) -> int:
     """`esctl finish-part 17+1 [--kill] [--dry-run]`, inside job 17: `esctl finish-part +1`."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -32,12 +32,12 @@ def finish_part(door: Door, words: list[str], given: Words) -> int:
     if len(refs) > 1:
         raise OptionError("finish-part", words[0], "names several tasks", "name one part of one of them")
     request = pb.FinishPartRequest(job=refs[0], kill=given.has("kill"), dry_run=given.has("dry-run"))
-    reply = door.call("FinishPart", request, request_id=os.urandom(16))
+    reply = api.call("FinishPart", request, request_id=os.urandom(16))
     program.say(to_json(reply) if given.has("json") else _given_back(reply, dry_run=request.dry_run))
     return exits.OK
 
 
-def set_dependency(door: Door, words: list[str], given: Words) -> int:
+def set_dependency(api: Api, words: list[str], given: Words) -> int:
     """`esctl set-dependency 42 afterok:17 [--dry-run]`; without a text the job waits for no other one."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -55,21 +55,21 @@ def set_dependency(door: Door, words: list[str], given: Words) -> int:
     request.dependencies.SetInParent()
     for condition in conditions:
         request.dependencies.all.add(**dependency_fields(condition))
-    before = "" if given.has("json") else _waits_for(door, refs[0])
-    reply = door.call("UpdateJob", request, request_id=os.urandom(16))
+    before = "" if given.has("json") else _waits_for(api, refs[0])
+    reply = api.call("UpdateJob", request, request_id=os.urandom(16))
     code = changes.report("esctl", reply, as_json=given.has("json"))
     if code == exits.OK and not given.has("json"):
-        after = text if request.dry_run else _waits_for(door, refs[0])
+        after = text if request.dry_run else _waits_for(api, refs[0])
         verb = "would wait" if request.dry_run else "waits"
         program.say(f"job {words[0]} {verb} for {after or 'no job'} (before: {before or 'no job'})")
     return code
 
 
-def _waits_for(door: Door, ref: Any) -> str:
+def _waits_for(api: Api, ref: Any) -> str:
     """The dependencies of a job, as the controller shows them."""
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = door.call("Jobs", pb.JobsRequest(jobs=[ref], finished_too=True))
+    reply = api.call("Jobs", pb.JobsRequest(jobs=[ref], finished_too=True))
     return next((str(info.dependencies) for info in reply.jobs), "")
 
 

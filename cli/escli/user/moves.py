@@ -17,14 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 _PATIENCE_S = 70.0
 """The controller answers after 60 s at the latest, whether the planner has decided or not."""
 
 
-def move_starts(door: Door, words: list[str], given: Words) -> int:
+def move_starts(api: Api, words: list[str], given: Words) -> int:
     """`esctl move-starts 17 [--earlier-by TIME | --to WHEN] [--dry-run]`."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -34,12 +34,12 @@ def move_starts(door: Door, words: list[str], given: Words) -> int:
         request.earlier_s = _seconds("earlier-by", given)
     if given.has("to"):
         request.to_us = parse_moment(given.text("to"), clock.now_us(), clock.local_offset_s, "--to")
-    reply = door.call("MovePack", request, _PATIENCE_S, request_id=os.urandom(16))
+    reply = api.call("MovePack", request, _PATIENCE_S, request_id=os.urandom(16))
     program.say(to_json(reply) if given.has("json") else _moved(reply, dry_run=request.dry_run))
     return exits.OK if reply.earlier_us else exits.FAILED
 
 
-def extend(door: Door, words: list[str], given: Words) -> int:
+def extend(api: Api, words: list[str], given: Words) -> int:
     """`esctl extend 17 --by TIME | --to TIME [--dry-run]`."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -51,7 +51,7 @@ def extend(door: Door, words: list[str], given: Words) -> int:
         request.to_s = _seconds("to", given)
     else:
         raise OptionError("extend", None, "needs a time", "use e.g. esctl extend 17 --by 0:30:00")
-    reply = door.call("ExtendJob", request, _PATIENCE_S, request_id=os.urandom(16))
+    reply = api.call("ExtendJob", request, _PATIENCE_S, request_id=os.urandom(16))
     program.say(to_json(reply) if given.has("json") else _extended(reply, dry_run=request.dry_run))
     return exits.OK if reply.after_s > reply.before_s else exits.FAILED
 

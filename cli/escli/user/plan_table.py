@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 _TIMEOUT_S = 60.0
@@ -24,14 +24,14 @@ _LIMIT_MAX = 100_000
 _NODES_WIDTH = 60
 
 
-def plan(door: Door, words: list[str], given: Words) -> int:
+def plan(api: Api, words: list[str], given: Words) -> int:
     """`esctl plan [partition=NAME] [until=WHEN] [limit=N] [--format table|chart|json]`."""
     chosen = "json" if given.has("json") else given.text("format", "table").lower()
     if chosen not in _FORMATS:
         raise OptionError(
             given.spelling("format"), chosen, "is not a format", f"use one of {', '.join(_FORMATS)}"
         )
-    reply = door.call("Plan", _request(words), _TIMEOUT_S)
+    reply = api.call("Plan", _request(words), _TIMEOUT_S)
     if chosen == "json":
         from escli.as_json import to_json
 
@@ -39,7 +39,7 @@ def plan(door: Door, words: list[str], given: Words) -> int:
     elif chosen == "chart":
         from escli.user.plan_chart import chart_here
 
-        nodes = _nodes(door, words)
+        nodes = _nodes(api, words)
         program.say(chart_here(reply, nodes))
     else:
         program.say(table(reply))
@@ -70,12 +70,12 @@ def _request(words: Sequence[str]) -> Any:
     return request
 
 
-def _nodes(door: Door, words: Sequence[str]) -> list[str]:
+def _nodes(api: Api, words: Sequence[str]) -> list[str]:
     """The names of all nodes in the configured order."""
     from eslurm.v1 import controller_pb2 as pb
 
     partition = next((word.partition("=")[2] for word in words if word.lower().startswith("partition=")), "")
-    found = door.call("Nodes", pb.NodesRequest(partition=partition), _TIMEOUT_S).nodes
+    found = api.call("Nodes", pb.NodesRequest(partition=partition), _TIMEOUT_S).nodes
     return [node.name for node in found if not is_login_host(node)]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 COMMAND = "esctl"
@@ -59,11 +59,11 @@ def _memory(one: Any) -> str:
     return f"{-(-one.rss_bytes // _MIB)}M" if one.rss_bytes else "-"
 
 
-def show(door: Door, words: Sequence[str], as_json: bool) -> str:
+def show(api: Api, words: Sequence[str], as_json: bool) -> str:
     """`esctl show satellite [NAME ...]`."""
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = door.call("Satellites", pb.SatellitesRequest())
+    reply = api.call("Satellites", pb.SatellitesRequest())
     names = _names(words, "show satellite")
     known = [one.name for one in reply.satellites]
     for name in names:
@@ -95,7 +95,7 @@ def _moment(at_us: int) -> str:
     return format_moment(at_us, clock.local_offset_s) if at_us else "never"
 
 
-def control(door: Door, words: list[str], given: Words) -> int:
+def control(api: Api, words: list[str], given: Words) -> int:
     """`esctl satellite down|resume NAME[,NAME...] [reason=TEXT]`."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -117,18 +117,18 @@ def control(door: Door, words: list[str], given: Words) -> int:
     request = pb.UpdateSatellitesRequest(
         names=names, action=action.lower(), reason=reasons[-1] if reasons else ""
     )
-    reply = door.call("UpdateSatellites", request, request_id=os.urandom(16))
+    reply = api.call("UpdateSatellites", request, request_id=os.urandom(16))
     nothing = f"nothing changed: {', '.join(names)} {'is' if len(names) == 1 else 'are'} " + (
         "not DOWN" if action.lower() == "resume" else "DOWN already"
     )
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing=nothing)
 
 
-def print_table(door: Door, given: Words) -> None:
+def print_table(api: Api, given: Words) -> None:
     """`esinfo --satellites`."""
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = door.call("Satellites", pb.SatellitesRequest())
+    reply = api.call("Satellites", pb.SatellitesRequest())
     if given.has("json"):
         from escli.as_json import to_json
 

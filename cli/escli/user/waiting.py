@@ -9,7 +9,7 @@ import sys
 import time
 
 from escli import exits, program
-from escli.door import GIVE_UP_S, is_away
+from escli.api import GIVE_UP_S, is_away
 from escli.failures import CommandFailed
 from escli.user.queue_columns import run_us
 from eslurm.compat.durations import format_duration
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
 
 _POLL_S = 2
 _CALL_MARGIN_S = 10.0
@@ -54,11 +54,11 @@ class Progress:
             sys.stderr.flush()
 
 
-def wait_for_jobs(door: Door, job_ids: Sequence[int], command: str, *, quiet: bool = False) -> int:
+def wait_for_jobs(api: Api, job_ids: Sequence[int], command: str, *, quiet: bool = False) -> int:
     """Wait for the end of all these jobs; the exit code of the first one that did not end with 0."""
     code = exits.OK
     for job_id in job_ids:
-        ended = wait_for_job(door, job_id, command, quiet=quiet)
+        ended = wait_for_job(api, job_id, command, quiet=quiet)
         if ended == exits.INTERRUPTED:
             return ended
         code = code or ended
@@ -66,7 +66,7 @@ def wait_for_jobs(door: Door, job_ids: Sequence[int], command: str, *, quiet: bo
 
 
 def wait_for_job(
-    door: Door, job_id: int, command: str, *, quiet: bool = False, sleep: Callable[[float], None] = time.sleep
+    api: Api, job_id: int, command: str, *, quiet: bool = False, sleep: Callable[[float], None] = time.sleep
 ) -> int:
     """Wait for the job's end; its exit code, or 128 + the signal that ended it.
 
@@ -74,7 +74,7 @@ def wait_for_job(
     """
     progress = Progress(command, is_terminal=sys.stderr.isatty(), quiet=quiet)
     try:
-        info = _watch(door, job_id, progress, sleep)
+        info = _watch(api, job_id, progress, sleep)
     except KeyboardInterrupt:
         progress.close()
         program.warn(command, f"no longer waiting; job {job_id} goes on (escancel {job_id} ends it)")
@@ -92,7 +92,7 @@ def exit_code_of(info: Any) -> int:
     return int(info.exit_code) & 0xFF
 
 
-def _watch(door: Door, job_id: int, progress: Progress, sleep: Callable[[float], None]) -> Any:
+def _watch(api: Api, job_id: int, progress: Progress, sleep: Callable[[float], None]) -> Any:
     from eslurm.v1 import controller_pb2 as pb
 
     request = pb.WaitJobsRequest(jobs=[pb.JobRef(job_id=job_id)], timeout_s=_POLL_S)
@@ -100,7 +100,7 @@ def _watch(door: Door, job_id: int, progress: Progress, sleep: Callable[[float],
     while True:
         asked_at = time.monotonic()
         try:
-            reply = door.call("WaitJobs", request, _POLL_S + _CALL_MARGIN_S)
+            reply = api.call("WaitJobs", request, _POLL_S + _CALL_MARGIN_S)
         except CommandFailed as failure:
             if not is_away(failure):
                 raise
@@ -112,7 +112,7 @@ def _watch(door: Door, job_id: int, progress: Progress, sleep: Callable[[float],
             continue
         silent_since = 0.0
         if not reply.jobs:
-            return _from_accounting(door, job_id)
+            return _from_accounting(api, job_id)
         info = reply.jobs[0]
         progress.show(*describe(info, reply.now_us))
         if info.state in FINAL_STATES:
@@ -122,11 +122,11 @@ def _watch(door: Door, job_id: int, progress: Progress, sleep: Callable[[float],
             sleep(_PAUSE_S)
 
 
-def _from_accounting(door: Door, job_id: int) -> Any:
+def _from_accounting(api: Api, job_id: int) -> Any:
     """The last attempt of a job that has left the controller's memory."""
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = door.call("Accounting", pb.AccountingRequest(jobs=[pb.JobRef(job_id=job_id)], limit=1000))
+    reply = api.call("Accounting", pb.AccountingRequest(jobs=[pb.JobRef(job_id=job_id)], limit=1000))
     if not reply.attempts:
         raise CommandFailed(exits.FAILED, f"job {job_id} is not known to the controller any more")
     return max(reply.attempts, key=lambda attempt: attempt.ended_us)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from escli.door import Door
+    from escli.api import Api
     from escli.options import Words
 
 _TIMEOUT_S = 60.0
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def why(door: Door, words: Sequence[str], given: Words) -> int:
+def why(api: Api, words: Sequence[str], given: Words) -> int:
     """`esctl why JOB ...`: each job's answer, one after another."""
     from escli.job_refs import job_refs, split_jobs
     from eslurm.v1 import controller_pb2 as pb
@@ -31,7 +31,7 @@ def why(door: Door, words: Sequence[str], given: Words) -> int:
     texts = []
     for ref in job_refs(parts, "why"):
         request = pb.WhyRequest(job=ref, no_alternatives=given.has("no-alternatives"))
-        texts.append(_shown(door.call("Why", request, _TIMEOUT_S), given))
+        texts.append(_shown(api.call("Why", request, _TIMEOUT_S), given))
     program.say("\n".join(texts) if given.has("json") else "\n\n".join(texts))
     return exits.OK
 

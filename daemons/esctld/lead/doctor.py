@@ -27,7 +27,7 @@ from eslurm.core.model.facts import decode_fact
 from eslurm.core.state import rows
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.ports.link import Link
 from eslurm.ports.store import LoggedFact, LogPruned, StoreError, StoreReader
 from eslurm.telemetry.clocks import wall_us

@@ -45,7 +45,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
 from eslurm.links.join_server import BUSY, ISSUED, PENDING, REFUSED, plain_reply
-from eslurm.ports.door import Caller, Status
+from eslurm.ports.api import Caller, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.security import ledger
 from eslurm.security.files import UnsafeFile

@@ -33,7 +33,7 @@ from eslurm.links.codec import CodecError, report_ack_to_pb, report_from_pb
 from eslurm.links.endpoint_directory import EndpointDirectory
 from eslurm.links.relay_driver import RelayDriver
 from eslurm.links.relay_envelopes import EnvelopeError
-from eslurm.ports.door import Answerer, ApiError, Status
+from eslurm.ports.api import Answerer, ApiError, Status
 from eslurm.ports.link import Link
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import link_pb2
@@ -219,7 +219,7 @@ class ControllerLinks:
 
         self._dispatcher.post(Reports(tuple(came)), acknowledge)
 
-    # ---- calls that came through other doors ----
+    # ---- calls that came through other API sockets ----
 
     def _call(self, link: Link, part: link_pb2.DoorCall) -> None:
         call: link_pb2.DoorCall | None = part
@@ -240,7 +240,7 @@ class ControllerLinks:
             return
         is_ours = link.peer.role == "controller"
         if len(self._calls) >= DOOR_CALLS_MAX:
-            text = "too many calls through other doors at once: try again in a moment"
+            text = "too many calls through agents' API sockets at once: try again in a moment"
             self._refuse(link, call, Status.RESOURCE_EXHAUSTED, text)
             return
         if not is_ours and self._calls_from[call.node] >= DOOR_CALLS_PER_NODE_MAX:
@@ -322,7 +322,7 @@ class ControllerLinks:
         return f"controller {link.peer.process}" if link.peer.role == "controller" else self._name(call.node)
 
     def _way(self, link: Link, call: link_pb2.DoorCall) -> str:
-        """The way in: see `ports.door.Caller.via`."""
+        """The way in: see `ports.api.Caller.via`."""
         if link.peer.role == "controller":
             return "socket"
         return "login" if call.node in self._state.login else "agent"
@@ -343,7 +343,7 @@ class ControllerLinks:
         node = view.nodes.get(number)
         if node is None:
             return False
-        # Where it listens is the node's own word: alone it would open the door for users of other hosts.
+        # Where it listens is the node's own word: alone it would let in users of other hosts.
         same_host = [
             other.number
             for other in view.nodes.values()

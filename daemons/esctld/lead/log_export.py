@@ -17,7 +17,7 @@ import msgspec
 from esctld.lead.dispatcher import Dispatcher
 from eslurm.core.control.log_keeping import BASES, Base, LogKeeping, MakeBase, decode_bases
 from eslurm.core.model.units import SECOND_US
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.ports.store import (
     BlobMissing,
     BlobRow,

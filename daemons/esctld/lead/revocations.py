@@ -20,7 +20,7 @@ from eslurm.core.model.hostlist import holds
 from eslurm.core.model.member import SERIAL_BYTES, Revocation
 from eslurm.core.model.messages import Message, RefusalCode, Refused, RevokeJoinTokens, RevokeMembers
 from eslurm.core.state.cluster import State
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.security import ledger
 from eslurm.security.files import UnsafeFile
 from eslurm.security.revocation import seal_revoked

@@ -20,7 +20,7 @@ from eslurm.core.model.messages import CreateToken, Message, RefusalCode, Refuse
 from eslurm.core.model.token import ID_BYTES, TOKEN, IssuedToken, TokenRules
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 
 LIFE_S: Final = 8 * 3600

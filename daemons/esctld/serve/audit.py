@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.ports.api import Caller
 from eslurm.ports.audit import AuditLine
-from eslurm.ports.door import Caller
 from eslurm.telemetry.audit import AuditLog, read_back, timestamp
 from eslurm.telemetry.clocks import wall_us
 from eslurm.telemetry.metrics import ControllerMetrics

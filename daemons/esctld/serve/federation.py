@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from eslurm.core.model.job_states import STARTED, JobState
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.ports.store import StoreReader
 from eslurm.v1 import controller_pb2 as pb
 

@@ -22,7 +22,7 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.allocation_amounts import limit_s
 from eslurm.core.state.job_indexes import has_wish, waits_for_start
 from eslurm.core.state.view import View
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 
 WAIT_MAX_S = 60

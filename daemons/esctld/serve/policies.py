@@ -21,7 +21,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import ChangePolicies, PolicyChange, RefusalCode, Refused
 from eslurm.core.state.apply_accounts import Other, Record
 from eslurm.core.state.boundaries import standing
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 

@@ -26,7 +26,7 @@ from eslurm.core.model.messages import (
     Submitted,
     TokenMade,
 )
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.transport.framing import REQUEST_ID_BYTES
 
 StoredAnswer = (

@@ -56,7 +56,7 @@ from eslurm.core.model.request_limits import REFERENCES_MAX
 from eslurm.core.model.step import StepState
 from eslurm.core.state.rows import decode_job
 from eslurm.links.blobs import BlobCache
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.ports.store import BlobRow, Store, StoreFailed, StoreUnavailable
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.framing import REQUEST_ID_BYTES
@@ -77,7 +77,7 @@ _answers = msgspec.msgpack.Decoder(StoredAnswer)
 
 
 class ControllerService:
-    """Implements `ports.door.ApiService`."""
+    """Implements `ports.api.ApiService`."""
 
     def __init__(
         self,

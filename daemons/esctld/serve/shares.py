@@ -19,7 +19,7 @@ from eslurm.core.plan.cycle.priority import Priority, PriorityInputs, Ranking, e
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.slices import parts
 from eslurm.core.state.cluster import State
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 
 UNUSED = -1.0

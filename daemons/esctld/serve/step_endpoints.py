@@ -19,7 +19,7 @@ from eslurm.core.control.steps import not_running, programs_of
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.messages import CreateStep, RefusalCode, Refused
 from eslurm.core.state.view import View
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.transport.options import is_loopback, split_endpoint
 

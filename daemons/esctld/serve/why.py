@@ -37,7 +37,7 @@ from eslurm.core.plan.cycle.schedule import Booking, Schedule
 from eslurm.core.resources.windows import DAY_US, HORIZON_US, STRETCH_US, Calendar, Window, clipped, merged
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from eslurm.api.methods import Method
 from eslurm.core.dispatch.election import is_dialled, is_led_under
 from eslurm.links.hello import LocalPeer
 from eslurm.links.links import LinkTable
-from eslurm.ports.door import Answered, Caller
+from eslurm.ports.api import Answered, Caller
 from eslurm.ports.link import Link, LinkError, Wanted
 from eslurm.ports.store import Leader
 from eslurm.security.credentials import Credentials
@@ -37,7 +37,7 @@ NO_LEADER = "no controller leads at present: try again in a moment"
 
 
 class LeaderLink:
-    """Implements `ports.link.LinkSink` and `ports.door.Answerer`. `on_lost` is called when the link ends.
+    """Implements `ports.link.LinkSink` and `ports.api.Answerer`. `on_lost` is called when the link ends.
 
     Tell it of each leader row with `follow`; run it as a task.
     """
@@ -126,7 +126,7 @@ class LeaderLink:
         """End the link and what is under way on it."""
         await self._table.close("the standby stops following")
 
-    # ---- ports.door.Answerer ----
+    # ---- ports.api.Answerer ----
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
         """The leader's answer to a call at the standby's API socket."""

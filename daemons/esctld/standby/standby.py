@@ -1,4 +1,4 @@
-"""A controller while it does not lead: it watches the leader row, follows the log, and its door leads to the leader.
+"""A controller while it does not lead: it watches the leader row, follows the log, and its API socket leads to the leader.
 
 What it does when is `core.dispatch.standby`'s, the same as in the simulator; here are the store, the tasks and the link.
 """
@@ -17,7 +17,7 @@ from esctld.standby.leader_link import LeaderLink
 from eslurm.core.dispatch.standby import FOLLOW_RETRY_US, Claim, Follow, Lead, StandbyTerm, Withdraw
 from eslurm.core.model.units import SECOND_US
 from eslurm.ports import store as port
-from eslurm.ports.door import Answerer
+from eslurm.ports.api import Answerer
 from eslurm.ports.store import (
     FenceLost,
     Leader,
@@ -64,7 +64,7 @@ class Standby:
         self._cannot_follow = ""
 
     @property
-    def door(self) -> Answerer:
+    def answerer(self) -> Answerer:
         """The answerer of calls at this controller's API socket meanwhile."""
         return self._link
 

@@ -25,9 +25,9 @@ from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, wire
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.families import Families
-from esnoded.procd.gate import Allowed, Gate
 from esnoded.procd.launches import Launches
 from esnoded.procd.log import complain, complain_of, survive
+from esnoded.procd.request_checks import Allowed, RequestChecks
 from esnoded.procd.spawn import HANDLED_SIGNALS, spawn_connector, spawn_task
 from esnoded.task.connect import CONNECTOR_US
 from esnoded.task.program import Program, SpawnError
@@ -60,14 +60,14 @@ class Procd:
     def __init__(
         self,
         channel: wire.Channel[wire.Request],
-        gate: Gate,
+        checks: RequestChecks,
         launches: Launches,
         instance: str,
         server: int = 0,
         left_behind: LeftBehind = lambda _is_settled: (),
     ) -> None:
         self._channel = channel
-        self._gate = gate
+        self._checks = checks
         self._launches = launches
         self._instance = instance
         self._server = server
@@ -178,9 +178,9 @@ class Procd:
             case wire.Over(keys):
                 self._end(keys)
             case wire.Trust(ring):
-                self._gate.trust(ring)
+                self._checks.trust(ring)
             case wire.Refresh():
-                idle_us, ring, limit_us, has_epilog = self._gate.refresh()
+                idle_us, ring, limit_us, has_epilog = self._checks.refresh()
                 past = tuple(self._left_behind(False))
                 answer = wire.Refreshed(idle_us, ring, past, limit_us, has_epilog)
             case wire.Settled():
@@ -200,11 +200,11 @@ class Procd:
             self._end([order.key])
         if len(self._steps) >= wire.STEPS_MAX:
             raise NotAllowed(f"{len(self._steps)} steps are admitted")
-        self._steps[order.key] = Step(self._gate.admit(order))
+        self._steps[order.key] = Step(self._checks.admit(order))
 
     def _begin(self, step: Step) -> None:
         if not step.is_begun:
-            self._gate.begin(step.allowed)
+            self._checks.begin(step.allowed)
             step.is_begun = True
 
     def _spawn(self, step: Step, local: int, fds: Sequence[int]) -> tuple[wire.Answer, int]:
@@ -231,7 +231,7 @@ class Procd:
         if local not in step.started or local in step.followed or not step.allowed.limit_s:
             raise NotAllowed(f"step {step.allowed.key} has no task {local} that an epilog follows")
         step.followed.add(local)
-        return self._start(step.allowed, local, epilog=self._gate.task_epilog(), ended=ended)[1]
+        return self._start(step.allowed, local, epilog=self._checks.task_epilog(), ended=ended)[1]
 
     def _start(self, allowed: Allowed, local: int, **how: object) -> tuple[int, tuple[wire.Answer, int]]:
         mark = f"{self._instance}/{allowed.key}"
@@ -255,7 +255,7 @@ class Procd:
         ended = {key for key in keys if self._steps.pop(key, None) is not None}
         for key in ended:
             self._first.pop(key, None)
-            self._gate.release(key)
+            self._checks.release(key)
         for pid in [pid for pid, key in self._tasks.items() if key in ended]:
             procfs.kill_process(pid, signal.SIGKILL)
             procfs.kill_group(pid, signal.SIGKILL)

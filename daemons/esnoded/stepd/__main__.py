@@ -24,10 +24,10 @@ from eslurm.security.ownership import UnsafeFile
 from eslurm.security.site_keys import SiteKeyError
 from eslurm.telemetry.clocks import wall_us
 from esnoded.procd import procfs, roundup, wire
-from esnoded.procd.gate import Gate
 from esnoded.procd.launches import Launches
 from esnoded.procd.log import complain, complain_of
 from esnoded.procd.options import read_options
+from esnoded.procd.request_checks import RequestChecks
 from esnoded.procd.scripts import Scripts
 from esnoded.procd.server import Procd
 from esnoded.stepd.earlier import find_predecessor, take_over
@@ -42,16 +42,16 @@ _LOG_BYTES_MAX = 1024 * 1024
 _READY = b"1"
 
 
-def make_gate(place: Place, launches: Launches) -> Gate:
+def make_checks(place: Place, launches: Launches) -> RequestChecks:
     """The checks of requests to start steps. Raises `SiteKeyError`, OSError, `OptionError`."""
     scripts = Scripts(place.scripts, spares_homes=place.predecessor_lives())
-    return Gate(place.options, place.ring, scripts, launches)
+    return RequestChecks(place.options, place.ring, scripts, launches)
 
 
 def start(
     place: Place,
     ready_fd: int,
-    make_gate: Callable[[Place, Launches], Gate],
+    make_checks: Callable[[Place, Launches], RequestChecks],
     read_spec: Callable[[StepOrder], StepSpec] | None,
 ) -> None:
     """Fork the supervisor, and be its `procd`: 1. end what an earlier one has left 2. listen 3. fork 4. serve 5. leave no
@@ -70,7 +70,7 @@ def start(
     launches.rewrite()
     place.prepare_served(account)
     left_behind = find_predecessor(place, boot_id)
-    gate = make_gate(place, launches)
+    checks = make_checks(place, launches)
     listener = place.listen()
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     welcome = Welcome(PROTOCOL_VERSION, instance, boot_id, pid, started_us)
@@ -90,7 +90,7 @@ def start(
         SupervisorStatus(pid, ticks, boot_id, instance, started_us, server_pid, PROTOCOL_VERSION)
     )
     channel: wire.Channel[wire.Request] = wire.Channel(ours, msgspec.msgpack.Decoder(wire.Request))
-    Procd(channel, gate, launches, instance, server_pid, left_behind).run()
+    Procd(channel, checks, launches, instance, server_pid, left_behind).run()
     # A step is over when its tasks are: their daemons would be unowned after this process ends.
     left = roundup.end_all(instance, adopter=pid)
     with suppress(ChildProcessError):
@@ -163,7 +163,7 @@ def _detach(place: Place) -> None:
 
 def main(
     arguments: list[str],
-    make_gate: Callable[[Place, Launches], Gate] = make_gate,
+    make_checks: Callable[[Place, Launches], RequestChecks] = make_checks,
     read_spec: Callable[[StepOrder], StepSpec] | None = None,
 ) -> int:
     """Start a supervisor in the background. Returns 0 when one serves the directory, 1 when none could be started.
@@ -187,7 +187,7 @@ def main(
     _detach(place)
     if _lock_or_yield(place):
         try:
-            start(place, write_fd, make_gate, read_spec)
+            start(place, write_fd, make_checks, read_spec)
         except (SiteKeyError, OSError, ValueError, msgspec.MsgspecError) as error:
             complain(str(error))
             return 1

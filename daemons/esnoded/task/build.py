@@ -39,7 +39,7 @@ class Builder:
         names: Sequence[str],
         script: str,
         environment: bytes,
-        door: str,
+        socket: str,
         job_socket: str,
         local: int = 0,
     ) -> StepSpec:
@@ -50,13 +50,13 @@ class Builder:
         Raises ValueError for an endpoint that is none.
         """
         if request is None:
-            env = batch_environment(launch, names, _decode(environment)) | _sockets(door, job_socket)
+            env = batch_environment(launch, names, _decode(environment)) | _sockets(socket, job_socket)
             return _batch(key, launch, node_name, script, env)
         share = _share(key, request)
         if key.is_gateway and key.step != GATEWAY_STEP:
             return build_helper(key, launch, request, node_name)
         shared = self._shared(launch, request, names, environment)
-        env = shared.shared | shared.of_task(key.node, local) | _sockets(door, job_socket)
+        env = shared.shared | shared.of_task(key.node, local) | _sockets(socket, job_socket)
         if key.is_gateway:
             return build_daemon(key, launch, node_name, env, share, script)
         return _task(key, launch, request, node_name, env, share)
@@ -75,9 +75,9 @@ class Builder:
         return known
 
 
-def _sockets(door: str, job_socket: str) -> dict[str, str]:
+def _sockets(socket: str, job_socket: str) -> dict[str, str]:
     """An agent of an earlier release has no socket for jobs."""
-    named = {"ESLURM_SOCKET": door}
+    named = {"ESLURM_SOCKET": socket}
     return named | {"ESLURM_JOB_SOCKET": job_socket} if job_socket else named
 
 

@@ -1,6 +1,6 @@
 """The steps of a job's gateways: a daemon on each gateway node, and the helpers on the first node; all as the job's user.
 
-Invariant: which daemon runs is the job's request or root's word (`procd.gate`); the helper is this release's own
+Invariant: which daemon runs is the job's request or root's word (`procd.request_checks`); the helper is this release's own
 (`task.routes`), with none of the user's variables.
 """
 

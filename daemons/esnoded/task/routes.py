@@ -23,7 +23,7 @@ import msgspec
 from eslurm.compat.filenames import error_file, routes_file
 from eslurm.compat.routes import PLUGINS, RouteError, RoutePlugin, route_lines
 from eslurm.core.model.gateways import LIMITS_S, GatewayStage
-from eslurm.core.model.plurals import printable_line
+from eslurm.core.model.wording import printable_line
 from esnoded.task.errand import Errand
 
 BY_NUMBERS, BY_NAMES = "eslurm.routes", "eslurm.routes_by_name"

@@ -22,9 +22,9 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.node import Node
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.plurals import quoted
 from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
 from eslurm.core.model.step_key import EPILOG, PROGRAMS
+from eslurm.core.model.wording import quoted
 from eslurm.core.resources.vector import RESOURCES, fits, subtract
 from eslurm.core.state import faults
 from eslurm.core.state.cluster import State, attempts_of

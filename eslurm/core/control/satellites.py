@@ -12,8 +12,8 @@ from eslurm.core.model.messages import (
     SatelliteSilent,
     UpdateSatellites,
 )
-from eslurm.core.model.plurals import quoted
 from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.model.wording import quoted
 from eslurm.core.state.cluster import State
 
 ACTIONS = ("resume", "down")

@@ -20,9 +20,9 @@ from eslurm.core.model.messages import (
     RevokeTokens,
     TokenMade,
 )
-from eslurm.core.model.plurals import quoted
 from eslurm.core.model.token import ID_BYTES, SCOPES, IssuedToken, life_max_s
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import quoted
 from eslurm.core.state.cluster import State
 
 REVOKED_MAX: Final = 1_000

@@ -11,9 +11,9 @@ from eslurm.core.doctor.finding import ERROR, WARNING, Finding, Severity, Sliced
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.node import Node
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import are, counted
 from eslurm.core.state.cluster import State
 from eslurm.core.state.faults import CLOCK, has_wrong_clock
 

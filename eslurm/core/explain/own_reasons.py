@@ -10,7 +10,7 @@ from eslurm.core.explain.why import Holder, Reason, known_us, shortened
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Dependency, Job
 from eslurm.core.model.job_states import FINAL, JobState
-from eslurm.core.model.plurals import counted
+from eslurm.core.model.wording import counted
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.resources import bits

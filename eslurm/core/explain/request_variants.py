@@ -24,9 +24,9 @@ from eslurm.core.model.option_text import (
     type_in,
     wide_option,
 )
-from eslurm.core.model.plurals import counted
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import counted
 from eslurm.core.resources.usage import length_words
 
 PARTITIONS_MAX: Final = 8

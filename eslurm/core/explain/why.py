@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.core.explain.whatif import WhatIf
-from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.request import Request
+from eslurm.core.model.wording import are, counted
 from eslurm.core.plan.cycle import reasons
 from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.plan.cycle.reasons import Why, WhyKind

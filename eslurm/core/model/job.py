@@ -55,9 +55,9 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     """One condition on another job. All of a job's dependencies must hold, or any (`JobSpec.dependency_any`).
 
     `kind` is one of after, afterany, afterok, afternotok, aftercorr, singleton (`job_id` 0).
-    `settled` is filled at the door when the other job has already left memory: "met" or "never".
+    `settled` is filled by the API when the other job has already left memory: "met" or "never".
     `task` is one task of the array `job_id`; -1: the whole job. `part` is a part of it, as the user named it: only the
-    door looks at it, a job of several parts begins and ends as one. The id of a pack is its first job's: it means the whole
+    API looks at it, a job of several parts begins and ends as one. The id of a pack is its first job's: it means the whole
     pack, except with a part (0), which is the first job alone.
     `due_us` is the end of the delay of an `after:ID+minutes` whose job has begun, where it is one of several (any).
     """

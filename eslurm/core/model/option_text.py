@@ -12,8 +12,8 @@ from typing import Final
 from eslurm.core.model.features import terms
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import JobSpec
-from eslurm.core.model.plurals import counted
 from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.wording import counted
 
 GPU: Final = "gpu"
 _NO_WORD: Final = frozenset("|!(), &")

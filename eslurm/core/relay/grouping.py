@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 
 
 class Grouping(Protocol):

@@ -35,8 +35,8 @@ from eslurm.lab.sim.phase_checks import LIMIT_S
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.spool import Spool
 from eslurm.lab.sim.step_runner import MemoryStepRunner
-from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.lab.sim.violation import require
+from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import (
     StepEndCause,
@@ -86,7 +86,7 @@ class Machine(Protocol):
 class AgentDriver(Process):
     """One start of the agent on a host."""
 
-    def __init__(self, world: Surroundings, host: Machine) -> None:
+    def __init__(self, world: WorldView, host: Machine) -> None:
         super().__init__(world, host.address, host.skew_us)
         self.host = host
         folded = fold([*host.spool.records, Booted(world.cluster, host.boot_id)])

@@ -50,7 +50,6 @@ from eslurm.lab.sim import wire
 from eslurm.lab.sim.gateway_draws import draw_gateway_spec, gateways_of
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.step_runner import LONG_LIMIT_S
-from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.lab.sim.violation import require
 from eslurm.lab.sim.workload_generator import (
     BASE,
@@ -62,6 +61,7 @@ from eslurm.lab.sim.workload_generator import (
     lifted,
     setting,
 )
+from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports.store import BlobRow, content_hash
 
 RETRY_US = 2 * SECOND_US
@@ -97,7 +97,7 @@ class Client(Process):
 
     operator = Principal("root", 0, 0)
 
-    def __init__(self, world: Surroundings, address: str = "client", first_request: int = 0) -> None:
+    def __init__(self, world: WorldView, address: str = "client", first_request: int = 0) -> None:
         super().__init__(world, address)
         self._random = random.Random(f"{world.seed}/people")
         # Packs are drawn apart: the other choices of a seed stay what they are.

@@ -67,7 +67,7 @@ from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.program_runner import MemoryProgramRunner
 from eslurm.lab.sim.standby import LEASE_US
 from eslurm.lab.sim.store_lane import LeaseWriter, StoreLane
-from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports import store
 from eslurm.ports.program_runner import CANCELLED, Program
 from eslurm.store.rows import transaction_of
@@ -86,7 +86,7 @@ Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 class Controller(Process):
     """One term as the leader, from the state where the log stood when the lead was won."""
 
-    def __init__(self, world: Surroundings, seat: Place, state: State, epoch: int) -> None:
+    def __init__(self, world: WorldView, seat: Place, state: State, epoch: int) -> None:
         clock = Timekeeper(state.now_us, leap_bound_us(world.config))
         # Times in commands count from the first `now`: they never jump, and are not before the last commit.
         began_us = clock.read(seat.wall_us, world.scheduler.at_us)

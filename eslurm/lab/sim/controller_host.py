@@ -10,7 +10,7 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.controller import Controller
 from eslurm.lab.sim.standby import Standby
-from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.world_view import WorldView
 
 PAUSE_MAX_S = 20.0
 
@@ -18,7 +18,7 @@ PAUSE_MAX_S = 20.0
 class ControllerHost:
     """One of the controllers of the cluster. `skew_us` is how far the wall clock of its host is before the true time."""
 
-    def __init__(self, world: Surroundings, index: int, skew_us: int) -> None:
+    def __init__(self, world: WorldView, index: int, skew_us: int) -> None:
         self.world = world
         self.name = f"c{index}"
         self.address = f"controller{index}"

@@ -12,8 +12,8 @@ from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.messages import SetForecasts
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.client import Client
-from eslurm.lab.sim.surroundings import Surroundings
 from eslurm.lab.sim.workload_generator import USERS
+from eslurm.lab.sim.world_view import WorldView
 
 FIRST_REQUEST: Final = 1 << 64
 """First number of its requests, apart from users'."""
@@ -26,7 +26,7 @@ UNKNOWN_JOB: Final = 2**31 - 1
 class Estimator(Client):
     """Says something now and then as long as things go wrong. In some runs there is none."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: WorldView) -> None:
         super().__init__(world, "estimator", FIRST_REQUEST)
         self._random = random.Random(f"{world.seed}/estimator")
         self._calls = self._random.choice((0, 5, 20, 40))

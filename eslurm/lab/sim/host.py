@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from eslurm.lab.sim.agent_driver import AgentDriver
 from eslurm.lab.sim.spool import Spool
 from eslurm.lab.sim.step_runner import MemoryStepRunner, StepScript
-from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports.step_runner import StepOutcome, StepSpec
 
 
@@ -21,7 +21,7 @@ class Host:
     `skew_us` is how far its wall clock is before the true time; it may jump at any moment.
     """
 
-    def __init__(self, world: Surroundings, index: int, numbers: Sequence[int], skew_us: int = 0) -> None:
+    def __init__(self, world: WorldView, index: int, numbers: Sequence[int], skew_us: int = 0) -> None:
         self.world = world
         self.index = index
         self.numbers = tuple(numbers)

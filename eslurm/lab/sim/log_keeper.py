@@ -15,7 +15,7 @@ from eslurm.core.control.log_keeping import BASES, Base, LogKeeping, MakeBase, P
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.place import Place
 from eslurm.lab.sim.store_lane import StoreLane
-from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports import store
 from eslurm.ports.store import BlobRow, FenceLost, Head, Pruned, RowChange, SettingRow, content_hash
 from eslurm.replay.base import BasePacker
@@ -24,7 +24,7 @@ from eslurm.replay.base import BasePacker
 class Keeper(Protocol):
     """The controller whose log it is."""
 
-    world: Surroundings
+    world: WorldView
     epoch: int
     state: State
 

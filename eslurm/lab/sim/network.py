@@ -22,7 +22,7 @@ LATENCY_MIN_US = 150
 LATENCY_SPREAD_US = 1_500
 KEEPALIVE_MIN_US = 4 * SECOND_US
 KEEPALIVE_SPREAD_US = 4 * SECOND_US
-AT_THE_DOOR = frozenset({"client", "estimator"})
+ON_LEADERS_HOST = frozenset({"client", "estimator"})
 """Processes that only make calls."""
 
 
@@ -185,9 +185,9 @@ class Network:
             self._scheduler.call_at(due_us, arrive)
 
     def _weather_between(self, source: Peer, target: Peer) -> Weather:
-        # They reach the controller through a door on its own host.
-        is_door = source.address in AT_THE_DOOR or target.address in AT_THE_DOOR
-        return CALM if is_door else self.weather
+        # They reach the controller through a socket on its own host.
+        is_local = source.address in ON_LEADERS_HOST or target.address in ON_LEADERS_HOST
+        return CALM if is_local else self.weather
 
     def _latency_us(self, weather: Weather) -> int:
         latency_us = LATENCY_MIN_US + int(self._random.random() * LATENCY_SPREAD_US)

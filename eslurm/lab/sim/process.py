@@ -13,7 +13,7 @@ from typing import Any
 
 from eslurm.core.relay import messages as tree
 from eslurm.core.relay.relay import Relay
-from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.world_view import WorldView
 
 REFUSED_AFTER_US = 400
 
@@ -27,7 +27,7 @@ class Process:
 
     takes_links = True
 
-    def __init__(self, world: Surroundings, address: str, offset_us: int = 0) -> None:
+    def __init__(self, world: WorldView, address: str, offset_us: int = 0) -> None:
         self.world = world
         self.address = address
         self.name = world.new_name(address)

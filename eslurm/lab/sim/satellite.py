@@ -14,7 +14,7 @@ from eslurm.core.relay import messages as tree
 from eslurm.core.relay.relay import Relay
 from eslurm.lab.sim import wire
 from eslurm.lab.sim.process import Process
-from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.world_view import WorldView
 
 REDIAL_US = 300_000
 
@@ -22,7 +22,7 @@ REDIAL_US = 300_000
 class Satellite(Process):
     """One start of the satellite at this place of the configuration."""
 
-    def __init__(self, world: Surroundings, index: int) -> None:
+    def __init__(self, world: WorldView, index: int) -> None:
         super().__init__(world, f"satellite{index}")
         self.relay = Relay(root=True, tuning=world.tuning)
         self.router: ReportRouter[Report] = ReportRouter()

@@ -19,7 +19,7 @@ from eslurm.lab.sim import wire
 from eslurm.lab.sim.place import Place
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.store_lane import LeaseWriter, StoreLane
-from eslurm.lab.sim.surroundings import Surroundings
+from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports import store
 from eslurm.ports.store import Leader, LogPruned, StoreError
 
@@ -33,7 +33,7 @@ class Standby(Process):
 
     takes_links = False
 
-    def __init__(self, world: Surroundings, seat: Place) -> None:
+    def __init__(self, world: WorldView, seat: Place) -> None:
         super().__init__(world, seat.address)
         self._seat = seat
         self._term: StandbyTerm[Leader] = StandbyTerm(seat.name, self.address, LEASE_US, Leader())
@@ -148,7 +148,7 @@ class Standby(Process):
                 self.send(target, wire.Hello(controller=self._seat.name))
 
     def on_message(self, source: str, message: Any) -> None:
-        """A call at the own door, its answer from the leader, or the leader's greeting."""
+        """A call at its own socket, its answer from the leader, or the leader's greeting."""
         match message:
             case wire.Call(request_id) if self._leader:
                 self._calls[request_id] = source

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from eslurm.core.model.plurals import counted
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import counted
 
 _DIGITS = re.compile(r"\d+")
 

@@ -13,7 +13,7 @@ import msgspec
 
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.partition import PartitionView
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from eslurm.core.plan.cycle.snapshot import NodeView
 from eslurm.core.resources.node_order import arranged
 from eslurm.core.resources.nodes import Topology

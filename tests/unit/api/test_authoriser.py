@@ -17,7 +17,7 @@ from eslurm.api.methods import BY_NAME, BY_NUMBER, BY_PATH, METHODS, Method
 from eslurm.api.status import STATUS_OF_REFUSAL
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, REQUEST_ID, Service, anyone_operates, nobody_operates, root_operates
 from tests.support.loops import run

@@ -14,8 +14,8 @@ from eslurm.api.audit import REASON_MAX, STRANGERS, WHAT_MAX, CallAudit, summary
 from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import METHODS, Method
 from eslurm.api.shapes import Submission
+from eslurm.ports.api import Answered, ApiError, Caller, Status
 from eslurm.ports.audit import AuditLine
-from eslurm.ports.door import Answered, ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, REQUEST_ID, Service, root_operates
 from tests.support.loops import run

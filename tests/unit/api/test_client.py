@@ -12,15 +12,15 @@ import pytest
 
 from eslurm.api import client as client_module
 from eslurm.api import methods
-from eslurm.api.client import DoorClient, Lost
+from eslurm.api.client import ApiClient, Lost
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiUnreachable, Status
+from eslurm.ports.api import ApiUnreachable, Status
 from eslurm.v1 import controller_pb2 as pb
 
 FOR_EVER_S = 3600.0
 
 
-class Away(DoorClient):
+class Away(ApiClient):
     """Every door loses every call, after `takes_s`; `says` what is answered instead, by door."""
 
     def __init__(self, *doors: str, says: dict[str, str] | None = None) -> None:

@@ -10,7 +10,7 @@ from eslurm.api import methods
 from eslurm.api.authoriser import Authoriser
 from eslurm.api.forward import Forwarder, answer_door_call
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2, link_pb2
 from tests.kits.api import ALICE, REQUEST_ID, Service, anyone_operates
 from tests.support.loops import run

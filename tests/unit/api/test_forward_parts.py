@@ -9,7 +9,7 @@ import pytest
 from eslurm.api import methods
 from eslurm.api.authoriser import Authoriser
 from eslurm.api.forward import CONTROL_CALL_BYTES_MAX, CallParts, Forwarder, answer_door_call, send_reply
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.ports.link import LinkClosed
 from eslurm.transport.options import BULK_ITEM_BYTES_MAX
 from eslurm.v1 import controller_pb2, link_pb2

@@ -15,7 +15,7 @@ import pytest
 from eslurm.api.interceptor import Interceptor, abort
 from eslurm.api.methods import PING
 from eslurm.api.tokens import Identified
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from tests.kits.api import ALICE, PATIENCE_S
 from tests.support.loops import run
 

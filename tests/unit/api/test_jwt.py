@@ -24,7 +24,7 @@ from eslurm.api import jwt_tokens
 from eslurm.api.jwt_tokens import JwtAuthenticator, JwtKeysError, JwtSettings, read_keys
 from eslurm.api.tokens import TOKEN_CHARS_MAX, Identified, TokenAuthenticator
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from tests.kits.api_tokens import SITE, Office
 from tests.support.loops import run
 

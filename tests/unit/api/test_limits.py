@@ -9,7 +9,7 @@ from eslurm.api import limits, methods
 from eslurm.api.limits import LimitSettings, RequestLimits, Ticket
 from eslurm.config.sections import ControllerSection
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from tests.kits.api import REQUEST_ID
 
 SETTINGS = LimitSettings(

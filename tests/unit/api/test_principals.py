@@ -9,7 +9,7 @@ import pytest
 
 from eslurm.api.principals import PRIMARY, Principals, look_up
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from tests.support.loops import run
 
 ADA = Principal("ada", 1000, 100, (100, 200))

@@ -10,7 +10,7 @@ from eslurm.api.methods import BY_NAME, METHODS
 from eslurm.api.scopes import METHODS_OF, grants, permits
 from eslurm.core.control.rights import Level
 from eslurm.core.model.token import SCOPES
-from eslurm.ports.door import Caller, Status
+from eslurm.ports.api import Caller, Status
 from tests.kits.api import ALICE, PATIENCE_S, REQUEST_ID, Service
 from tests.support.loops import run
 

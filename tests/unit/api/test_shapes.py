@@ -15,7 +15,7 @@ from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import BY_NAME, METHODS, SUBMIT
 from eslurm.api.shapes import Submission, check_lists, check_shape
 from eslurm.core.control.rights import Level
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import ALICE, REQUEST_ID, Service
 from tests.support.loops import run

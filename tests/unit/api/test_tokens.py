@@ -24,7 +24,7 @@ from eslurm.api.tokens import (
 )
 from eslurm.core.model.job import Principal
 from eslurm.core.model.token import TokenRules
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.security.sealing import Purpose
 from tests.kits.api import ALICE
 from tests.kits.api_tokens import SITE, STRANGERS, Office

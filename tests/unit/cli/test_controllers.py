@@ -11,9 +11,9 @@ import pytest
 from escli import exits
 from escli.admin import esctl
 from escli.user import esinfo
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse, unanswered
+from tests.kits.fake_api import FakeApi, Refuse, unanswered
 from tests.support.golden import Golden
 
 S = 1_000_000
@@ -58,7 +58,7 @@ pytestmark = pytest.mark.usefixtures("utc")
 
 
 def run(cluster: Cluster, path: Path, main: Any, *words: str) -> int:
-    with FakeDoor(path / "s", Controllers=cluster.controllers, Takeover=cluster.takeover) as door:
+    with FakeApi(path / "s", Controllers=cluster.controllers, Takeover=cluster.takeover) as door:
         return int(main(["--socket", door.path, *words]))
 
 
@@ -124,12 +124,12 @@ def test_a_refusal_is_told(state_dir: Path, capsys: pytest.CaptureFixture[str]) 
     def refuse(_request: Any) -> Any:
         raise Refuse(Status.FAILED_PRECONDITION, "c2 is behind by 900 facts")
 
-    with FakeDoor(state_dir / "s", Controllers=Cluster().controllers, Takeover=refuse) as door:
+    with FakeApi(state_dir / "s", Controllers=Cluster().controllers, Takeover=refuse) as door:
         assert esctl.main(["--socket", door.path, "takeover"]) == exits.FAILED
     assert capsys.readouterr().err == "esctl: c2 is behind by 900 facts\n"
 
 
 def test_words_are_checked_before_anything_is_asked(state_dir: Path) -> None:
-    with FakeDoor(state_dir / "s", Controllers=unanswered, Takeover=unanswered) as door:
+    with FakeApi(state_dir / "s", Controllers=unanswered, Takeover=unanswered) as door:
         assert esctl.main(["--socket", door.path, "takeover", "c2", "now"]) == exits.USAGE
         assert door.requests == []

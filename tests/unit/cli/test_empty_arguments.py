@@ -21,8 +21,8 @@ from escli.option_table import EVERY, rows_of
 from escli.options import FLAG
 from eslurm.api.methods import BY_NAME
 from eslurm.compat.errors import OptionError
-from eslurm.core.model.plurals import quoted
-from tests.kits.fake_door import FakeDoor
+from eslurm.core.model.wording import quoted
+from tests.kits.fake_api import FakeApi
 
 Main = Callable[[Sequence[str]], int]
 
@@ -35,13 +35,13 @@ class _Empty(dict[str, Callable[[Any], Any]]):
 
 
 @pytest.fixture
-def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
+def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     monkeypatch.chdir(state_dir)
     monkeypatch.setenv("ESLURM_STATE_DIR", str(state_dir / "cluster"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     for name in ("ESLURM_JOB_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    with FakeDoor(state_dir / "s") as fake:
+    with FakeApi(state_dir / "s") as fake:
         fake.answers = _Empty()
         monkeypatch.setenv("ESLURM_SOCKET", fake.path)
         yield fake
@@ -60,14 +60,14 @@ def lines_of(command: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("command", EVERY.split())
-def test_options_and_words(command: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_and_words(command: str, door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     main: Main = importlib.import_module(MODULES[command]).main
     told = {words: said_with(capsys, main, words) for words in lines_of(command)}
     assert {words: text for words, text in told.items() if "''" in text} == {}
     assert any(told.values())
 
 
-def test_actions_of_esctl(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_actions_of_esctl(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     deeper: list[tuple[str, ...]] = [("show", subject) for subject in esctl.show.SUBJECTS]
     deeper += [(kind, action) for kind in POLICIES for action in POLICY_ACTIONS]
     deeper += [(kind, action, "x") for kind in POLICIES for action in POLICY_ACTIONS]
@@ -99,7 +99,7 @@ def _commands(
 
 
 def test_commands_of_eslurm(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    door: FakeApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nothing(*_args: object, **_options: object) -> Any:
         raise ClusterError("nothing is started by this test")

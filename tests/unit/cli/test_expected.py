@@ -13,7 +13,7 @@ from escli.admin.show import job_block
 from escli.user import esqueue, essubmit, eswhy
 from escli.user.queue_columns import expected_s
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 
 S = 1_000_000
 HOUR = 3600 * S
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.usefixtures("utc")
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> Iterator[FakeDoor]:
-    with FakeDoor(state_dir / "esctld.sock") as door:
+def door(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> Iterator[FakeApi]:
+    with FakeApi(state_dir / "esctld.sock") as door:
         monkeypatch.setenv("ESLURM_SOCKET", str(door.path))
         yield door
 
@@ -44,7 +44,7 @@ def test_what_is_expected_is_never_longer_than_the_limit() -> None:
     assert expected_s(job(1, 0, forecast=FORECAST)) == 1500
 
 
-def test_expected_lengths_in_the_queue(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expected_lengths_in_the_queue(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     jobs = [
         job(1, state="RUNNING", started_us=NOON_US, forecast=FORECAST),
         job(2, state="PENDING", reason="priority"),
@@ -60,7 +60,7 @@ def test_expected_lengths_in_the_queue(door: FakeDoor, capsys: pytest.CaptureFix
     assert "ExpectedTime" not in job_block(jobs[1], NOON_US)
 
 
-def test_planned_starts_between_two_times(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_planned_starts_between_two_times(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     jobs = [job(number, state="PENDING", reason="resources") for number in (1, 2)]
     door.answers["Jobs"] = lambda _: pb.JobsReply(jobs=jobs, now_us=NOON_US)
     planned = [
@@ -84,7 +84,7 @@ def test_planned_starts_between_two_times(door: FakeDoor, capsys: pytest.Capture
 
 
 def test_why_tells_the_interval_and_what_is_expected(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start_us = NOON_US + 3 * HOUR
     reply = pb.WhyReply(
@@ -114,7 +114,7 @@ def test_why_tells_the_interval_and_what_is_expected(
 
 
 def test_a_job_that_is_only_asked_about(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    door: FakeApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("escli.clock.now_us", lambda: NOON_US)
     reply = pb.SubmitReply(

@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from escli import door as door_module
+from escli import api as door_module
 from escli import exits
-from escli.door import Door, find_sockets, sockets_in
+from escli.api import Api, find_sockets, sockets_in
 from escli.failures import CommandFailed
 from escli.user import esqueue, essubmit
 from eslurm.api import client as blocking
 from eslurm.api.methods import PING, SUBMIT
 from eslurm.api.unix_client import Client
-from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import FLAG_RETRY, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 
 REQUEST_ID = bytes(range(16))
 PATIENCE_S = 60.0
@@ -35,8 +35,8 @@ import sys, threading
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
-with FakeDoor(Path({path!r}), Submit=lambda _: pb.SubmitReply(job_ids=[1]), Ping=lambda _: pb.PingReply()):
+from tests.kits.fake_api import FakeApi
+with FakeApi(Path({path!r}), Submit=lambda _: pb.SubmitReply(job_ids=[1]), Ping=lambda _: pb.PingReply()):
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -81,7 +81,7 @@ def test_the_next_socket_is_tried_at_once(
 ) -> None:
     forbid_pauses(monkeypatch)
     first = leave(state_dir / "a")
-    with FakeDoor(state_dir / "b", Submit=accepted) as second, Client([first, second.path]) as client:
+    with FakeApi(state_dir / "b", Submit=accepted) as second, Client([first, second.path]) as client:
         assert submit(client).job_ids == [17]
         assert client.path == second.path
         assert submit(client).job_ids == [17]
@@ -91,8 +91,8 @@ def test_the_next_socket_is_tried_at_once(
 def test_one_that_has_no_leader_sends_us_on(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid_pauses(monkeypatch)
     with (
-        FakeDoor(state_dir / "a", Submit=away) as first,
-        FakeDoor(state_dir / "b", Submit=accepted) as second,
+        FakeApi(state_dir / "a", Submit=away) as first,
+        FakeApi(state_dir / "b", Submit=accepted) as second,
         Client([first.path, second.path]) as client,
     ):
         assert submit(client).job_ids == [17]
@@ -116,8 +116,8 @@ def test_all_are_tried_again_until_one_leads(state_dir: Path, monkeypatch: pytes
     monkeypatch.setattr(blocking, "time", Pauses())
     answers = [away, away, accepted]
     with (
-        FakeDoor(state_dir / "a", Submit=away) as first,
-        FakeDoor(state_dir / "b", Submit=lambda request: answers.pop(0)(request)) as second,
+        FakeApi(state_dir / "a", Submit=away) as first,
+        FakeApi(state_dir / "b", Submit=lambda request: answers.pop(0)(request)) as second,
         Client([first.path, second.path]) as client,
     ):
         assert submit(client).job_ids == [17]
@@ -172,7 +172,7 @@ def test_a_paused_daemon_is_left_for_one_that_answers(
         assert paused.stdout is not None
         assert paused.stdout.readline() == "ready\n"
         with (
-            FakeDoor(state_dir / "b", Submit=accepted) as second,
+            FakeApi(state_dir / "b", Submit=accepted) as second,
             Client([path], find_more=lambda: [second.path]) as client,
         ):
             assert submit(client).job_ids == [1]
@@ -199,7 +199,7 @@ def test_a_silent_daemon_gets_no_second_call_before_it_answers(
         silent.listen(100)
         with (
             # It may be slow enough to be asked as well.
-            FakeDoor(
+            FakeApi(
                 state_dir / "b", Submit=lambda request: answers.pop(0)(request), Ping=lambda _: pb.PingReply()
             ) as second,
             Client([str(state_dir / "a"), second.path]) as client,
@@ -230,8 +230,8 @@ def test_a_long_call_is_not_taken_for_a_dead_daemon(state_dir: Path, monkeypatch
         return pb.PingReply()
 
     with (
-        FakeDoor(state_dir / "a", Submit=slow, Ping=ping) as first,
-        FakeDoor(state_dir / "b", Submit=accepted) as second,
+        FakeApi(state_dir / "a", Submit=slow, Ping=ping) as first,
+        FakeApi(state_dir / "b", Submit=accepted) as second,
         Client([first.path, second.path]) as client,
     ):
         assert submit(client).job_ids == [1]
@@ -267,12 +267,12 @@ def test_further_sockets_are_looked_for_only_when_the_first_fails(state_dir: Pat
         looked.append(1)
         return sockets_in(str(state_dir))
 
-    with FakeDoor(state_dir / "esctld.sock", Submit=accepted) as first:
+    with FakeApi(state_dir / "esctld.sock", Submit=accepted) as first:
         with Client([first.path], find_more=find_more) as client:
             submit(client)
         assert looked == []
     with (
-        FakeDoor(state_dir / "esctld-c2.sock", Submit=accepted) as second,
+        FakeApi(state_dir / "esctld-c2.sock", Submit=accepted) as second,
         Client([str(state_dir / "esctld.sock")], find_more=find_more) as client,
     ):
         submit(client)
@@ -316,7 +316,7 @@ def test_a_command_finds_the_other_controller(
     monkeypatch.delenv("ESLURM_SOCKET", raising=False)
     monkeypatch.setenv("ESLURM_STATE_DIR", str(state_dir))
     dead_socket(state_dir / "esctld.sock")
-    with FakeDoor(state_dir / "esctld-c2.sock", Submit=accepted) as second:
+    with FakeApi(state_dir / "esctld-c2.sock", Submit=accepted) as second:
         assert essubmit.main(["--parsable", "--wrap", "true"]) == exits.OK
         assert len(second.requests) == 1
     assert capsys.readouterr() == ("17\n", "")
@@ -332,13 +332,13 @@ def test_a_watch_outlives_the_controller(
         CommandFailed(exits.FAILED, "enough"),
     ]
 
-    def call(_door: Door, _method: str, _request: Any) -> Any:
+    def call(_door: Api, _method: str, _request: Any) -> Any:
         look = looks.pop(0)
         if isinstance(look, CommandFailed):
             raise look
         return look
 
-    monkeypatch.setattr(Door, "call", call)
+    monkeypatch.setattr(Api, "call", call)
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     words = ["--socket", dead_socket(state_dir / "a"), "--watch", "1", "-h", "-o", "%i"]
     assert esqueue.main(words) == exits.FAILED

@@ -13,7 +13,7 @@ from escli.admin import esctl
 from escli.user import esacct, esqueue
 from escli.user.pack_table import state_of
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 from tests.support.golden import Golden
 
 S = 1_000_000
@@ -65,7 +65,7 @@ ALL = pb.JobsReply(jobs=[PLAIN, *BEGUN, *WAITING, *ENDED], now_us=NOON_US)
 def shown(
     state_dir: Path, capsys: pytest.CaptureFixture[str], command: Any, line: str
 ) -> tuple[str, list[Any]]:
-    with FakeDoor(state_dir / "s", Jobs=lambda _request: ALL) as door:
+    with FakeApi(state_dir / "s", Jobs=lambda _request: ALL) as door:
         assert command.main(["--socket", door.path, *line.split()]) == exits.OK
         return capsys.readouterr().out, door.asked("Jobs")
 
@@ -111,7 +111,7 @@ def test_the_state_of_a_pack() -> None:
 
 
 def test_a_job_is_shown_with_its_place(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeDoor(state_dir / "s", Jobs=lambda _request: pb.JobsReply(jobs=[BEGUN[1]])) as door:
+    with FakeApi(state_dir / "s", Jobs=lambda _request: pb.JobsReply(jobs=[BEGUN[1]])) as door:
         assert esctl.main(["--socket", door.path, "show", "job", "12"]) == exits.OK
     assert (
         "   PackId=11 PackIndex=1 PackSize=2 Delay=00:01:00 PackStart=2026-03-04T12:00:00\n"
@@ -130,7 +130,7 @@ def test_runs_of_packs(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> N
         "Accounting": lambda _request: pb.AccountingReply(attempts=runs),
         "Jobs": lambda _request: ALL,
     }
-    with FakeDoor(state_dir / "s", **answers) as door:
+    with FakeApi(state_dir / "s", **answers) as door:
         assert (
             esacct.main(["--socket", door.path, "-h", "-P", "-o", "jobid,pack", "--packs", "-j", "11"])
             == exits.OK

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escli.door import Door
+from escli.api import Api
 from escli.parts import in_parts, join
 from eslurm.api.methods import BY_NAME
 from eslurm.v1 import controller_pb2 as pb
@@ -36,12 +36,12 @@ def test_each_part_is_a_call_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     """Goal: no part is taken for a repetition of another. Method: the ids that the calls are made with."""
     made: list[tuple[int, bytes | None]] = []
 
-    def call(_self: Door, method: Any, request: Any, _timeout_s: float, request_id: bytes | None) -> Any:
+    def call(_self: Api, method: Any, request: Any, _timeout_s: float, request_id: bytes | None) -> Any:
         made.append((len(request.jobs), request_id))
         return method.reply(count=1)
 
-    monkeypatch.setattr(Door, "_call", call)
+    monkeypatch.setattr(Api, "_call", call)
     jobs = [pb.JobRef(job_id=number) for number in range(12_000)]
-    reply = Door.call(Door.__new__(Door), "Cancel", pb.CancelRequest(jobs=jobs), request_id=b"1" * 16)
+    reply = Api.call(Api.__new__(Api), "Cancel", pb.CancelRequest(jobs=jobs), request_id=b"1" * 16)
     assert made == [(10_000, b"1" * 16), (2_000, None)] and reply.count == 2
     assert BY_NAME["Cancel"].mutating, "so a call without an id gets one"

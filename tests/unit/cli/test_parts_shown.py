@@ -12,7 +12,7 @@ from escli import exits
 from escli.admin import esctl
 from escli.user import esacct, escancel, esqueue
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 
 PARTS = (
     pb.PartInfo(
@@ -55,7 +55,7 @@ PLAIN = pb.JobInfo(job_id=19, state="RUNNING", name="one", user="ada", partition
 
 def queue(state_dir: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     reply = pb.JobsReply(jobs=[JOB, PLAIN, TASK])
-    with FakeDoor(state_dir / "s", Jobs=lambda _request: reply) as door:
+    with FakeApi(state_dir / "s", Jobs=lambda _request: reply) as door:
         assert esqueue.main(["--socket", door.path, "-h", "-o", "%i %P %D %A", *words]) == exits.OK
     return capsys.readouterr().out.splitlines()
 
@@ -101,7 +101,7 @@ def test_accounting_has_a_line_for_each_part_and_json_the_whole(
         return pb.AccountingReply(attempts=[run, plain])
 
     words = ["-P", "-h", "-o", "jobid,partition,allocnodes,nodelist"]
-    with FakeDoor(state_dir / "s", Accounting=answer) as door:
+    with FakeApi(state_dir / "s", Accounting=answer) as door:
         assert esacct.main(["--socket", door.path, *words]) == exits.OK
         assert capsys.readouterr().out.splitlines() == [
             "17+0|cluster|1|cn1",
@@ -116,7 +116,7 @@ def test_accounting_has_a_line_for_each_part_and_json_the_whole(
 
 
 def test_show_job_has_a_line_for_each_part(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeDoor(state_dir / "s", Jobs=lambda _request: pb.JobsReply(jobs=[JOB])) as door:
+    with FakeApi(state_dir / "s", Jobs=lambda _request: pb.JobsReply(jobs=[JOB])) as door:
         assert esctl.main(["--socket", door.path, "show", "job", "17+1"]) == exits.OK
         (request,) = door.asked("Jobs")
     assert (request.jobs[0].job_id, request.jobs[0].part) == (17, 1)
@@ -131,7 +131,7 @@ def test_a_part_is_cancelled_with_a_remark(state_dir: Path, capsys: pytest.Captu
     reply = pb.ChangeReply(
         count=1, notes=["17+1 is part 1 of job 17: this concerns the whole job, all 2 parts"]
     )
-    with FakeDoor(state_dir / "s", Cancel=lambda _request: reply) as door:
+    with FakeApi(state_dir / "s", Cancel=lambda _request: reply) as door:
         assert escancel.main(["--socket", door.path, "17+1"]) == exits.OK
         assert "this concerns the whole job, all 2 parts" in capsys.readouterr().err
         assert escancel.main(["--socket", door.path, "-Q", "17+1"]) == exits.OK
@@ -147,10 +147,10 @@ def test_an_update_of_a_part_starts_from_what_that_part_asks_for(
     waiting.CopyFrom(JOB)
     waiting.state = "PENDING"
 
-    def update(door: FakeDoor, job: str) -> int:
+    def update(door: FakeApi, job: str) -> int:
         return esctl.main(["--socket", door.path, "update", "job", job, "cpus-per-task=2"])
 
-    with FakeDoor(
+    with FakeApi(
         state_dir / "s",
         Jobs=lambda _request: pb.JobsReply(jobs=[waiting]),
         UpdateJob=lambda _request: pb.ChangeReply(),

@@ -11,7 +11,7 @@ import pytest
 from escli import exits
 from escli import remote as remote_module
 from escli.admin import esctl
-from escli.door import Sockets, find_way
+from escli.api import Sockets, find_endpoint
 from escli.endpoint import Endpoint
 from escli.failures import CommandFailed
 from escli.option_table import rows_of
@@ -22,7 +22,7 @@ from eslurm.api.grpc_client import GrpcClient
 from eslurm.api.tokens import Claims, seal_token
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiRefused, ApiUnreachable, Status
 from eslurm.security.site_keys import KeyRecord, SiteKeys
 from eslurm.transport.tls import Tls
 from eslurm.v1 import controller_pb2 as pb
@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ESLURM_SOCKET", "ESLURM_STATE_DIR", "ESLURM_REMOTE", "ESLURM_TOKEN_FILE", "ESLURM_TLS_CA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("escli.door.SYSTEM_SOCKET", str(tmp_path / "run" / "esctld.sock"))
+    monkeypatch.setattr("escli.api.SYSTEM_SOCKET", str(tmp_path / "run" / "esctld.sock"))
     monkeypatch.setattr(remote_module, "SYSTEM_DIRECTORY", str(tmp_path / "etc"))
     write_token(tmp_path / ".config" / "eslurm" / "token", token_of(ADA))
     return tmp_path
@@ -92,7 +92,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
 
 
 def way_of(line: str, environ: Mapping[str, str] | None = None) -> Endpoint:
-    return find_way(Parser(rows_of("esqueue")).parse(line.split()), environ or {})
+    return find_endpoint(Parser(rows_of("esqueue")).parse(line.split()), environ or {})
 
 
 def client_file(directory: Path, text: str) -> Path:

@@ -14,9 +14,9 @@ from escli.admin import esctl
 from escli.tables import Column, render, separated
 from escli.user import esacct, escancel, esinfo, esqueue
 from escli.user.queue_columns import DEFAULT, by_letters, fill, sort_key
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 from tests.support.golden import Golden
 
 S = 1_000_000
@@ -204,8 +204,8 @@ ATTEMPTS = [
 
 
 @pytest.fixture
-def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
-    with FakeDoor(
+def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    with FakeApi(
         state_dir / "s",
         Jobs=lambda _: QUEUE,
         Plan=lambda _: PLAN,
@@ -263,7 +263,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_views(name: str, door: FakeDoor, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+def test_views(name: str, door: FakeApi, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     command, line = CASES[name]
     assert command.main(line.split()) == exits.OK
     captured = capsys.readouterr()
@@ -271,7 +271,7 @@ def test_views(name: str, door: FakeDoor, golden: Golden, capsys: pytest.Capture
     golden(f"cli/{name}.txt", captured.out)
 
 
-def test_ping_is_one_sentence(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ping_is_one_sentence(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert esctl.main(["ping"]) == exits.OK
     line = capsys.readouterr().out
     assert line.startswith(f"controller of cluster lab is up at {door.path} (")
@@ -296,7 +296,7 @@ def test_ping_is_one_sentence(door: FakeDoor, capsys: pytest.CaptureFixture[str]
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_everything_as_json(
-    command: Any, line: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    command: Any, line: str, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(line.split()) == exits.OK
     assert isinstance(json.loads(capsys.readouterr().out), dict)
@@ -391,7 +391,7 @@ REQUESTS: list[tuple[Any, str, str, Any]] = [
     ("command", "line", "method", "request_"), REQUESTS, ids=[case[1] for case in REQUESTS]
 )
 def test_what_is_asked(
-    command: Any, line: str, method: str, request_: Any, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    command: Any, line: str, method: str, request_: Any, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(line.split()) == exits.OK
     assert door.requests == [(method, request_)]
@@ -436,7 +436,7 @@ BAD: list[tuple[Any, str, str]] = [
     ("command", "line", "says"), BAD, ids=[f"{case[0].__name__} {case[1]}" for case in BAD]
 )
 def test_bad_words_are_one_line_and_ask_nothing(
-    command: Any, line: str, says: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    command: Any, line: str, says: str, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(line.split()) == exits.USAGE
     captured = capsys.readouterr()
@@ -447,7 +447,7 @@ def test_bad_words_are_one_line_and_ask_nothing(
 
 
 def test_problems_of_some_are_told_and_end_with_one(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     problem = pb.Problem(what="18", code="denied", text="belongs to grace")
     door.answers["Cancel"] = lambda _: pb.ChangeReply(count=1, problems=[problem])
@@ -456,7 +456,7 @@ def test_problems_of_some_are_told_and_end_with_one(
 
 
 def test_satellites_that_are_not_there_or_need_nothing(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(["show", "satellite", "sat9"]) == exits.FAILED
     assert capsys.readouterr().err == "esctl: satellite sat9 is not known: there are sat1, sat2, sat3\n"
@@ -467,7 +467,7 @@ def test_satellites_that_are_not_there_or_need_nothing(
     assert capsys.readouterr().err == "esctl: nothing changed: sat1, sat2 are DOWN already\n"
 
 
-def test_a_choice_that_fits_no_job(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_choice_that_fits_no_job(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     door.answers["Cancel"] = lambda _: pb.ChangeReply()
     assert escancel.main(["-u", "ada"]) == exits.OK
     assert capsys.readouterr().err == "escancel: no job matches\n"
@@ -481,14 +481,14 @@ def test_a_choice_that_fits_no_job(door: FakeDoor, capsys: pytest.CaptureFixture
         ("show partition gpu", "partition gpu is not known: there are main, short"),
     ],
 )
-def test_unknown_things(line: str, says: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_things(line: str, says: str, door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     door.answers["Jobs"] = lambda _: pb.JobsReply()
     door.answers["Nodes"] = lambda _: pb.NodesReply(partitions=NODES.partitions)
     assert esctl.main(line.split()) == exits.FAILED
     assert capsys.readouterr().err.startswith(f"esctl: {says}")
 
 
-def test_a_refused_right(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_right(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(_request: Any) -> Any:
         raise Refuse(Status.PERMISSION_DENIED, "drain is for operators")
 
@@ -497,7 +497,7 @@ def test_a_refused_right(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "esctl: drain is for operators\n"
 
 
-def test_accounting_comes_in_pages(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_accounting_comes_in_pages(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     pages = {
         0: pb.AccountingReply(attempts=ATTEMPTS[:2], next_page=7),
         7: pb.AccountingReply(attempts=ATTEMPTS[2:], next_page=9),

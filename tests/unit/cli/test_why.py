@@ -13,9 +13,9 @@ from escli import exits
 from escli.admin.esctl import main as esctl
 from escli.user import essubmit, eswhy, plan_chart
 from escli.user.why import answer
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 from tests.support.golden import Golden
 
 S = 1_000_000
@@ -147,7 +147,7 @@ NODES = pb.NodesReply(nodes=[pb.NodeInfo(number=n, name=f"cn{n:02d}") for n in r
 
 
 @pytest.fixture
-def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
+def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     answers = {17: WAITING, 18: RUNNING, 19: ESTIMATED, 20: HELD}
 
     def why(request: pb.WhyRequest) -> pb.WhyReply:
@@ -156,12 +156,12 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]
             raise Refuse(Status.NOT_FOUND, f"job {request.job.job_id} does not exist")
         return found
 
-    with FakeDoor(state_dir / "s", Why=why, Plan=lambda _: PLAN, Nodes=lambda _: NODES) as fake:
+    with FakeApi(state_dir / "s", Why=why, Plan=lambda _: PLAN, Nodes=lambda _: NODES) as fake:
         monkeypatch.setenv("ESLURM_SOCKET", fake.path)
         yield fake
 
 
-def test_all_that_is_known(door: FakeDoor, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_is_known(door: FakeApi, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     assert eswhy.main(["17"]) == exits.OK
     out = capsys.readouterr().out
     golden("cli/eswhy.txt", out)
@@ -170,7 +170,7 @@ def test_all_that_is_known(door: FakeDoor, golden: Golden, capsys: pytest.Captur
 
 
 def test_several_jobs_running_held_and_only_estimated(
-    door: FakeDoor, golden: Golden, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, golden: Golden, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert eswhy.main(["--no-alternatives", "18,19", "20"]) == exits.OK
     golden("cli/eswhy-several.txt", capsys.readouterr().out)
@@ -189,13 +189,13 @@ def test_several_jobs_running_held_and_only_estimated(
     ],
 )
 def test_what_cannot_be_told(
-    words: list[str], text: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    words: list[str], text: str, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert eswhy.main(words) != exits.OK
     assert capsys.readouterr().err.startswith(text)
 
 
-def test_the_plan_as_a_table(door: FakeDoor, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_as_a_table(door: FakeApi, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     assert esctl(["plan", "partition=main", "limit=5", "until=2030-01-01"]) == exits.OK
     golden("cli/esctl-plan.txt", capsys.readouterr().out)
     (asked,) = door.asked("Plan")
@@ -207,7 +207,7 @@ def test_the_plan_as_a_table(door: FakeDoor, golden: Golden, capsys: pytest.Capt
 
 
 def test_the_plan_as_a_chart(
-    door: FakeDoor, golden: Golden, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    door: FakeApi, golden: Golden, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "40")
@@ -258,13 +258,13 @@ def test_charts_of_nothing_and_of_too_much() -> None:
     ],
 )
 def test_plans_that_cannot_be_shown(
-    words: list[str], text: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    words: list[str], text: str, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl(words) == exits.USAGE
     assert capsys.readouterr().err.startswith(text)
 
 
-def test_a_job_that_is_only_asked_about(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_is_only_asked_about(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     reply = pb.SubmitReply(
         test_answer="would be accepted and wait",
         test_start_us=NOON_US,
@@ -286,7 +286,7 @@ def test_a_job_that_is_only_asked_about(door: FakeDoor, capsys: pytest.CaptureFi
     )
 
 
-def test_each_job_of_a_test_is_told(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_job_of_a_test_is_told(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     reply = pb.SubmitReply(
         test_answer="would be accepted and wait",
         tests=[

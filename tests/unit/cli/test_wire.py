@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escli import wire, wire_tables
-from escli.door import SUBMIT
+from escli.api import SUBMIT
 from eslurm.api.methods import BY_NAME
 from eslurm.v1 import controller_pb2 as pb
 

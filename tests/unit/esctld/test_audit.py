@@ -13,7 +13,7 @@ import pytest
 from eslurm.api import methods
 from eslurm.core.model.job import Principal
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Caller, Status
+from eslurm.ports.api import Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER
 from tests.support.loops import run

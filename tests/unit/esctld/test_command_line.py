@@ -9,7 +9,7 @@ import pytest
 from esctld.__main__ import main
 from esctld.daemon import ControllerOptions
 from eslurm.config.file import parse_config
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from tests.support.trust import Site
 
 CONFIG = b"""

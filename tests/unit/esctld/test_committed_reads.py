@@ -34,7 +34,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.plan.cycle.plan import Plan, PlanLimits
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb

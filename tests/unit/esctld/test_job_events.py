@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import STARTED
 from eslurm.core.model.messages import JobRef, SuspendJobs, UpdateJob
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.request import Chunk, Request
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits import chaos

@@ -18,8 +18,8 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.messages import Message, Refused, RevokeMembers
 from eslurm.lab.sim.store_image import StoreImage
+from eslurm.ports.api import Caller
 from eslurm.ports.audit import AuditLine
-from eslurm.ports.door import Caller
 from eslurm.security import ledger
 from eslurm.security.joining import Conversation, JoinSecret, Trust, check_issued, fingerprint
 from eslurm.security.membership import Identity

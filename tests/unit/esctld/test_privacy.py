@@ -20,7 +20,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Reports
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.api import Answered, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER
 from tests.support.loops import run

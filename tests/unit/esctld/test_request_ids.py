@@ -12,7 +12,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Submitted
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.api import Answered, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import REQUEST_ID
 from tests.kits.leading import CLUSTER

@@ -12,7 +12,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Changed, Message, RefusalCode, Refused
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.security import ledger
 from eslurm.security.files import write_public
 from eslurm.security.membership import Identity

@@ -26,7 +26,7 @@ from eslurm.api.unix_client import Client
 from eslurm.api.unix_server import UnixServer
 from eslurm.core.model.job import Principal
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Answered, ApiRefused, Caller, Status, status_of
+from eslurm.ports.api import Answered, ApiRefused, Caller, Status, status_of
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
 from tests.kits.api import PATIENCE_S, until

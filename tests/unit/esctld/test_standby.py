@@ -20,7 +20,7 @@ from eslurm.api.server import RpcServer
 from eslurm.core.dispatch.standby import Lead
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.api import Answered, Caller, Status
 from eslurm.ports.store import Claim, FenceLost, Leader, SnapshotRow, StoreFailed, StoreUnavailable
 from eslurm.transport.options import reachable
 from tests.kits.api import until

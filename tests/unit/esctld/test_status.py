@@ -25,7 +25,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.relay.results import EMPTY
 from eslurm.core.relay.trace import LevelCost, Trace
 from eslurm.core.state.cluster import State
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.telemetry import logs
 from eslurm.telemetry.metrics import LEVELS_MAX, PHASE_LABELS, ControllerMetrics
 from eslurm.telemetry.status import Health

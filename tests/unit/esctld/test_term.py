@@ -30,7 +30,7 @@ from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.api import Answered, Caller, Status
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import AccountingPage, AccountingQuery, Claim, Leader
 from eslurm.store.rows import load

@@ -19,7 +19,7 @@ from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Message, RefusalCode, Refused, RevokeTokens, TokenMade
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import ApiError, Caller
+from eslurm.ports.api import ApiError, Caller
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, LeadingController

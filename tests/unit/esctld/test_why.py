@@ -34,7 +34,7 @@ from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.request import Request
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import ApiError, Caller
+from eslurm.ports.api import ApiError, Caller
 from eslurm.telemetry.metrics import ControllerMetrics
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER, LeadingController

@@ -24,7 +24,7 @@ from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.core.control.rights import Level
 from eslurm.estimator.files import ModelFiles, read_kept
-from eslurm.ports.door import ApiError, Status
+from eslurm.ports.api import ApiError, Status
 from eslurm.ports.estimator import Estimator, Model
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from esestd.doors import TokenFile
-from eslurm.ports.door import ApiUnreachable
+from esestd.leader_calls import TokenFile
+from eslurm.ports.api import ApiUnreachable
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> None:

@@ -35,7 +35,7 @@ USAGE = 2
         (
             "--nodes cn[1-2] --cores 4 --memory-mib 9 --each --socket /tmp/x",
             EXIT_CANNOT_START,
-            "--socket: with --each every agent has a door of its own: leave it out",
+            "--socket: with --each every agent has a socket of its own: leave it out",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eslurm import job
 from eslurm.core.agent.attempt import Stage
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.api import Answered, Caller, Status
 from eslurm.transport.counters import ApiCounters
 from eslurm.v1 import controller_pb2 as pb
 from esnoded.job_lines import LINE_BYTES_MAX, LineError, answer, read_line, refusal

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from eslurm.api.methods import BY_NAME
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.api import Answered, Caller, Status
 from eslurm.ports.link import (
     ANYBODY,
     CLOSED_BY_PEER,

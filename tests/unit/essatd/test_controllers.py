@@ -19,7 +19,7 @@ from eslurm.links.hello import LocalPeer
 from eslurm.links.link import GrpcLink
 from eslurm.links.link_server import LinkServer
 from eslurm.links.links import LinkTable
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.ports.link import Link, Wanted
 from eslurm.v1 import link_pb2
 from essatd import daemon

@@ -1,7 +1,7 @@
 """Policies at submission: the number of jobs, and whether a job could ever run under them.
 
-`Gate` is the policies in the form for these checks; it is rebuilt when they change. Rules that only move a job in time are
-the planner's matter (C-14).
+`SubmissionRules` is the policies in the form for these checks; it is rebuilt when they change. Rules that only move a job
+in time are the planner's matter (C-14).
 """
 
 from __future__ import annotations
@@ -85,19 +85,19 @@ def submission_problem(
     `beside` are jobs of the same submitter that are accepted with it and not in the state yet. A present job, as `before`,
     is counted only for new consumers: with too many jobs since a limit was lowered a user may still change them.
     """
-    gate = _gate(state, now_us)
+    rules = _rules_of(state, now_us)
     who = submitters_of(spec)
     tasks = ranges.count(spec.array.tasks) if spec.array is not None else 1
     counted = frozenset(
         consumer
         for one in (submitters_of(before) if before is not None else ())
-        for consumer in gate.index.memberships(one)
+        for consumer in rules.index.memberships(one)
     )
-    bound = _bound(gate, who, counted)
-    problems = _too_many(state, gate, bound, tasks, beside, now_us)
+    bound = _bound(rules, who, counted)
+    problems = _too_many(state, rules, bound, tasks, beside, now_us)
     if spec.array is not None:
-        problems = chain(problems, _array_too_large(gate, bound, tasks, now_us))
-    return next(problems, None) or _never(state, gate, spec)
+        problems = chain(problems, _array_too_large(rules, bound, tasks, now_us))
+    return next(problems, None) or _never(state, rules, spec)
 
 
 def has_rules(state: State) -> bool:
@@ -110,7 +110,7 @@ def never_together(state: State, specs: Sequence[JobSpec], now_us: int) -> str |
 
     Jobs of the same account, QOS and reservation are counted together, each with the shortest time limit of them.
     """
-    gate = _gate(state, now_us)
+    rules = _rules_of(state, now_us)
     alike: dict[tuple[str, str, str], list[JobSpec]] = {}
     for spec in specs:
         alike.setdefault((spec.account, spec.qos, spec.reservation), []).append(spec)
@@ -123,7 +123,7 @@ def never_together(state: State, specs: Sequence[JobSpec], now_us: int) -> str |
             ]
             requests = [request for job in jobs for request in job.components]
             limit_s = min([job.time_limit_s for job in jobs if job.time_limit_s], default=0)
-            never = _never_all(gate, replace(jobs[0], time_limit_s=limit_s), requests, views)
+            never = _never_all(rules, replace(jobs[0], time_limit_s=limit_s), requests, views)
             if never:
                 return never
     return None
@@ -131,23 +131,23 @@ def never_together(state: State, specs: Sequence[JobSpec], now_us: int) -> str |
 
 def rules_now(state: State, now_us: int) -> Rules:
     """The rules in force over an empty cluster: the nodes that they close to jobs, and the times."""
-    return _gate(state, now_us).rules
+    return _rules_of(state, now_us).rules
 
 
-def _gate(state: State, now_us: int) -> SubmissionRules:
-    gate = state.memos.get(SubmissionRules)
-    if not isinstance(gate, SubmissionRules) or not gate.is_current(state, now_us):
-        gate = state.memos[SubmissionRules] = SubmissionRules(state)
-    return gate
+def _rules_of(state: State, now_us: int) -> SubmissionRules:
+    rules = state.memos.get(SubmissionRules)
+    if not isinstance(rules, SubmissionRules) or not rules.is_current(state, now_us):
+        rules = state.memos[SubmissionRules] = SubmissionRules(state)
+    return rules
 
 
 def _bound(
-    gate: SubmissionRules, who: Iterable[Submitter], counted: Set[Consumer]
+    rules: SubmissionRules, who: Iterable[Submitter], counted: Set[Consumer]
 ) -> list[tuple[Consumer, Submitter]]:
     """The consumers through which limits bind a job, each once, besides those `counted` already."""
     found: dict[Consumer, Submitter] = {}
     for one in who:
-        for consumer in gate.index.consumers(one):
+        for consumer in rules.index.consumers(one):
             if consumer not in counted:
                 found.setdefault(consumer, one)
     return list(found.items())
@@ -155,18 +155,18 @@ def _bound(
 
 def _too_many(
     state: State,
-    gate: SubmissionRules,
+    rules: SubmissionRules,
     bound: Iterable[tuple[Consumer, Submitter]],
     tasks: int,
     beside: int,
     now_us: int,
 ) -> Iterator[str]:
     for consumer, who in bound:
-        for limit in gate.in_force(gate.index.levels(consumer, JOBS, who), now_us):
+        for limit in rules.in_force(rules.index.levels(consumer, JOBS, who), now_us):
             most = most_items(limit.amount, 0)
             if most is None:
                 continue
-            there = state.job_counts.count(consumer, gate.index) + beside
+            there = state.job_counts.count(consumer, rules.index) + beside
             if there + tasks > most:
                 yield (
                     f"limit {limit.name}: {who_words(consumer)} may have {most} jobs in the system, {there} are there "
@@ -175,10 +175,10 @@ def _too_many(
 
 
 def _array_too_large(
-    gate: SubmissionRules, bound: Iterable[tuple[Consumer, Submitter]], tasks: int, now_us: int
+    rules: SubmissionRules, bound: Iterable[tuple[Consumer, Submitter]], tasks: int, now_us: int
 ) -> Iterator[str]:
     for consumer, who in bound:
-        for limit in gate.in_force(gate.index.levels(consumer, ARRAYJOBS, who), now_us):
+        for limit in rules.in_force(rules.index.levels(consumer, ARRAYJOBS, who), now_us):
             most = most_items(limit.amount, 0)
             if most is not None and tasks > most:
                 yield (
@@ -187,21 +187,21 @@ def _array_too_large(
                 )
 
 
-def _never(state: State, gate: SubmissionRules, spec: JobSpec) -> str | None:
+def _never(state: State, rules: SubmissionRules, spec: JobSpec) -> str | None:
     views = [state.partition_views[partition_of(spec, part)] for part in range(len(spec.components))]
     for part, (request, view) in enumerate(zip(spec.components, views, strict=True)):
-        never = _never_all(gate, spec, [request], [view])
+        never = _never_all(rules, spec, [request], [view])
         if never:
             return part_text(spec, part, never)
-    return _never_all(gate, spec, spec.components, views) if spec.parts else None
+    return _never_all(rules, spec, spec.components, views) if spec.parts else None
 
 
 def _never_all(
-    gate: SubmissionRules, spec: JobSpec, requests: Sequence[Request], views: Sequence[PartitionView]
+    rules: SubmissionRules, spec: JobSpec, requests: Sequence[Request], views: Sequence[PartitionView]
 ) -> str | None:
     """The reason why rules never let these parts run together."""
     limit_us = spec.time_limit_s * SECOND_US
-    need = compile_job(requests, views, gate.topology, time_limit_us=limit_us)
+    need = compile_job(requests, views, rules.topology, time_limit_us=limit_us)
     parts = [PendingPart(request, view.name) for request, view in zip(requests, views, strict=True)]
     job = Pending(
         job_id=0,
@@ -215,7 +215,7 @@ def _never_all(
         reservation=spec.reservation,
         parts=tuple(parts) if need.members else (),
     )
-    return gate.rules.of(job, need).never or None
+    return rules.rules.of(job, need).never or None
 
 
 class _NothingPlanned:

@@ -12,7 +12,7 @@ from eslurm.core.control.rights import Rules, may_manage
 from eslurm.core.model.job import Job, Principal
 from eslurm.core.model.messages import JobRef, RefusalCode, Refused
 from eslurm.core.model.parts import user_parts
-from eslurm.core.model.plurals import counted
+from eslurm.core.model.wording import counted
 
 
 class Jobs(Rules, Protocol):

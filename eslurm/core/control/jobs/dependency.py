@@ -19,9 +19,9 @@ from eslurm.core.model import facts, ranges
 from eslurm.core.model.job import Dependency, Job, JobSpec
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.messages import JobRef, RefusalCode, Refused
-from eslurm.core.model.plurals import quoted
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import quoted
 from eslurm.core.state.cluster import State, name_key
 from eslurm.core.state.endings import settled_outcome
 

@@ -15,9 +15,9 @@ from eslurm.core.model.gateways import GATEWAY, PARTITION
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.parts import user_parts
-from eslurm.core.model.plurals import counted
 from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.model.request_limits import GATEWAYS_MAX, GATEWAYS_PER_NODE_MAX
+from eslurm.core.model.wording import counted
 from eslurm.core.state.cluster import State
 
 

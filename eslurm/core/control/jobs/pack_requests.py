@@ -14,8 +14,8 @@ from eslurm.core.model import facts
 from eslurm.core.model.job import Job, JobSpec, Principal
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import JobRef, RefusalCode, Refused, UpdateJob
-from eslurm.core.model.plurals import counted
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import counted
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.state.apply_packs import members
 from eslurm.core.state.cluster import State

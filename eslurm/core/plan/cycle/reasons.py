@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from eslurm.core.model.plurals import are, counted
+from eslurm.core.model.wording import are, counted
 from eslurm.core.plan.placement.capacity import capacities
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part, part_words
 from eslurm.core.plan.placement.mapping import choose

@@ -11,8 +11,8 @@ import msgspec
 from eslurm.core.model import features
 from eslurm.core.model.config import NodeRule
 from eslurm.core.model.partition import PartitionView
-from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.request import Request
+from eslurm.core.model.wording import are, counted
 from eslurm.core.plan.placement import chunks
 from eslurm.core.plan.placement.capacity import capacities
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, Part, compile_request

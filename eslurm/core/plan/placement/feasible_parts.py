@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eslurm.core.model.partition import PartitionView
-from eslurm.core.model.plurals import counted
 from eslurm.core.model.request import Request
+from eslurm.core.model.wording import counted
 from eslurm.core.plan.placement import joint, single_nodes
 from eslurm.core.plan.placement.compiled_request import (
     CompiledRequest,

@@ -15,8 +15,8 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from eslurm.core.model.accounts import EVERYONE, UNLIMITED, Account, Amount, Limit
-from eslurm.core.model.plurals import are, counted
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import are, counted
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.usage import Steps, Used, amount_words, first_within, last_over, length_words
 from eslurm.core.resources.windows import Windows, find_gap, stop_of

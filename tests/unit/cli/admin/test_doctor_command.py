@@ -10,9 +10,9 @@ import pytest
 
 from escli import exits
 from escli.admin import esctl
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 from tests.support.golden import Golden
 
 CHECKS = ["records", "allocations", "nodes", "log", "store"]
@@ -43,7 +43,7 @@ def doctor(
 ) -> int:
     reply = pb.DoctorReply(findings=findings, checks=CHECKS, revision=99)
     path = state_dir / f"s{len(list(state_dir.iterdir()))}"
-    with FakeDoor(path, Doctor=lambda _: reply) as fake:
+    with FakeApi(path, Doctor=lambda _: reply) as fake:
         monkeypatch.setenv("ESLURM_SOCKET", fake.path)
         return esctl.main(["doctor", *words])
 
@@ -68,7 +68,7 @@ def test_who_is_no_operator_is_told_so(
     def refuse(_: pb.DoctorRequest) -> pb.DoctorReply:
         raise Refuse(Status.PERMISSION_DENIED, "Doctor is for operators")
 
-    with FakeDoor(state_dir / "s", Doctor=refuse) as fake:
+    with FakeApi(state_dir / "s", Doctor=refuse) as fake:
         monkeypatch.setenv("ESLURM_SOCKET", fake.path)
         assert esctl.main(["doctor"]) == exits.FAILED
     assert capsys.readouterr().err == "esctl: Doctor is for operators\n"

@@ -10,7 +10,7 @@ import pytest
 
 from escli.admin.esctl import main
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 
 JOINS = pb.JoinsReply(
     pending=[pb.PendingJoin(role="agent\x1b[2J", names="cn1", fingerprint="5f" * 16, address="192.0.2.1")],
@@ -20,22 +20,22 @@ JOINS = pb.JoinsReply(
 
 
 @pytest.fixture
-def door(state_dir: Path) -> Iterator[FakeDoor]:
+def door(state_dir: Path) -> Iterator[FakeApi]:
     answers = {
         "CreateJoinToken": lambda _request: pb.CreateJoinTokenReply(token="esj1.x", id="ab", expires_us=1),
         "Joins": lambda _request: JOINS,
         "DecideJoin": lambda _request: pb.ChangeReply(count=1),
         "RevokeMembers": lambda _request: pb.ChangeReply(count=1),
     }
-    with FakeDoor(state_dir / "s", **answers) as one:
+    with FakeApi(state_dir / "s", **answers) as one:
         yield one
 
 
-def node(door: FakeDoor, *words: str) -> int:
+def node(door: FakeApi, *words: str) -> int:
     return main(["--socket", str(door.path), "node", *words])
 
 
-def test_a_token_is_alone_on_standard_output(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_is_alone_on_standard_output(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert node(door, "token", "create", "--nodes", "cn[1-9]", "--uses", "9", "--hours", "2") == 0
     out, err = capsys.readouterr()
     assert out == "esj1.x\n" and "id ab" in err
@@ -45,7 +45,7 @@ def test_a_token_is_alone_on_standard_output(door: FakeDoor, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["token"] == "esj1.x"
 
 
-def test_what_is_shown_moves_no_cursor(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_shown_moves_no_cursor(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     for words, shown in (
         (("pending",), "5f" * 16),
         (("list",), "cd" * 16),
@@ -56,7 +56,7 @@ def test_what_is_shown_moves_no_cursor(door: FakeDoor, capsys: pytest.CaptureFix
         assert shown in out and "\x1b" not in out
 
 
-def test_decisions_and_revocations_name_what_they_are_about(door: FakeDoor) -> None:
+def test_decisions_and_revocations_name_what_they_are_about(door: FakeApi) -> None:
     assert node(door, "approve", "cn1", "--fingerprint", "5f" * 16) == 0
     assert node(door, "deny", "cn1") == 0
     approved, denied = door.asked("DecideJoin")
@@ -85,7 +85,7 @@ def test_decisions_and_revocations_name_what_they_are_about(door: FakeDoor) -> N
     ],
 )
 def test_what_is_refused(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str
+    door: FakeApi, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str
 ) -> None:
     assert node(door, *words) == 2
     assert text in capsys.readouterr().err

@@ -10,9 +10,9 @@ import pytest
 
 from escli import exits
 from escli.admin import esctl
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 from tests.support.golden import Golden
 
 POLICIES: dict[str, dict[str, dict[str, str]]] = {
@@ -86,7 +86,7 @@ def _changed(request: pb.ChangePoliciesRequest) -> pb.ChangeReply:
 
 
 def run(path: Path, *words: str) -> tuple[int, list[Any]]:
-    with FakeDoor(path / "s", Policies=_policies, ChangePolicies=_changed) as door:
+    with FakeApi(path / "s", Policies=_policies, ChangePolicies=_changed) as door:
         code = int(esctl.main(["--socket", door.path, *words]))
         return code, [request for _, request in door.requests]
 

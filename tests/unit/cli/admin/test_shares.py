@@ -11,7 +11,7 @@ import pytest
 from escli import exits
 from escli.admin import esctl
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 
 
 def row(account: str, user: str, parent: str, shares: int, *numbers: float) -> pb.ShareInfo:
@@ -51,13 +51,13 @@ physics             3      0.7500 36000     1.0000   0.75
 
 
 @pytest.fixture
-def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
-    with FakeDoor(tmp_path / "door.sock", Shares=lambda _: REPLY) as fake:
+def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    with FakeApi(tmp_path / "door.sock", Shares=lambda _: REPLY) as fake:
         monkeypatch.setenv("ESLURM_SOCKET", fake.path)
         yield fake
 
 
-def test_the_tree(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tree(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert esctl.main(["shares"]) == exits.OK
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         line.split() for line in TABLE.splitlines()
@@ -74,7 +74,7 @@ def test_the_tree(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_selection(
-    words: list[str], found: list[str], door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    words: list[str], found: list[str], door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(["--json", "shares", *words]) == exits.OK
     answer = json.loads(capsys.readouterr().out)
@@ -82,7 +82,7 @@ def test_selection(
     assert answer["half_life_s"] == 604_800
 
 
-def test_nobody(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     door.answers["Shares"] = lambda _: pb.SharesReply()
     assert esctl.main(["shares"]) == exits.OK
     assert capsys.readouterr().out == "no accounts, and nobody has used anything\n"
@@ -90,7 +90,7 @@ def test_nobody(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("word", ["physics", "accounts=x", "user="])
 def test_what_selects_nothing_is_refused(
-    word: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    word: str, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(["shares", word]) == exits.USAGE
     assert f"'{word}' selects nothing: use account=NAME or user=NAME" in capsys.readouterr().err
@@ -112,7 +112,7 @@ PRIORITIES = pb.SharesReply(
 )
 
 
-def test_priorities(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_priorities(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     door.answers["Shares"] = lambda request: PRIORITIES if not request.jobs else pb.SharesReply()
     assert esctl.main(["priority"]) == exits.OK
     assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [

@@ -14,9 +14,9 @@ import pytest
 from escli import exits
 from escli.admin import esctl
 from escli.remote import token_in
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 
 NOW_US = 1_790_000_000_000_000
 HOUR_US = 3_600_000_000
@@ -44,13 +44,13 @@ def create(request: Any) -> pb.CreateTokenReply:
 
 
 @pytest.fixture
-def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
+def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     monkeypatch.setenv("ESLURM_SOCKET", str(state_dir / "s"))
-    with FakeDoor(state_dir / "s", CreateToken=create) as one:
+    with FakeApi(state_dir / "s", CreateToken=create) as one:
         yield one
 
 
-def test_it_stands_alone(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_stands_alone(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert esctl.main(["token", "create"]) == exits.OK
     assert capsys.readouterr() == (f"{TOKEN}\n", "")
     (asked,) = door.asked("CreateToken")
@@ -60,7 +60,7 @@ def test_it_stands_alone(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("words", [["ada"], ["create", "ada"], ["CREATE", "ada"]])
 def test_for_somebody_and_for_so_long(
-    door: FakeDoor, words: list[str], capsys: pytest.CaptureFixture[str]
+    door: FakeApi, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(["token", *words, "--for", "7d", "--scope", "read", "--json"]) == exits.OK
     found = json.loads(capsys.readouterr().out)
@@ -75,13 +75,13 @@ def test_for_somebody_and_for_so_long(
     }
 
 
-def test_a_user_may_be_called_as_an_action_is(door: FakeDoor) -> None:
+def test_a_user_may_be_called_as_an_action_is(door: FakeApi) -> None:
     assert esctl.main(["token", "create", "list"]) == exits.OK
     assert door.asked("CreateToken")[0].user == "list"
 
 
 def test_a_file_is_for_its_user_only(
-    door: FakeDoor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "token"
     path.write_text("what was there")
@@ -99,14 +99,14 @@ def test_a_file_is_for_its_user_only(
     assert [one.name for one in tmp_path.iterdir()] == ["token"]
 
 
-def test_a_link_in_its_place_is_replaced_not_followed(door: FakeDoor, tmp_path: Path) -> None:
+def test_a_link_in_its_place_is_replaced_not_followed(door: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "token").symlink_to(tmp_path / "elsewhere")
     assert esctl.main(["token", "ada", "--output", str(tmp_path / "token")]) == exits.OK
     assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "token").is_symlink()
 
 
 def test_nothing_but_a_file_is_replaced(
-    door: FakeDoor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -129,14 +129,14 @@ def test_nothing_but_a_file_is_replaced(
 
 
 def test_a_file_that_cannot_be_written_names_what_to_revoke(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(["token", "ada", "--output", "/nowhere/token"]) == exits.USAGE
     told = capsys.readouterr().err
     assert "cannot be written (No such file or directory)" in told and f"esctl token revoke {ID}" in told
 
 
-def test_what_is_refused_is_told(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_is_told(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(_request: Any) -> Any:
         raise Refuse(Status.PERMISSION_DENIED, "root gets no token")
 
@@ -158,7 +158,7 @@ def test_what_is_refused_is_told(door: FakeDoor, capsys: pytest.CaptureFixture[s
     ],
 )
 def test_what_cannot_be(
-    door: FakeDoor, words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, words: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(["token", *words]) == exits.USAGE
     out, err = capsys.readouterr()
@@ -166,7 +166,7 @@ def test_what_cannot_be(
     assert not door.requests
 
 
-def test_a_list_shows_no_control_characters(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_shows_no_control_characters(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     info = pb.TokenInfo(
         id=ID, user="a\x1b[2J", uid=5, scope="read", issued_us=NOW_US, expires_us=NOW_US + HOUR_US, by="root"
     )
@@ -180,7 +180,7 @@ def test_a_list_shows_no_control_characters(door: FakeDoor, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["tokens"][0]["id"] == ID
 
 
-def test_revoking(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_revoking(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     door.answers["RevokeTokens"] = lambda request: pb.ChangeReply(count=len(request.ids))
     assert esctl.main(["token", "revoke", ID, "00"]) == exits.OK
     assert esctl.main(["token", "revoke", "--user", "ada"]) == exits.OK

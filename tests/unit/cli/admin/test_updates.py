@@ -11,7 +11,7 @@ import pytest
 from escli import exits
 from escli.admin.esctl import main as esctl
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 
 TASKS = ("nodes=2", "ntasks=8", "cpus-per-task=2", "gres=gpu:a100:2,fpga:1", "constraint=ib")
 CHUNKS = ("rset=4:ncpus=2:gpus=1,place=scatter:excl", "licenses=matlab:2")
@@ -19,7 +19,7 @@ ASKED = {17: TASKS, 18: CHUNKS, 19: (), 21: ("nodes=3", "cpus-per-task=1", "excl
 
 
 @pytest.fixture
-def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
+def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     def jobs(request: pb.JobsRequest) -> pb.JobsReply:
         assert request.asked_too
         asked = ASKED.get(request.jobs[0].job_id)
@@ -31,12 +31,12 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]
             jobs=[task, pb.JobInfo(job_id=request.jobs[0].job_id, state="PENDING", asked=asked)]
         )
 
-    with FakeDoor(state_dir / "s", Jobs=jobs, UpdateJob=lambda _: pb.ChangeReply(count=1)) as fake:
+    with FakeApi(state_dir / "s", Jobs=jobs, UpdateJob=lambda _: pb.ChangeReply(count=1)) as fake:
         monkeypatch.setenv("ESLURM_SOCKET", fake.path)
         yield fake
 
 
-def sent(door: FakeDoor, line: str) -> pb.UpdateJobRequest:
+def sent(door: FakeApi, line: str) -> pb.UpdateJobRequest:
     assert esctl(["update", *line.split()]) == exits.OK
     request = door.asked("UpdateJob")[-1]
     assert isinstance(request, pb.UpdateJobRequest)
@@ -47,7 +47,7 @@ def amounts(named: object) -> dict[str, int]:
     return {one.name: one.items for one in named}  # type: ignore[attr-defined]
 
 
-def test_what_is_not_said_stays_as_it_is(door: FakeDoor) -> None:
+def test_what_is_not_said_stays_as_it_is(door: FakeApi) -> None:
     request = sent(door, "17 ntasks=4 time=1:00:00")
     part = request.request
     assert (part.nodes_min, part.nodes_max, part.tasks, part.cpus_per_task) == (2, 2, 4, 2)
@@ -55,7 +55,7 @@ def test_what_is_not_said_stays_as_it_is(door: FakeDoor) -> None:
     assert (request.job.job_id, request.time_limit_s, list(request.was)) == (17, 3600, list(TASKS))
 
 
-def test_dependencies_are_replaced_as_a_whole(door: FakeDoor) -> None:
+def test_dependencies_are_replaced_as_a_whole(door: FakeApi) -> None:
     given = sent(door, "17 dependency=afterok:3_4?after:5+2").dependencies
     assert given.any
     assert [(one.kind, one.job_id, one.delay_s) for one in given.all] == [
@@ -69,7 +69,7 @@ def test_dependencies_are_replaced_as_a_whole(door: FakeDoor) -> None:
     assert esctl(["update", "17", "dependency=afterok:3,4?5"]) == exits.USAGE
 
 
-def test_tasks_follow_the_nodes_unless_they_were_named(door: FakeDoor) -> None:
+def test_tasks_follow_the_nodes_unless_they_were_named(door: FakeApi) -> None:
     assert (sent(door, "job 21 nodes=5").request.tasks, sent(door, "job 17 nodes=4").request.tasks) == (5, 8)
     assert sent(door, "job 17 nodes=4 ntasks=").request.tasks == 4
 
@@ -89,7 +89,7 @@ def test_tasks_follow_the_nodes_unless_they_were_named(door: FakeDoor) -> None:
     ],
 )
 def test_devices_keep_their_types_and_features_stay_features(
-    door: FakeDoor, line: str, per_node: dict[str, int], per_task: dict[str, int], constraint: str
+    door: FakeApi, line: str, per_node: dict[str, int], per_task: dict[str, int], constraint: str
 ) -> None:
     part = sent(door, f"job 17 {line}").request
     assert (amounts(part.per_node), amounts(part.per_task), part.constraint) == (
@@ -99,7 +99,7 @@ def test_devices_keep_their_types_and_features_stay_features(
     )
 
 
-def test_scontrols_words(door: FakeDoor) -> None:
+def test_scontrols_words(door: FakeApi) -> None:
     line = (
         "JobId=21 NumNodes=2-4 NumTasks=6 CPUsPerTask=3 MinMemoryCPU=500M Licenses=matlab ReqNodeList=cn[1-2] "
         "ExcNodeList=cn9 Partition=p QOS=q Account=a TimeLimit=10"
@@ -118,7 +118,7 @@ def test_scontrols_words(door: FakeDoor) -> None:
     assert (part.tasks, part.memory_per_node_mib, part.tasks_per_node) == (4, 2048, 4)
 
 
-def test_chunks_are_replaced_and_placed_anew(door: FakeDoor) -> None:
+def test_chunks_are_replaced_and_placed_anew(door: FakeApi) -> None:
     part = sent(door, "job 18 rset=2:ncpus=4+1:mem=1g").request
     assert [(one.count, one.cores, one.memory_mib) for one in part.chunks] == [(2, 4, 0), (1, 1, 1024)]
     assert (part.place, part.exclusive, amounts(part.wide)) == ("free", False, {"matlab": 2})
@@ -154,7 +154,7 @@ def test_chunks_are_replaced_and_placed_anew(door: FakeDoor) -> None:
     ],
 )
 def test_what_submitting_refuses_is_refused_in_the_same_words(
-    line: str, says: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    line: str, says: str, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl(["update", *line.split()]) == exits.USAGE
     captured = capsys.readouterr()
@@ -163,7 +163,7 @@ def test_what_submitting_refuses_is_refused_in_the_same_words(
 
 
 def test_jobs_that_are_gone_or_cannot_be_said_are_named(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl(["update", "job", "20", "nodes=2"]) == exits.FAILED
     assert "job 20 does not exist or has ended long ago" in capsys.readouterr().err
@@ -177,7 +177,7 @@ def test_jobs_that_are_gone_or_cannot_be_said_are_named(
 
 
 def test_what_there_is_to_know_is_told_and_is_no_failure(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     door.answers["UpdateJob"] = lambda _: pb.ChangeReply(count=1, notes=["job 17 asks for more now"])
     assert esctl(["update", "job", "17", "nodes=4"]) == exits.OK

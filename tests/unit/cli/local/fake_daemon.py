@@ -44,7 +44,7 @@ def say_ready(fd: int) -> None:
 
 def serve(path: Path, stopped: threading.Event, ready_fd: int) -> None:
     from eslurm.v1 import controller_pb2 as pb
-    from tests.kits.fake_door import FakeDoor
+    from tests.kits.fake_api import FakeApi
 
     path.unlink(missing_ok=True)
     reply = pb.PingReply(nodes=NODES, nodes_up=NODES, jobs_pending=1)
@@ -54,7 +54,7 @@ def serve(path: Path, stopped: threading.Event, ready_fd: int) -> None:
             pb.ControllerInfo(name="c2", role="standby"),
         ]
     )
-    with FakeDoor(path, Ping=lambda _request: reply, Controllers=lambda _request: controllers):
+    with FakeApi(path, Ping=lambda _request: reply, Controllers=lambda _request: controllers):
         say_ready(ready_fd)
         stopped.wait()
 

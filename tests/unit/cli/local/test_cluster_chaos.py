@@ -18,7 +18,7 @@ from escli.local import chaos, processes
 from escli.local.chaos_text import parse_duration, parse_share
 from escli.local.settings import Wishes
 from eslurm.config.file import read_config
-from eslurm.core.model.plurals import quoted
+from eslurm.core.model.wording import quoted
 from tests.unit.cli.local.fakes import Fakes
 
 

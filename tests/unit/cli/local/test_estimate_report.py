@@ -12,9 +12,9 @@ import pytest
 
 from escli import exits
 from escli.local.main import main
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 from tests.support.golden import Golden
 
 S = 1_000_000
@@ -72,7 +72,7 @@ class Accounting:
 def run(state_dir: Path, *words: str, answer: Any = None) -> tuple[int, list[Any]]:
     path = state_dir / "s"
     path.unlink(missing_ok=True)
-    with FakeDoor(path, Accounting=answer or Accounting(accounting())) as door:
+    with FakeApi(path, Accounting=answer or Accounting(accounting())) as door:
         code = main(["estimate", "report", "--socket", door.path, *words])
         return code, door.asked("Accounting")
 

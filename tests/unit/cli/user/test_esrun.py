@@ -24,11 +24,11 @@ from escli.user.step_output import LineWriter, StepOutput
 from escli.user.step_programs import SYNONYMS, read_programs
 from eslurm.compat.environment import decode_environment
 from eslurm.core.model.step_key import StepKey
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.ports.step_runner import OutputFrame, OutputHello
 from eslurm.security.step_stream import StreamSealer
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse
+from tests.kits.fake_api import FakeApi, Refuse
 
 
 class Supervisor:
@@ -66,7 +66,7 @@ class World:
         self.threads: list[threading.Thread] = []
         self.state = "RUNNING"
         self.failed: list[pb.Problem] = []
-        self.door = FakeDoor(
+        self.door = FakeApi(
             path, CreateStep=self._create, WaitStep=self._wait, FinishStep=lambda _: pb.ChangeReply(count=1)
         )
 
@@ -296,7 +296,7 @@ def test_a_part_may_be_named_with_the_job(state_dir: Path) -> None:
     def refuse(_request: Any) -> Any:
         raise Refuse(Status.INVALID_ARGUMENT, "enough")
 
-    with FakeDoor(state_dir / "s", CreateStep=refuse) as door:
+    with FakeApi(state_dir / "s", CreateStep=refuse) as door:
         assert main(["--socket", door.path, "--jobid", "17+1", "work"]) == exits.FAILED
         (asked,) = door.asked("CreateStep")
     assert (asked.job_id, list(asked.components)) == (17, [1])
@@ -334,7 +334,7 @@ def test_a_refused_step(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> 
     def refuse(_request: Any) -> Any:
         raise Refuse(Status.INVALID_ARGUMENT, "-n: 99 tasks are more than the job's 3 cores")
 
-    with FakeDoor(state_dir / "s", CreateStep=refuse) as door:
+    with FakeApi(state_dir / "s", CreateStep=refuse) as door:
         assert main(["--socket", door.path, "-n", "99", "work"]) == exits.FAILED
     assert capsys.readouterr().err == "esrun: -n: 99 tasks are more than the job's 3 cores\n"
 

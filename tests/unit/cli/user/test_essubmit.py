@@ -18,9 +18,9 @@ from escli.user.essubmit import main
 from escli.user.exporting import exported
 from escli.user.waiting import exit_code_of, wait_for_job
 from eslurm.compat.environment import decode_environment
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, Refuse, unanswered
+from tests.kits.fake_api import FakeApi, Refuse, unanswered
 
 
 def accepted(_request: Any) -> pb.SubmitReply:
@@ -35,7 +35,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def submit(door: FakeDoor, *words: str) -> pb.JobRequest:
+def submit(door: FakeApi, *words: str) -> pb.JobRequest:
     assert main(["--socket", door.path, *words]) == exits.OK
     (request,) = door.asked("Submit")
     (job,) = request.jobs
@@ -43,7 +43,7 @@ def submit(door: FakeDoor, *words: str) -> pb.JobRequest:
 
 
 def test_a_script_and_its_options(script: Path, state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         job = submit(door, "-n", "8", "--requeue", "run.sh", "-n", "input")
         assert len(door.request_ids[0]) == 16
         assert door.request_ids[0] != bytes(16)
@@ -66,7 +66,7 @@ def test_every_option_reaches_the_request(script: Path, state_dir: Path) -> None
         "--export NONE --begin 2100-01-01 --priority 9 --exclusive -w cn[1-2] -x cn3 --ntasks-per-node 4 -H -A acc "
         "--comment c --open-mode truncate run.sh"
     )
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         job = submit(door, *words.split())
     assert job.components[0] == pb.ResourceRequest(
         tasks=8,
@@ -93,7 +93,7 @@ def test_every_option_reaches_the_request(script: Path, state_dir: Path) -> None
 
 
 def resources(state_dir: Path, line: str) -> pb.ResourceRequest:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         return submit(door, *line.split(), "--wrap", "true").components[0]
 
 
@@ -149,7 +149,7 @@ def test_when_and_under_whose_rules(script: Path, state_dir: Path) -> None:
         "-q urgent --reservation course --nice=-5 --start-at 2100-01-01 --deadline 2100-01-02 "
         "--signal B:USR1@120 --warn-script save.sh run.sh"
     )
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         job = submit(door, *words.split())
     assert (job.qos, job.reservation, job.nice) == ("urgent", "course", -5)
     assert 0 < job.start_at_us < job.deadline_us
@@ -158,12 +158,12 @@ def test_when_and_under_whose_rules(script: Path, state_dir: Path) -> None:
 
 
 def test_nice_without_a_number_is_a_hundred(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         assert submit(door, "--nice", "--wrap", "true").nice == 100
 
 
 def test_wrapping_a_command(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         job = submit(door, "--parsable", "--wrap", "echo $HOME")
     assert job.script.startswith(b"#!/bin/sh\n")
     assert job.script.endswith(b"\necho $HOME\n")
@@ -175,7 +175,7 @@ def test_a_script_from_standard_input(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"#!/bin/sh\n#SBATCH -c 3\n")))
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         job = submit(door, "--json", "-", "argument")
     assert job.components[0].cpus_per_task == 3
     assert list(job.arguments) == ["argument"]
@@ -189,7 +189,7 @@ def test_test_only_tells_what_the_controller_says(
         assert request.test_only
         return pb.SubmitReply(test_answer="the job can start now")
 
-    with FakeDoor(state_dir / "s", Submit=answer) as door:
+    with FakeApi(state_dir / "s", Submit=answer) as door:
         assert main(["--socket", door.path, "--test-only", "--wrap", "true"]) == exits.OK
     assert capsys.readouterr().out == "essubmit: the job can start now\n"
 
@@ -276,7 +276,7 @@ def test_bad_input_is_one_line_and_sends_nothing(
     (tmp_path / "wrapline.sh").write_text("#!/bin/sh\n#SBATCH --wrap=x\n")
     (tmp_path / "wordline.sh").write_text("#!/bin/sh\n#SBATCH -n 4 echo\n")
     os.mkfifo(tmp_path / "pipe")
-    with FakeDoor(state_dir / "s", Submit=unanswered) as door:
+    with FakeApi(state_dir / "s", Submit=unanswered) as door:
         assert main(["--socket", door.path, *line.split()]) == exits.USAGE
         assert door.requests == []
     captured = capsys.readouterr()
@@ -286,13 +286,13 @@ def test_bad_input_is_one_line_and_sends_nothing(
 
 
 def test_memory_given_twice(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         job = submit(door, "--mem", "1G", "--mem-per-cpu", "2G", "--wrap", "true")
     assert (job.components[0].memory_per_node_mib, job.components[0].memory_per_cpu_mib) == (0, 2048)
 
 
 def test_ignored_options_are_told(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         submit(door, "--mail-type=END", "--wrap", "true")
     assert capsys.readouterr().err == "essubmit: --mail-type is not supported and left out\n"
 
@@ -309,7 +309,7 @@ def test_refusals(status: Status, code: int, state_dir: Path, capsys: pytest.Cap
     def refuse(_request: Any) -> Any:
         raise Refuse(status, "-N: 99 nodes are more than the 16 there are")
 
-    with FakeDoor(state_dir / "s", Submit=refuse) as door:
+    with FakeApi(state_dir / "s", Submit=refuse) as door:
         assert main(["--socket", door.path, "-N", "99", "--wrap", "true"]) == code
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -322,14 +322,14 @@ def test_no_cluster(
 ) -> None:
     monkeypatch.delenv("ESLURM_SOCKET", raising=False)
     monkeypatch.setenv("ESLURM_STATE_DIR", str(state_dir))
-    monkeypatch.setattr("escli.door.SYSTEM_SOCKET", str(state_dir / "none"))
+    monkeypatch.setattr("escli.api.SYSTEM_SOCKET", str(state_dir / "none"))
     assert main(["--wrap", "true"]) == exits.UNREACHABLE
     assert "no cluster here" in (err := capsys.readouterr().err)
     assert "`eslurm up`" in err
 
 
 def test_the_sockets_of_the_environment(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with FakeDoor(state_dir / "esctld.sock", Submit=accepted) as door:
+    with FakeApi(state_dir / "esctld.sock", Submit=accepted) as door:
         monkeypatch.delenv("ESLURM_SOCKET", raising=False)
         monkeypatch.setenv("ESLURM_STATE_DIR", str(state_dir))
         assert main(["-Q", "--wrap", "true"]) == exits.OK
@@ -343,7 +343,7 @@ def test_the_sockets_of_the_environment(state_dir: Path, monkeypatch: pytest.Mon
 def test_the_trace_of_the_environment(text: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes along even where no variable does; it is never the id of the request, which is to be new each time."""
     monkeypatch.setenv("TRACEPARENT", text)
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         for _ in range(2):
             assert main(["--socket", door.path, "-Q", "--export", "NONE", "--wrap", "true"]) == exits.OK
         first, second = door.asked("Submit")
@@ -393,7 +393,7 @@ def test_waiting_ends_with_the_jobs_code(
     monkeypatch.setattr("escli.user.waiting._PAUSE_S", 0.0)
     replies = [*infos("PENDING", reason="resources"), *infos("RUNNING", node_names="cn[1-2]")]
     replies.append(pb.JobsReply(jobs=[pb.JobInfo(job_id=17, **last)]))
-    with FakeDoor(state_dir / "s", Submit=accepted, WaitJobs=lambda _: replies.pop(0)) as door:
+    with FakeApi(state_dir / "s", Submit=accepted, WaitJobs=lambda _: replies.pop(0)) as door:
         assert main(["--socket", door.path, "--wait", "--wrap", "true"]) == code
     err = capsys.readouterr().err.splitlines()
     assert err[:2] == ["essubmit: job 17: pending (Resources)", "essubmit: job 17: running on cn[1-2]"]
@@ -405,7 +405,7 @@ def test_a_job_that_left_memory_is_found_in_the_accounting(state_dir: Path) -> N
         pb.AttemptInfo(job_id=17, attempt=1, state="NODE_FAIL", ended_us=5),
         pb.AttemptInfo(job_id=17, attempt=2, state="FAILED", exit_code=7, ended_us=9),
     ]
-    with FakeDoor(
+    with FakeApi(
         state_dir / "s",
         Submit=accepted,
         WaitJobs=lambda _: pb.JobsReply(),

@@ -16,7 +16,7 @@ from escli.user import pack_file, pack_yaml
 from escli.user.essubmit import main
 from eslurm.core.model.request_limits import PACK_MEMBERS_MAX
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, unanswered
+from tests.kits.fake_api import FakeApi, unanswered
 
 ROOT = Path(__file__).resolve().parents[4]
 YAML = """\
@@ -65,7 +65,7 @@ def accepted(request: Any) -> pb.SubmitReply:
 
 
 def submit(state_dir: Path, *words: str) -> pb.SubmitRequest:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         assert main(["--socket", door.path, *words]) == exits.OK
         (request,) = door.asked("Submit")
         assert isinstance(request, pb.SubmitRequest)
@@ -147,7 +147,7 @@ def test_waiting_ends_with_the_last_job_and_the_first_bad_code(state_dir: Path) 
             jobs=[pb.JobInfo(job_id=ref.job_id, state="FAILED" if code else "COMPLETED", exit_code=code)]
         )
 
-    with FakeDoor(state_dir / "s", Submit=accepted, WaitJobs=ended) as door:
+    with FakeApi(state_dir / "s", Submit=accepted, WaitJobs=ended) as door:
         line = f"--socket {door.path} -W --parsable a.sh : -N1 b.sh : --delay 1 a.sh"
         assert main(line.split()) == 3
         assert [request.jobs[0].job_id for request in door.asked("WaitJobs")] == [17, 18, 19]
@@ -253,7 +253,7 @@ def test_a_bad_line_names_the_part_and_sends_nothing(
 ) -> None:
     (tmp_path / "file").write_text("a.sh\n--delay=5 b.sh\n")
     (tmp_path / "delayed.sh").write_text("#!/bin/sh\n#ESLURM --delay=5\ntrue\n")
-    with FakeDoor(state_dir / "s", Submit=unanswered) as door:
+    with FakeApi(state_dir / "s", Submit=unanswered) as door:
         assert main(["--socket", door.path, *line.split()]) == exits.USAGE
         assert door.requests == []
     captured = capsys.readouterr()
@@ -327,7 +327,7 @@ def test_a_bad_file_is_one_line_that_names_the_part(
     text: str, says: str, state_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with FakeDoor(state_dir / "s", Submit=unanswered) as door:
+    with FakeApi(state_dir / "s", Submit=unanswered) as door:
         assert main(["--socket", door.path, "--pack", "file"]) == exits.USAGE
         assert door.requests == []
     captured = capsys.readouterr()

@@ -11,7 +11,7 @@ from escli import exits
 from escli.user.essubmit import main
 from eslurm.core.model.request_limits import PARTS_MAX
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor, unanswered
+from tests.kits.fake_api import FakeApi, unanswered
 
 
 def accepted(_request: Any) -> pb.SubmitReply:
@@ -19,7 +19,7 @@ def accepted(_request: Any) -> pb.SubmitReply:
 
 
 def submit(state_dir: Path, line: str) -> pb.JobRequest:
-    with FakeDoor(state_dir / "s", Submit=accepted) as door:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
         assert main(["--socket", door.path, *line.split()]) == exits.OK
         (request,) = door.asked("Submit")
         (job,) = request.jobs
@@ -175,7 +175,7 @@ def test_bad_parts_are_one_line_and_send_nothing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "twice.sh").write_text("#!/bin/sh\n#SBATCH -n 1\n#SBATCH hetjob\n#SBATCH --output x\n")
     (tmp_path / "beside.sh").write_text("#!/bin/sh\n#SBATCH hetjob -n 4\n")
-    with FakeDoor(state_dir / "s", Submit=unanswered) as door:
+    with FakeApi(state_dir / "s", Submit=unanswered) as door:
         assert main(["--socket", door.path, *line.split()]) == exits.USAGE
         assert door.requests == []
     captured = capsys.readouterr()

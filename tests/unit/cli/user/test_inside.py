@@ -11,7 +11,7 @@ import pytest
 from escli import exits
 from escli.admin import esctl
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 
 
 def give_back(request: Any) -> pb.FinishPartReply:
@@ -27,15 +27,15 @@ def give_back(request: Any) -> pb.FinishPartReply:
 
 
 @pytest.fixture
-def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
+def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     monkeypatch.setenv("ESLURM_SOCKET", str(state_dir / "s"))
     monkeypatch.delenv("ESLURM_JOB_ID", raising=False)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with FakeDoor(state_dir / "s", FinishPart=give_back) as one:
+    with FakeApi(state_dir / "s", FinishPart=give_back) as one:
         yield one
 
 
-def test_a_part_is_named_with_its_job(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_is_named_with_its_job(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert esctl.main(["finish-part", "17+1"]) == exits.OK
     (asked,) = door.asked("FinishPart")
     assert asked == pb.FinishPartRequest(job=pb.JobRef(job_id=17, part=1))
@@ -46,7 +46,7 @@ def test_a_part_is_named_with_its_job(door: FakeDoor, capsys: pytest.CaptureFixt
 
 
 def test_inside_a_job_its_id_is_left_out(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    door: FakeApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert esctl.main(["finish-part", "+1"]) == exits.USAGE
     assert "is not inside a job" in capsys.readouterr().err
@@ -59,7 +59,7 @@ def test_inside_a_job_its_id_is_left_out(
     assert "steps that get SIGKILL: 3, 4" in out and "its share of cn0" in out
 
 
-def test_a_dependency_is_told_before_and_after(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dependency_is_told_before_and_after(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     shown = iter(("afterok:16(unfulfilled)", "afterany:17(unfulfilled)", "afterany:17(unfulfilled)"))
     door.answers["Jobs"] = lambda _: pb.JobsReply(jobs=[pb.JobInfo(job_id=42, dependencies=next(shown))])
     door.answers["UpdateJob"] = lambda _: pb.ChangeReply(count=1)
@@ -75,6 +75,6 @@ def test_a_dependency_is_told_before_and_after(door: FakeDoor, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("words", [[], ["17+1", "17+2"], ["17_[1,2]+1"], ["17+x"]])
-def test_bad_words_are_refused_before_the_controller_is_asked(door: FakeDoor, words: list[str]) -> None:
+def test_bad_words_are_refused_before_the_controller_is_asked(door: FakeApi, words: list[str]) -> None:
     assert esctl.main(["finish-part", *words]) == exits.USAGE
     assert not door.asked("FinishPart")

@@ -12,7 +12,7 @@ import pytest
 from escli import clock, exits
 from escli.admin import esctl
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_door import FakeDoor
+from tests.kits.fake_api import FakeApi
 
 NOON_US = 1_893_499_200_000_000
 HALF_HOUR_US = 1_800_000_000
@@ -40,8 +40,8 @@ def extended(request: Any) -> pb.ExtendJobReply:
 
 
 @pytest.fixture
-def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]:
-    with FakeDoor(state_dir / "s", MovePack=moved, ExtendJob=extended) as one:
+def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    with FakeApi(state_dir / "s", MovePack=moved, ExtendJob=extended) as one:
         monkeypatch.setenv("ESLURM_SOCKET", str(state_dir / "s"))
         monkeypatch.delenv("ESLURM_JOB_ID", raising=False)
         monkeypatch.delenv("SLURM_JOB_ID", raising=False)
@@ -51,7 +51,7 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDoor]
 
 
 def test_starts_are_moved_and_said_before_and_after(
-    door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(["move-starts", "17", "--earlier-by", "0:30:00"]) == exits.OK
     (asked,) = door.asked("MovePack")
@@ -81,12 +81,12 @@ def test_starts_are_moved_and_said_before_and_after(
         ),
     ],
 )
-def test_what_is_asked(words: str, request_: Any, door: FakeDoor) -> None:
+def test_what_is_asked(words: str, request_: Any, door: FakeApi) -> None:
     assert esctl.main(words.split()) == exits.OK
     assert [request for _, request in door.requests] == [request_]
 
 
-def test_within_a_job_no_id_is_needed(door: FakeDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_within_a_job_no_id_is_needed(door: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     assert esctl.main(["move-starts"]) == exits.USAGE
     monkeypatch.setenv("ESLURM_JOB_ID", "23")
     assert esctl.main(["move-starts"]) == exits.OK
@@ -94,7 +94,7 @@ def test_within_a_job_no_id_is_needed(door: FakeDoor, monkeypatch: pytest.Monkey
     assert [request.job.job_id for _, request in door.requests] == [23, 23]
 
 
-def test_more_time_is_said_before_and_after(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_time_is_said_before_and_after(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert esctl.main(["extend", "17", "--by", "1800"]) == exits.OK
     assert capsys.readouterr().out.splitlines() == [
         "job 17: time limit 5400 s",
@@ -104,7 +104,7 @@ def test_more_time_is_said_before_and_after(door: FakeDoor, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["after_s"] == 5400
 
 
-def test_what_was_not_changed_ends_with_a_failure(door: FakeDoor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_not_changed_ends_with_a_failure(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert esctl.main(["move-starts", "17", "--earlier-by", "7"]) == exits.FAILED
     assert capsys.readouterr().out.splitlines() == [
         "pack 17: not changed: job 18 finds no room before",
@@ -132,7 +132,7 @@ def test_what_was_not_changed_ends_with_a_failure(door: FakeDoor, capsys: pytest
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    words: str, says: str, door: FakeDoor, capsys: pytest.CaptureFixture[str]
+    words: str, says: str, door: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert esctl.main(words.split()) == exits.USAGE
     assert says in capsys.readouterr().err

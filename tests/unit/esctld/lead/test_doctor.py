@@ -35,7 +35,7 @@ from eslurm.core.model.protocol import HeldAttempt, Registration, Report
 from eslurm.core.model.request import Request
 from eslurm.core.state import rows
 from eslurm.core.state.cluster import State
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.ports.link import PeerInfo
 from eslurm.ports.store import Batch as StoredBatch
 from eslurm.ports.store import Claim, Leader, StoreUnavailable

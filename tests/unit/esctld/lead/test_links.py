@@ -18,7 +18,7 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.protocol import NodeGone, Registration, Report, ReportBody, StepEnded
 from eslurm.core.state.cluster import State
 from eslurm.links.codec import report_ack_from_pb, report_to_pb
-from eslurm.ports.door import Answered, Caller, Status
+from eslurm.ports.api import Answered, Caller, Status
 from eslurm.ports.link import PeerInfo
 from eslurm.v1 import link_pb2
 from tests.kits.api import until

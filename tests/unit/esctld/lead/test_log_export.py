@@ -29,7 +29,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import ApiError, Caller, Status
+from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.ports.store import LogPruned, Prune, SettingRow, StoreUnavailable
 from eslurm.replay.base import unpack_base
 from eslurm.replay.logfile import LogFile

@@ -15,7 +15,7 @@ from eslurm.api import methods
 from eslurm.core.model.messages import Reports
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.lab.sim.store_image import StoreImage
-from eslurm.ports.door import Caller, Status
+from eslurm.ports.api import Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.leading import CLUSTER
 from tests.support.loops import run

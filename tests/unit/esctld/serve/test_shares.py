@@ -10,7 +10,7 @@ from eslurm.core.model.job import Principal
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.state.apply_accounts import put_policy
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ALICE, ROOT, World
 from tests.support.loops import run

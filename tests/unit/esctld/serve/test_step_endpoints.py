@@ -11,7 +11,7 @@ from esctld.serve.step_endpoints import HostAddresses, StepEndpoints, is_local
 from eslurm.core.model.messages import CreateStep, Refused, StepProgram
 from eslurm.core.model.request import Request
 from eslurm.core.state.view import View
-from eslurm.ports.door import Caller
+from eslurm.ports.api import Caller
 from tests.kits.core import ALICE, World
 from tests.kits.parts import parted, place, span, submit
 from tests.support.loops import run

@@ -19,9 +19,9 @@ from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import Ring, new_site, write_ring
 from eslurm.telemetry.clocks import wall_us
 from esnoded.procd.credential import TOLERANCE_US, NotAllowed, Seals, UserNotAllowed, Warrants
-from esnoded.procd.gate import Gate
 from esnoded.procd.launches import Launches
 from esnoded.procd.options import Options, read_options
+from esnoded.procd.request_checks import RequestChecks
 from esnoded.procd.scripts import Scripts
 from esnoded.stepd import wire
 from esnoded.stepd.place import Place
@@ -250,7 +250,7 @@ def test_root_is_let_in_by_root_alone() -> None:
     assert warrants(min_uid=5).launch(KEY, sealed(as_user(5), expires_us=NOW_US), NOW_US)
 
 
-# ---- the gate: one launch for each credential, and its blobs ----
+# ---- the checks: one launch for each credential, and its blobs ----
 
 
 @pytest.fixture
@@ -268,13 +268,13 @@ def mine(**changes: Any) -> Prepare:
 
 
 class Opened:
-    """A gate and its record, as one `procd` has them."""
+    """A checks and its record, as one `procd` has them."""
 
     def __init__(self, place: Place) -> None:
         self.launches = Launches(place.launches, "boot")
         self.launches.rewrite()
         self.scripts = Scripts(place.scripts)
-        self.gate = Gate(place.options, place.ring, self.scripts, self.launches)
+        self.checks = RequestChecks(place.options, place.ring, self.scripts, self.launches)
 
     def close(self) -> None:
         os.close(self.launches._fd)
@@ -289,7 +289,7 @@ def opened(place: Place) -> Iterator[Opened]:
 
 
 def test_the_step_is_what_the_credential_says(opened: Opened, place: Place) -> None:
-    spec = opened.gate.admit(order(sealed(mine(arguments=("a",), time_limit_s=60, umask=0o077)))).make(0)
+    spec = opened.checks.admit(order(sealed(mine(arguments=("a",), time_limit_s=60, umask=0o077)))).make(0)
     assert Path(spec.argv[0]).read_bytes() == SCRIPT and Path(spec.argv[0]).parent == Path(place.scripts)
     assert spec.argv[1:] == ("a",) and spec.uid == os.getuid() and spec.cwd == "/tmp" and spec.stdout == "out"
     assert (spec.time_limit_us, spec.umask, spec.env["ESLURM_SOCKET"]) == (60_000_000, 0o077, "/door")
@@ -297,7 +297,7 @@ def test_the_step_is_what_the_credential_says(opened: Opened, place: Place) -> N
 
 def test_the_supervisor_reads_the_step_that_its_tasks_build(opened: Opened) -> None:
     for asked in (order(sealed(mine())), order(sealed(tasks(launch=mine().launch)), key=STEP)):
-        built = opened.gate.admit(asked).make(0)
+        built = opened.checks.admit(asked).make(0)
         read = read_spec(asked)
         assert read.argv[1:] == built.argv[1:]
         assert msgspec.structs.replace(read, argv=built.argv, env=built.env) == built
@@ -308,37 +308,37 @@ def test_the_supervisor_reads_the_step_that_its_tasks_build(opened: Opened) -> N
 )
 def test_other_blobs_are_refused(changes: dict[str, Any], opened: Opened) -> None:
     with pytest.raises(NotAllowed, match="is not the one"):
-        opened.gate.admit(order(sealed(mine()), **changes))
-    assert opened.gate.admit(order(sealed(mine()))), "it did not count"
+        opened.checks.admit(order(sealed(mine()), **changes))
+    assert opened.checks.admit(order(sealed(mine()))), "it did not count"
 
 
 def test_a_credential_starts_its_step_once_also_after_a_restart(opened: Opened, place: Place) -> None:
     again = order(sealed(mine()))
-    admitted = opened.gate.admit(again)
-    opened.gate.begin(admitted)
-    for act in (lambda: opened.gate.admit(again), lambda: opened.gate.begin(admitted)):
+    admitted = opened.checks.admit(again)
+    opened.checks.begin(admitted)
+    for act in (lambda: opened.checks.admit(again), lambda: opened.checks.begin(admitted)):
         with pytest.raises(NotAllowed, match="launched before"):
             act()
     opened.launches.rewrite()
     opened.close()
     opened.__init__(place)  # type: ignore[misc]
     with pytest.raises(NotAllowed, match="launched before"):
-        opened.gate.admit(again)
+        opened.checks.admit(again)
 
 
 def test_a_step_that_was_admitted_in_time_does_not_begin_when_its_credential_has_ended(
     opened: Opened,
 ) -> None:
-    admitted = opened.gate.admit(order(sealed(mine())))
+    admitted = opened.checks.admit(order(sealed(mine())))
     with pytest.raises(NotAllowed, match="has ended before it was started"):
-        opened.gate.begin(msgspec.structs.replace(admitted, until_us=wall_us() - 1))
-    opened.gate.begin(admitted)
+        opened.checks.begin(msgspec.structs.replace(admitted, until_us=wall_us() - 1))
+    opened.checks.begin(admitted)
 
 
 def test_a_limit_is_lengthened_by_a_sealed_command_of_a_later_revision(opened: Opened) -> None:
     hour = 3_600_000_000
     server, processes = Server.__new__(Server), Processes.__new__(Processes)
-    processes._seals = Seals(Ring.from_sealed(opened.gate.refresh()[1]))
+    processes._seals = Seals(Ring.from_sealed(opened.checks.refresh()[1]))
     server._processes, server._limits = processes, {}
 
     def ask(limit_us: int, credential: bytes = b"") -> None:
@@ -364,20 +364,20 @@ def test_other_keys_are_trusted_when_present_ones_vouch_for_them(opened: Opened,
     waiting = SITE.with_next(2)
     credential = sealed(mine(), site=waiting.with_next_signing())
     with pytest.raises(NotAllowed, match="unknown key"):
-        opened.gate.admit(order(credential))
+        opened.checks.admit(order(credential))
     with pytest.raises(NotAllowed, match="not replaced"):
-        opened.gate.trust(new_site("c", 3).ring.sealed)
-    opened.gate.trust(waiting.ring.sealed)
-    assert opened.gate.admit(order(credential))
-    opened.gate.release(KEY)
+        opened.checks.trust(new_site("c", 3).ring.sealed)
+    opened.checks.trust(waiting.ring.sealed)
+    assert opened.checks.admit(order(credential))
+    opened.checks.release(KEY)
     opened.close()
     opened.__init__(place)  # type: ignore[misc]
-    assert opened.gate.admit(order(credential)), "it is kept"
+    assert opened.checks.admit(order(credential)), "it is kept"
 
 
 def test_what_root_says_counts_from_the_next_connection_on(opened: Opened, place: Place) -> None:
     options = read_options(place.options)
     place.write_options(msgspec.structs.replace(options, nodes="cn4"))
-    opened.gate.refresh()
+    opened.checks.refresh()
     with pytest.raises(NotAllowed, match="cn3"):
-        opened.gate.admit(order(sealed(mine())))
+        opened.checks.admit(order(sealed(mine())))

@@ -11,21 +11,21 @@ from typing import Any
 
 from eslurm.api.methods import Method
 from eslurm.core.agent.node import LocalNode
-from eslurm.ports.door import Answered, Answerer, Caller, Status
+from eslurm.ports.api import Answered, Answerer, Caller, Status
 from eslurm.transport.options import split_endpoint
 
-log = logging.getLogger("esnoded.door")
+log = logging.getLogger("esnoded.api_sockets")
 
 
 class AgentSocket:
-    """Passes calls on once a node of this process has a number to vouch by. Implements `ports.door.Answerer`."""
+    """Passes calls on once a node of this process has a number to vouch by. Implements `ports.api.Answerer`."""
 
     def __init__(self, answerer: Answerer, nodes: Callable[[], Collection[LocalNode]]) -> None:
         self._answerer = answerer
         self._nodes = nodes
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
-        """See `ports.door.Answerer`."""
+        """See `ports.api.Answerer`."""
         nodes = self._nodes()
         if all(node.number < 0 for node in nodes):
             first = next(iter(nodes))
@@ -38,7 +38,7 @@ class AgentSocket:
 
 
 class LoginSocket:
-    """A login host's door: for users. Implements `ports.door.Answerer`.
+    """A login host's API socket, for users. Implements `ports.api.Answerer`.
 
     `controllers` are the endpoints that root is sent to.
     """
@@ -51,7 +51,7 @@ class LoginSocket:
         )
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
-        """See `ports.door.Answerer`."""
+        """See `ports.api.Answerer`."""
         principal = caller.principal
         if principal.uid == 0:
             text = f"root's commands are not taken on a login host: give them {self._where}"
@@ -63,6 +63,6 @@ class LoginSocket:
         else:
             return await self._answerer.answer(method, payload, caller)
         log.debug(
-            "%s of %s (uid %d) was refused at the login door", method.name, principal.name, principal.uid
+            "%s of %s (uid %d) was refused at the login socket", method.name, principal.name, principal.uid
         )
         return Answered(Status.PERMISSION_DENIED, text, b"")

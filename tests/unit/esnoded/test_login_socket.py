@@ -11,8 +11,8 @@ from eslurm.core.agent.actions import Refusal
 from eslurm.core.agent.node import LocalNode, NodeOffer
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import Registration
-from eslurm.ports.door import Answered, Caller, Status
-from esnoded.door import AgentSocket, LoginSocket
+from eslurm.ports.api import Answered, Caller, Status
+from esnoded.api_sockets import AgentSocket, LoginSocket
 from tests.kits.agent import World
 from tests.support.loops import run
 

@@ -12,7 +12,7 @@ from eslurm.faults.chaos_socket import ChaosRequest
 from eslurm.faults.relay import FaultyRelayServer
 from eslurm.ports.link import ANYBODY, Wanted
 from eslurm.v1 import link_pb2
-from essatd.chaos import FaultGate
+from essatd.chaos import FaultyInbox
 from tests.support.loops import both_loops, run
 
 DELAY_US = 20_000
@@ -29,11 +29,11 @@ class NoLinks:
 
 
 class Site:
-    """A gate before nothing; `came` are the items that passed."""
+    """An inbox before nothing; `came` are the items that passed."""
 
     def __init__(self) -> None:
         self.driver = FaultyRelayServer(Relay(root=True), NoLinks(), lambda _: None)
-        self.gate = FaultGate(self.driver, self._take, self._on_healed)
+        self.inbox = FaultyInbox(self.driver, self._take, self._on_healed)
         self.link = FakeLink()
         self.came: list[int] = []
         self.healed = asyncio.Event()
@@ -47,7 +47,7 @@ class Site:
         self.healed.set()
 
     def put(self, number: int) -> None:
-        self.gate.put(self.link, [link_pb2.Item(book_pull=link_pb2.BookPull(revision=number))])
+        self.inbox.put(self.link, [link_pb2.Item(book_pull=link_pb2.BookPull(revision=number))])
 
     async def wait(self, count: int) -> None:
         async with asyncio.timeout(50):
@@ -61,7 +61,7 @@ def test_everything_passes_as_long_as_nothing_is_asked_for() -> None:
         site = Site()
         site.put(1)
         assert site.came == [1]
-        assert site.gate.answer(ChaosRequest("show")).struck == ()
+        assert site.inbox.answer(ChaosRequest("show")).struck == ()
         await site.driver.close()
 
     run(scenario())
@@ -71,10 +71,10 @@ def test_everything_passes_as_long_as_nothing_is_asked_for() -> None:
 def test_a_slow_satellite_keeps_the_order_also_after_its_healing(uvloop: bool) -> None:
     async def scenario() -> None:
         site = Site()
-        site.gate.answer(ChaosRequest("slow", delay_us=DELAY_US))
+        site.inbox.answer(ChaosRequest("slow", delay_us=DELAY_US))
         site.put(1)
         site.put(2)
-        assert site.gate.answer(ChaosRequest("heal")).changed == 1
+        assert site.inbox.answer(ChaosRequest("heal")).changed == 1
         site.put(3)
         assert site.came == []
         await site.wait(3)
@@ -88,7 +88,7 @@ def test_a_slow_satellite_keeps_the_order_also_after_its_healing(uvloop: bool) -
 def test_a_partition_loses_both_ways_and_ends_by_itself() -> None:
     async def scenario() -> None:
         site = Site()
-        struck = site.gate.answer(ChaosRequest("partitioned", for_us=DELAY_US)).struck
+        struck = site.inbox.answer(ChaosRequest("partitioned", for_us=DELAY_US)).struck
         assert [(one.mode, one.nodes) for one in struck] == [("partitioned", "")]
         site.put(1)
         assert site.driver.is_cut
@@ -114,8 +114,8 @@ def test_what_a_satellite_cannot_do_is_refused(request_: ChaosRequest, words: st
     async def scenario() -> None:
         site = Site()
         with pytest.raises(ValueError, match=words):
-            site.gate.answer(request_)
-        assert not site.gate.is_cut
+            site.inbox.answer(request_)
+        assert not site.inbox.is_cut
         await site.driver.close()
 
     run(scenario())

@@ -50,7 +50,7 @@ class Allowed(msgspec.Struct, frozen=True):
     limit_s: float = 0.0
 
 
-class Gate:
+class RequestChecks:
     """Checks of requests by root's options, which may change while it runs: see `refresh`."""
 
     def __init__(self, options: str, ring: str, scripts: Scripts, launches: Launches) -> None:

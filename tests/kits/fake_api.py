@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eslurm.api.methods import BY_NUMBER
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.transport.framing import REPLY_HEADER, REQUEST_HEADER, VERSION
 
 
@@ -25,7 +25,7 @@ class Refuse(Exception):
 Answer = Callable[[Any], Any]
 
 
-class FakeDoor:
+class FakeApi:
     """Answers by method name with `answers[name](request)`; use as a context manager."""
 
     def __init__(self, path: Path, **answers: Answer) -> None:
@@ -38,7 +38,7 @@ class FakeDoor:
         self._listener.listen()
         self._threads = [threading.Thread(target=self._serve, name="door")]
 
-    def __enter__(self) -> FakeDoor:
+    def __enter__(self) -> FakeApi:
         self._threads[0].start()
         return self
 

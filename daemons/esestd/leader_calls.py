@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eslurm.api.methods import Method, ReplyT, RequestT
-from eslurm.ports.door import ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiRefused, ApiUnreachable, Status
 from eslurm.security.files import UnsafeFile, read_private
 
 if TYPE_CHECKING:
-    from eslurm.api.client import DoorClient
+    from eslurm.api.client import ApiClient
 
 
 class TokenFile:
@@ -55,13 +55,13 @@ class Away(Exception):
     """No controller answers now. The text has each endpoint's answer."""
 
 
-class LeaderDoor:
+class LeaderCalls:
     """Calls to the leading controller, one at a time. Raises `Away`, or `ApiRefused` when a controller answered."""
 
-    def __init__(self, client: DoorClient) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
         client.one_round = True
-        self._thread = ThreadPoolExecutor(1, "door")
+        self._thread = ThreadPoolExecutor(1, "leader calls")
 
     async def call(self, method: Method[RequestT, ReplyT], request: RequestT, timeout_s: float) -> ReplyT:
         """Make one call at the leader; a lost one is not repeated."""

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from eslurm.api import methods
 from eslurm.api.interceptor import REQUEST_ID_KEY
 from eslurm.api.unix_server import UnixServer, UnixServerSettings
-from eslurm.ports.door import Status
+from eslurm.ports.api import Status
 from eslurm.transport.framing import NO_REQUEST_ID, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
-from tests.integration.test_doors import door, ping, raw
-from tests.integration.test_grpc_door import TOKEN
-from tests.integration.test_grpc_door import door as grpc_door
+from tests.integration.test_api_servers import door, ping, raw
+from tests.integration.test_grpc_server import TOKEN
+from tests.integration.test_grpc_server import door as grpc_door
 from tests.kits.api import PATIENCE_S, REQUEST_ID, Service, until
 from tests.kits.mutation import damaged
 from tests.support.loops import both_loops, run

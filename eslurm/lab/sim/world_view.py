@@ -137,7 +137,7 @@ class Leading(Protocol):
     def state(self) -> State: ...
 
 
-class Surroundings(Protocol):
+class WorldView(Protocol):
     """`world.World`, as processes see it."""
 
     cluster: str

@@ -25,7 +25,7 @@ from eslurm.api.principals import Principals, look_up
 from eslurm.api.unix_client import Client
 from eslurm.api.unix_server import UnixServer, UnixServerSettings
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import ApiError, ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiError, ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import NO_REQUEST_ID, REPLY_HEADER, REQUEST_HEADER, VERSION
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.api import PATIENCE_S, REQUEST_ID, Service, anyone_operates, until
@@ -99,7 +99,7 @@ async def raw(one: UnixServer) -> AsyncIterator[Raw]:
         try:
             await writer.wait_closed()
         except OSError:
-            # The door closed it with our bytes unread, as the test wanted.
+            # The server closed it with our bytes unread, as the test wanted.
             return
 
 
@@ -237,7 +237,7 @@ def test_a_wrong_call_is_refused_and_the_connection_stays(
 @pytest.mark.parametrize(
     ("frames", "text"),
     [
-        ([(1, {"version": 9})], b"of version 9; this door speaks version 1"),
+        ([(1, {"version": 9})], b"of version 9; this server speaks version 1"),
         ([(1, {"body": bytes(2000)})], b"a request of 2000 bytes; at most 1000"),
         ([(0, {})], b"stream 0 is in use"),
         ([(5, {}), (5, {})], b"stream 5 is in use"),

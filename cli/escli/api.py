@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from escli.options import Words
-    from eslurm.api.client import DoorClient
+    from eslurm.api.client import ApiClient
 
 SOCKET = "esctld.sock"
 """The first controller's; those of others are called `esctld-NAME.sock`."""
@@ -102,12 +102,12 @@ def state_dir(environ: Mapping[str, str]) -> str:
     return ROOT_STATE_DIR
 
 
-def open_door(given: Words, command: str) -> Door:
+def open_api(given: Words, command: str) -> Api:
     """The API endpoint from a command's options and its environment."""
-    return Door(find_way(given, os.environ), command)
+    return Api(find_endpoint(given, os.environ), command)
 
 
-def find_way(given: Words, environ: Mapping[str, str]) -> Endpoint:
+def find_endpoint(given: Words, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint from the options, else the environment, else this host's sockets, else a client file.
 
     Within a job ESLURM_SOCKET is set, so it comes before ESLURM_REMOTE. Raises OptionError, or CommandFailed when there is
@@ -152,7 +152,7 @@ class Sockets(Endpoint):
     def first(self) -> str:
         return self._paths[0]
 
-    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> DoorClient:
+    def client(self, patience_s: float, on_refused: Callable[[str], None]) -> ApiClient:
         from eslurm.api.unix_client import Client
 
         directory = self._directory
@@ -200,35 +200,35 @@ class RawMethod:
 SUBMIT = RawMethod("Submit", 2, True)
 
 
-class Door:
+class Api:
     """Calls of one command. Each raises CommandFailed with the text and exit code to end with."""
 
-    def __init__(self, way: Endpoint, command: str) -> None:
-        self._way = way
+    def __init__(self, endpoint: Endpoint, command: str) -> None:
+        self._endpoint = endpoint
         self._command = command
-        self._client: DoorClient | None = None
+        self._client: ApiClient | None = None
         self._told = False
         self._began_s = 0.0
 
     @property
     def path(self) -> str:
         """The socket or the endpoint in use, or the first one to try."""
-        return self._client.path if self._client is not None else self._way.first
+        return self._client.path if self._client is not None else self._endpoint.first
 
     @property
     def is_remote(self) -> bool:
         """Check whether it calls another host's controllers, with a token."""
-        return self._way.is_remote
+        return self._endpoint.is_remote
 
     def user(self) -> str:
         """The caller's user name in the cluster."""
-        return self._way.user()
+        return self._endpoint.user()
 
-    def another(self) -> Door:
+    def another(self) -> Api:
         """A second endpoint of the same cluster with a connection of its own, for another thread."""
-        return Door(self._way, self._command)
+        return Api(self._endpoint, self._command)
 
-    def __enter__(self) -> Door:
+    def __enter__(self) -> Api:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -257,7 +257,7 @@ class Door:
         return reply
 
     def _call(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
-        from eslurm.ports.door import ApiRefused, ApiUnreachable
+        from eslurm.ports.api import ApiRefused, ApiUnreachable
 
         if request_id is None and method.mutating:
             request_id = os.urandom(16)
@@ -274,24 +274,24 @@ class Door:
                 raise CommandFailed(exits.UNREACHABLE, text + nothing) from None
             text = refusal.text
             if refusal.status == _UNAUTHENTICATED:
-                if self._way.has_changed():
+                if self._endpoint.has_changed():
                     self._hang_up()
                     return self._call(method, request, timeout_s, request_id)
-                text += self._way.about_caller()
+                text += self._endpoint.about_caller()
             if method.mutating and refusal.maybe_done and refusal.status in _SENT_AWAY:
                 raise _unknown_outcome(method, text) from None
             raise CommandFailed(exits.FAILED, text) from None
         except ApiUnreachable as silence:
             if silence.maybe_done and method.mutating:
                 raise _unknown_outcome(method, str(silence)) from None
-            raise CommandFailed(exits.UNREACHABLE, f"{silence}{self._way.advice}") from None
+            raise CommandFailed(exits.UNREACHABLE, f"{silence}{self._endpoint.advice}") from None
 
     def _patiently(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
         """Call; while no controller answers, say so once and retry: a controller starts in seconds."""
-        from eslurm.ports.door import ApiUnreachable
+        from eslurm.ports.api import ApiUnreachable
 
         self._began_s = time.monotonic()
-        self._client = self._client or self._way.client(_PATIENCE_FIRST_S, self._hear)
+        self._client = self._client or self._endpoint.client(_PATIENCE_FIRST_S, self._hear)
         try:
             return self._client.call(method, request, timeout_s, request_id)
         except ApiUnreachable as silence:
@@ -301,7 +301,7 @@ class Door:
             self._told = True
             warn(self._command, "the controller does not answer (is it starting?); trying again")
         self._client.close()
-        self._client = self._way.client(min(timeout_s, _PATIENCE_S), self._hear)
+        self._client = self._endpoint.client(min(timeout_s, _PATIENCE_S), self._hear)
         return self._client.call(method, request, timeout_s, request_id)
 
     def _hear(self, refusal: str) -> None:

@@ -21,7 +21,7 @@ from eslurm.api.interceptor import Interceptor
 from eslurm.api.server import RpcServer
 from eslurm.api.tokens import Identified, TokenAuthenticator
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.ports.door import ApiError, ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api import ApiError, ApiRefused, ApiUnreachable, Status
 from eslurm.transport.options import DOOR_MESSAGE_BYTES_MAX
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_options import TlsFiles
