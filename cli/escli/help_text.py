@@ -119,6 +119,7 @@ COMMANDS: dict[str, About] = {
             ("esctl down cn007", "declare a node lost: you vouch that nothing runs there any more"),
             ("esctl satellite down sat1 reason='new disk'", "no more broadcasts through it (also: resume)"),
             ("esctl federation status", "the cells of the federation, and the etcd that they share"),
+            ("esctl federation drain", "takes no work of other cells (also: resume, leave, rejoin)"),
             ("esctl takeover c2", "let controller c2 lead, and wait until it does (no name: any standby)"),
             (
                 "esctl broadcast last --tree",

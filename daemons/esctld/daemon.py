@@ -365,7 +365,9 @@ class Controller:
         self._feed = JobEvents(self._dispatcher, self._store, history_jobs=history_jobs)
         service.offer("JobFeed", self._feed.call)
         self._federation = self._join_federation(epoch)
-        service.offer("Federation", FederationAnswers(self._federation).call)
+        federation = FederationAnswers(self._federation, service.change)
+        service.offer("Federation", federation.call)
+        service.offer("ChangeFederation", federation.change)
         self._log_keeper = LogKeeper(
             self._store, OWNER, self._dispatcher, options.config.controller.log_kept_days
         )

@@ -99,6 +99,9 @@ FINISH_PART = Method("FinishPart", 40, pb.FinishPartRequest, pb.FinishPartReply,
 MOVE_PACK = Method("MovePack", 41, pb.MovePackRequest, pb.MovePackReply, True, "owner")
 EXTEND_JOB = Method("ExtendJob", 42, pb.ExtendJobRequest, pb.ExtendJobReply, True, "owner")
 FEDERATION = Method("Federation", 43, pb.FederationRequest, pb.FederationReply, False, "anyone")
+CHANGE_FEDERATION = Method(
+    "ChangeFederation", 44, pb.ChangeFederationRequest, pb.ChangeFederationReply, True, "administrator"
+)
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -144,6 +147,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     MOVE_PACK,
     EXTEND_JOB,
     FEDERATION,
+    CHANGE_FEDERATION,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -1962,6 +1962,32 @@ class FederationReply(_message.Message):
     values_skipped: int
     def __init__(self, name: _Optional[str] = ..., cell: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., age_ms: _Optional[int] = ..., cells: _Optional[_Iterable[_Union[CellInfo, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[StoreMemberInfo, _Mapping]]] = ..., values_skipped: _Optional[int] = ...) -> None: ...
 
+class ChangeFederationRequest(_message.Message):
+    __slots__ = ("action", "cell")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    action: str
+    cell: str
+    def __init__(self, action: _Optional[str] = ..., cell: _Optional[str] = ...) -> None: ...
+
+class ChangeFederationReply(_message.Message):
+    __slots__ = ("name", "cell", "state", "problem", "draining", "done", "revision")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cell: str
+    state: str
+    problem: str
+    draining: bool
+    done: bool
+    revision: int
+    def __init__(self, name: _Optional[str] = ..., cell: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., draining: _Optional[bool] = ..., done: _Optional[bool] = ..., revision: _Optional[int] = ...) -> None: ...
+
 class CellInfo(_message.Message):
     __slots__ = ("name", "number", "state", "endpoint", "epoch", "build", "since_us", "age_ms", "nodes", "nodes_free", "cores", "cores_free", "jobs_waiting", "jobs_running", "draining", "classes", "silent_ms", "problem")
     NAME_FIELD_NUMBER: _ClassVar[int]

@@ -249,6 +249,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.FederationRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.FederationReply.FromString,
                 _registered_method=True)
+        self.ChangeFederation = channel.unary_unary(
+                '/eslurm.v1.Controller/ChangeFederation',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -512,6 +517,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeFederation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -729,6 +740,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.Federation,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.FederationRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.FederationReply.SerializeToString,
+            ),
+            'ChangeFederation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeFederation,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1892,6 +1908,33 @@ class Controller:
             '/eslurm.v1.Controller/Federation',
             eslurm_dot_v1_dot_controller__pb2.FederationRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.FederationReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeFederation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/ChangeFederation',
+            eslurm_dot_v1_dot_controller__pb2.ChangeFederationRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeFederationReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -143,6 +143,48 @@ def test_without_its_store_a_cell_goes_on_alone(
     until(lambda: both_alive(alpha) and both_alive(beta))
 
 
+def order(cluster: LiveCluster, *words: str, socket: int = 0) -> str:
+    """`esctl federation`, through the socket of one of its controllers."""
+    told = cluster.run("esctl", "federation", *words, socket=cluster.sockets[socket])
+    assert told.code == 0 and not told.err, told
+    return told.out
+
+
+def test_orders_hold_over_restarts_and_a_store_from_a_backup(
+    cells: tuple[LiveCluster, LiveCluster], store: etcd.Etcd, state_dir: Path
+) -> None:
+    alpha, beta = cells
+    until(lambda: both_alive(alpha) and both_alive(beta))
+    store.ctl("snapshot", "save", str(state_dir / "backup"))
+    assert "cell beta of federation lab drains" in order(beta, "drain")
+    until(lambda: seen(alpha)["beta"].draining)
+    # A standby passes the order on, and follows it when it leads.
+    alpha.wait_standbys()
+    assert "has left" in order(alpha, "leave", socket=1)
+    until(lambda: states(beta)["alpha"] == "left")
+    assert alpha.end(alpha.wrap("true")) == "COMPLETED"
+    alpha.kill("esctld")
+    until(lambda: alpha.call("Federation", pb.FederationRequest()).state == "left")
+    assert states(beta)["alpha"] == "left"
+    number = seen(beta)["alpha"].number
+
+    # A backup from before: beta's controller, which saw more, does not follow it by itself.
+    member = store.members[0]
+    member.stop()
+    store.restore(member, state_dir / "backup")
+    until(lambda: "older than before" in beta.call("Federation", pb.FederationRequest()).problem)
+    reply = json.loads(order(beta, "rejoin", "--json"))
+    assert (reply["state"], reply["draining"], reply["done"]) == ("member", True, True)
+    # The backup has alpha as a member, its log does not.
+    assert json.loads(order(alpha, "leave", "--json", socket=1))["state"] == "left"
+    refused = alpha.run("esctl", "federation", "drain", socket=alpha.sockets[1])
+    assert refused.code != 0 and "esctl federation rejoin" in refused.err
+    assert "is a member" in order(alpha, "rejoin", socket=1)
+    until(lambda: states(beta)["alpha"] == "alive" and seen(beta)["alpha"].number == number)
+    audited = alpha.run("esctl", "audit", socket=alpha.sockets[1])
+    assert "ChangeFederation" in audited.out and "rejoin" in audited.out
+
+
 def test_a_store_that_was_never_there_is_told(state_dir: Path) -> None:
     class Nowhere:
         endpoints = ("http://127.0.0.1:9",)

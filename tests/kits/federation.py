@@ -91,6 +91,9 @@ class Controller(Participant):
     def _read(self, now_us: int) -> Summary:
         return self.shows or summary(now_us // 1_000_000 % 5)
 
+    def _follow_orders(self) -> None:
+        """Tests give them to the membership."""
+
 
 def _no_cluster() -> NoReturn:
     raise AssertionError("these cells have no cluster behind them")

@@ -39,7 +39,7 @@ class Member:
         self.client_port = free_port()
         self.peer_port = free_port()
         self.tls = tls
-        self._directory = directory / name
+        self.directory = directory / name
         self._log = directory / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -57,7 +57,7 @@ class Member:
         """Start it, the first time or again; returns before it answers."""
         options = {
             "name": self.name,
-            "data-dir": str(self._directory),
+            "data-dir": str(self.directory),
             "listen-client-urls": self.endpoint,
             "advertise-client-urls": self.endpoint,
             "listen-peer-urls": self.peer_url,
@@ -162,6 +162,18 @@ class Etcd:
         """Start a member, the first time or again, with its data."""
         cluster = ",".join(f"{one.name}={one.peer_url}" for one in self.members)
         member.start(cluster, self._quota_bytes)
+
+    def restore(self, member: Member, backup: Path) -> None:
+        """Start the store's only member with the data of a backup in place of its own."""
+        shutil.rmtree(member.directory)
+        words = (
+            *("--name", member.name, "--data-dir", str(member.directory)),
+            *("--initial-cluster", f"{member.name}={member.peer_url}"),
+            *("--initial-advertise-peer-urls", member.peer_url),
+        )
+        self.ctl("snapshot", "restore", str(backup), *words)
+        self.start(member)
+        member.wait()
 
     def remove(self) -> None:
         """Stop all and delete everything."""

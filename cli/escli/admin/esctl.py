@@ -189,9 +189,9 @@ def _node(api: Api, words: list[str], given: Words) -> int:
 
 
 def _federation(api: Api, words: list[str], given: Words) -> int:
-    from escli.user import federation
+    from escli.admin import federation
 
-    return federation.status(api, words, given)
+    return federation.control(api, words, given)
 
 
 def _change(api: Api, method: str, request: Any, given: Words) -> int:

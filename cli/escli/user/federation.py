@@ -8,7 +8,7 @@ from escli import exits, program
 from escli.failures import CommandFailed
 from escli.tables import columns_of, render
 from eslurm.compat.durations import format_duration
-from eslurm.compat.errors import OptionError, escaped
+from eslurm.compat.errors import escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +31,8 @@ def print_table(api: Api, given: Words) -> None:
     sys.stdout.write(text(reply, header=not given.has("noheader")))
 
 
-def status(api: Api, words: list[str], given: Words) -> int:
+def status(api: Api, given: Words) -> int:
     """`esctl federation status`: the cells, and the servers of the store."""
-    if words != ["status"]:
-        raise OptionError(
-            "federation", " ".join(words) or None, "is not known", "use esctl federation status"
-        )
     reply = ask(api)
     if given.has("json"):
         from escli.as_json import to_json

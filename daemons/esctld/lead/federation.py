@@ -51,6 +51,10 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1_000
 
 
+class _AskedAgain(Exception):
+    """The part begins anew at once, with nothing known of the store."""
+
+
 class Federation:
     """This cell in its federation, while this controller leads. `run` never ends by itself."""
 
@@ -78,6 +82,9 @@ class Federation:
         self._members: tuple[KvMember, ...] = ()
         self._members_at_us: int | None = None
         self._asking = asyncio.Lock()
+        self._driver: StoreDriver | None = None
+        self._must_begin = False
+        self._stepped = asyncio.Event()
         self._begin()
 
     def _begin(self) -> None:
@@ -105,6 +112,34 @@ class Federation:
                 self._members_at_us = self._now_us()
             return self._members
 
+    # ---- orders ----
+
+    def begin_again(self) -> None:
+        """Take the store for what it is now, whatever it was: what was seen of it before is forgotten."""
+        self._must_begin = True
+        self._wake()
+
+    async def is_ordered(self, timeout_s: float) -> bool:
+        """Wait until the store has what was ordered, and say whether it has."""
+        self._wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._is_settled():
+                    self._stepped.clear()
+                    await self._stepped.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _is_settled(self) -> bool:
+        if self._must_begin or self._store is None:
+            return False
+        return self._part.is_ordered
+
+    def _wake(self) -> None:
+        if self._driver is not None:
+            self._driver.wake()
+
     # ---- its loop ----
 
     async def run(self) -> None:
@@ -112,6 +147,9 @@ class Federation:
         while True:
             try:
                 await self._once()
+            except _AskedAgain:
+                self._begin()
+                continue
             except KvError as error:
                 if self._problem != str(error):
                     log.error("federation %s: %s", self._config.name, error)
@@ -128,14 +166,14 @@ class Federation:
         driver = StoreDriver(store, self._part, self._now_us)
         try:
             await store.open()
-            self._store = store
+            self._store, self._driver = store, driver
             self._problem = ""
             await self._take_part(driver)
         except asyncio.CancelledError:
             await self._leave(driver)
             raise
         finally:
-            self._store = None
+            self._store = self._driver = None
             self._members_at_us = None
             await driver.end()
             await store.close()
@@ -144,9 +182,13 @@ class Federation:
         self._part.leads(self._lead)
         membership = self._part.membership
         told = ""
+        self._must_begin = False
         while True:
+            if self._must_begin:
+                raise _AskedAgain
             self._follow_ring()
             await driver.step()
+            self._stepped.set()
             standing = f"{membership.standing.value} {membership.problem}".strip()
             if standing != told:
                 told = standing
@@ -216,6 +258,10 @@ class StoreDriver:
             pass
         if self._broken is not None:
             raise self._broken
+
+    def wake(self) -> None:
+        """End the wait of `step`: there is something to do."""
+        self._wake.set()
 
     async def end(self) -> None:
         """Leave nothing behind."""

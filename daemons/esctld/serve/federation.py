@@ -1,9 +1,11 @@
-"""The call `Federation`: the cells as this controller knows them, and the servers of the store that they share."""
+"""The calls about the federation: the cells as this controller knows them, the servers of the store, and orders."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from eslurm.core.model.messages import ChangeFederation, Message, RefusalCode, Refused
 from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 
@@ -13,11 +15,20 @@ if TYPE_CHECKING:
     from eslurm.core.model.federation import NodeClass
 
 
-class FederationAnswers:
-    """Answers the call; `federation` is None in a cluster that is no member of one."""
+ORDERED_S = 5.0
+"""Time that the shared store has for an order before the call is answered without it."""
 
-    def __init__(self, federation: Federation | None) -> None:
+
+class FederationAnswers:
+    """Answers the calls; `federation` is None in a cluster that is no member of one."""
+
+    def __init__(
+        self,
+        federation: Federation | None,
+        change: Callable[[Message, Caller], Awaitable[pb.ChangeReply]],
+    ) -> None:
         self._federation = federation
+        self._change = change
 
     async def call(self, _request: pb.FederationRequest, _caller: Caller) -> pb.FederationReply:
         """All cells, by name."""
@@ -44,6 +55,43 @@ class FederationAnswers:
                 for member in members
             ],
             values_skipped=len(view.unreadable) + view.skipped,
+        )
+
+    async def change(self, request: pb.ChangeFederationRequest, caller: Caller) -> pb.ChangeFederationReply:
+        """Write the order into the log, and wait a little for the store to follow."""
+        part = self._federation
+        if part is None:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                "this cluster is no member of a federation: give its configuration a section [federation]",
+            )
+        view = part.view()
+        if request.cell not in ("", view.cell):
+            raise Refused(
+                RefusalCode.INVALID,
+                f"cell {request.cell[:64]!r} cannot be changed from {view.cell}: give the order to its own controller",
+            )
+        if view.standing.value == "left" and request.action in ("drain", "resume"):
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"{request.action}: cell {view.cell} has left federation {view.federation}: esctl federation rejoin",
+            )
+        changed = await self._change(
+            ChangeFederation(caller.principal, view.federation, request.action), caller
+        )
+        if request.action == "rejoin" and view.standing.value != "member":
+            part.begin_again()
+        is_done = await part.is_ordered(ORDERED_S)
+        view = part.view()
+        own = next((cell for cell in view.cells if cell.name == view.cell), None)
+        return pb.ChangeFederationReply(
+            name=view.federation,
+            cell=view.cell,
+            state=view.standing.value,
+            problem=part.problem or view.problem,
+            draining=own is not None and own.record is not None and own.record.draining,
+            done=is_done,
+            revision=changed.revision,
         )
 
 

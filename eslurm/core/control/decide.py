@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from eslurm.core.control import members, nodes, satellites, steps, tokens
+from eslurm.core.control import federation, members, nodes, satellites, steps, tokens
 from eslurm.core.control.accounts.decide import on_change
 from eslurm.core.control.jobs import (
     admission,
@@ -28,6 +28,7 @@ from eslurm.core.model.messages import (
     ApproveHost,
     CancelJobs,
     Changed,
+    ChangeFederation,
     ChangePolicies,
     ConfigLoaded,
     ControllerPhaseDone,
@@ -158,6 +159,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return members.on_revoke_tokens(state, message)
         case RevokeMembers():
             return members.on_revoke(state, message, now_us)
+        case ChangeFederation():
+            return federation.on_change(state, message)
         case ControllerPhaseDone():
             return controller_phases.on_done(state, message, now_us), None
         case EpochStarted():

@@ -72,16 +72,11 @@ class Standing(enum.Enum):
     SUPERSEDED = "superseded"
     """A newer leader of this cell has shown itself."""
     LEFT = "left"
-    """The cell has left, until an administrator wishes it back."""
+    """The cell has left, until an administrator lets it rejoin."""
 
 
 ENDED: Final = frozenset({Standing.REFUSED, Standing.SUPERSEDED, Standing.LEFT})
 """Nothing is written, and no lease is kept."""
-
-
-class _Wish(msgspec.Struct, frozen=True):
-    draining: bool | None = None
-    left: bool | None = None
 
 
 class Membership:
@@ -108,7 +103,8 @@ class Membership:
         self._cells = cells
         self._alive = alive
         self._lead: Lead | None = None
-        self._wish = _Wish()
+        self._draining: bool | None = None
+        self._left: bool | None = None
         self._is_stopping = False
         self._newest_epoch = 0
         # What the latest answer said of a key, and at which revision: newer than the mirror until that has come so far.
@@ -152,15 +148,24 @@ class Membership:
         self._identity = identity
 
     def change(self, *, draining: bool | None = None, left: bool | None = None) -> None:
-        """An administrator's wish; None leaves as it is."""
-        self._wish = _Wish(
-            self._wish.draining if draining is None else draining, self._wish.left if left is None else left
-        )
+        """An administrator's order, which holds from now on; None: the one before, if there was one."""
+        self._draining = self._draining if draining is None else draining
+        self._left = self._left if left is None else left
+
+    @property
+    def must_leave(self) -> bool:
+        """The latest order is to leave, or stay away."""
+        return bool(self._left)
 
     @property
     def is_changed(self) -> bool:
-        """True when the store has all that was wished."""
-        return self._wish == _Wish() or (self.record is None and self.standing is Standing.LEFT)
+        """True when the store has all that was ordered."""
+        if self._cells.problem or not self._cells.is_listed:
+            return False
+        if self.record is None:
+            return bool(self._left)
+        updated = self._updated(self.record)
+        return (updated.draining, updated.left) == (self.record.draining, self.record.left)
 
     def stop(self) -> None:
         """End in good order: the lease is revoked, so others see at once that the cell is away."""
@@ -287,17 +292,16 @@ class Membership:
         entry = self._held(self._cells, self.own.record_key)
         self._newest_epoch = max(self._newest_epoch, self.own.epoch_in(self.alive_entry, self.epoch))
         self.record = self.own.find_record(entry)
-        self._settle_wish()
         mirrors = self._cells.problem or self._alive.problem
         if self._newest_epoch > self.epoch:
             text = f"epoch {self._newest_epoch} leads cell {self.own.name}, this controller has epoch {self.epoch}"
             self._stand(Standing.SUPERSEDED, text)
+        elif self._has_left():
+            self._stand(Standing.LEFT, mirrors)
         elif not (self._cells.is_listed and self._alive.is_listed):
             self._stand(Standing.AWAY, mirrors or "the store has not answered yet")
         elif entry is not None and self.record is None:
             self._stand(Standing.REFUSED, self._refusal(entry))
-        elif self._has_left():
-            self._stand(Standing.LEFT, "")
         elif mirrors:
             self._stand(Standing.AWAY, mirrors)
         elif now_us < self._lease_until_us and self.is_alive_word(self.alive_entry):
@@ -310,9 +314,9 @@ class Membership:
         self.standing, self.problem = standing, problem
 
     def _has_left(self) -> bool:
-        if self._wish.left is not None:
-            return self._wish.left and self.record is None
-        return self.record is not None and self.record.left
+        if self.record is None:
+            return bool(self._left)
+        return self.record.left and self._left is not False
 
     def _refusal(self, entry: StoredEntry) -> str:
         record = self.own.read_record(entry)
@@ -325,13 +329,6 @@ class Membership:
             f"{self.own.name} is the name of a cell of another site (cluster {record.cluster}, other keys): "
             f"choose another federation.cell, or remove the key {entry.key} if that cell is gone for good"
         )
-
-    def _settle_wish(self) -> None:
-        record = self.record
-        if record is not None:
-            draining = None if self._wish.draining == record.draining else self._wish.draining
-            left = None if self._wish.left == record.left else self._wish.left
-            self._wish = _Wish(draining, left)
 
     # ---- its keys ----
 
@@ -388,7 +385,7 @@ class Membership:
             record = CellRecord(
                 FORMAT, 1, self.own.name, identity.cluster, identity.ring, lead.since_us, self._config.users
             )
-            return Join(self.own, record, self._cells)
+            return Join(self.own, self._updated(record), self._cells)
         if self._updated(self.record) != self.record:
             return ChangeRecord(self.own, self.epoch, self._updated)
         if self.lease and not self.is_alive_word(self.alive_entry):
@@ -399,14 +396,13 @@ class Membership:
         return self._cells if key.startswith(self._cells.prefix) else self._alive
 
     def _updated(self, record: CellRecord) -> CellRecord:
-        wish = self._wish
         return msgspec.structs.replace(
             record,
             cluster=self._identity.cluster,
             ring=self._identity.ring,
             users=self._config.users,
-            draining=record.draining if wish.draining is None else wish.draining,
-            left=record.left if wish.left is None else wish.left,
+            draining=record.draining if self._draining is None else self._draining,
+            left=record.left if self._left is None else self._left,
         )
 
     # ---- its lease ----

@@ -25,7 +25,7 @@ from eslurm.core.federation.actions import (
     SwapKeys,
     Watch,
 )
-from eslurm.core.federation.membership import Identity, Lead, Membership
+from eslurm.core.federation.membership import Identity, Lead, Membership, Standing
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.summaries import HORIZON_US, Horizon, NodeClasses, Summaries
 from eslurm.core.federation.values import Keys
@@ -58,6 +58,7 @@ class Participant:
         self.membership = Membership(config, identity, self.cells, self.alive, is_own_ring)
         self.summaries = Summaries(config, self.membership, self.shown)
         self._inputs = inputs
+        self._federation = config.name
         self._mirrors = {mirror.prefix: mirror for mirror in (self.cells, self.alive, self.shown)}
         self._observer = Observer(config.name, self.membership, self.cells, self.alive, self.shown)
         self._classes: NodeClasses | None = None
@@ -81,6 +82,14 @@ class Participant:
         """True when nothing is left to end."""
         return self.membership.is_stopped
 
+    @property
+    def is_ordered(self) -> bool:
+        """True when the store has what an administrator has ordered, and the cell stands there accordingly."""
+        self._follow_orders()
+        membership = self.membership
+        wanted = Standing.LEFT if membership.must_leave else Standing.MEMBER
+        return membership.is_changed and membership.standing is wanted
+
     def view(self, now_us: int) -> FederationView:
         """All cells, as they are known now."""
         return self._observer.view(now_us)
@@ -92,6 +101,7 @@ class Participant:
 
         A `List` or a `Watch` takes the place of the one of the same prefix before it, which is to be closed.
         """
+        self._follow_orders()
         if self.summaries.wants(now_us):
             self.summaries.show(self._read(now_us), now_us)
         actions: list[Action] = [
@@ -145,6 +155,12 @@ class Participant:
             self.summaries.failed(action, failure)
 
     # ---- within ----
+
+    def _follow_orders(self) -> None:
+        """Those of another federation do not count."""
+        wish = self._inputs.view().federation
+        if wish is not None and wish.federation == self._federation:
+            self.membership.change(draining=wish.draining, left=wish.left)
 
     def _read(self, now_us: int) -> Summary:
         view = self._inputs.view()

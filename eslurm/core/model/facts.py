@@ -14,6 +14,7 @@ import msgspec
 
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.federation import FederationWish
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
@@ -582,6 +583,15 @@ class MembersRevoked(FactBase, frozen=True, tag=True):
     revision: int
 
 
+# ---- the federation ----
+
+
+class FederationChanged(FactBase, frozen=True, tag=True):
+    """An administrator lets this cell drain, take work again, leave or come back; the shared store follows."""
+
+    wish: FederationWish
+
+
 Fact: TypeAlias = (
     ConfigAccepted
     | EpochBegan
@@ -643,6 +653,7 @@ Fact: TypeAlias = (
     | ExtensionAnswered
     | ControllerPhaseBegan
     | ControllerPhaseEnded
+    | FederationChanged
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -41,6 +41,14 @@ class FederationConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaul
     """What identifies users of other cells: `same` (name and uid) or `named` (the name alone)."""
 
 
+class FederationWish(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What an administrator has ordered of this cell in a federation; None: nothing, its record stays as it is."""
+
+    federation: str
+    draining: bool | None = None
+    left: bool | None = None
+
+
 class CellRecord(msgspec.Struct, frozen=True, array_like=True):
     """A member, whether it runs or not. Written by the cell itself.
 

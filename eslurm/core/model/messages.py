@@ -339,6 +339,14 @@ class RevokeMembers(msgspec.Struct, frozen=True, gc=False):
     revision: int = 0
 
 
+class ChangeFederation(msgspec.Struct, frozen=True, gc=False):
+    """Let this cell drain, resume, leave the federation or rejoin it. Answer: `Changed`."""
+
+    by: Principal
+    federation: str
+    action: str
+
+
 # ---- from nodes, links, timers and the configuration ----
 
 
@@ -467,6 +475,7 @@ Request: TypeAlias = (
     | RevokeMembers
     | MovePack
     | ExtendJob
+    | ChangeFederation
 )
 Event: TypeAlias = (
     Reports

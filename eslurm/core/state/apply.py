@@ -30,6 +30,11 @@ def _lease(state: State, fact: facts.IdsLeased) -> None:
     state.touched.settings = True
 
 
+def _federation(state: State, fact: facts.FederationChanged) -> None:
+    state.federation = fact.wish
+    state.touched.settings = True
+
+
 def _nothing(state: State, fact: facts.Fact) -> None:
     """The fact only has an effect."""
 
@@ -95,6 +100,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.JoinTokensEnded: member.apply_tokens_ended,
     facts.HostJoined: member.apply_joined,
     facts.MembersRevoked: member.apply_revoked,
+    facts.FederationChanged: _federation,
 }
 
 

@@ -17,6 +17,7 @@ from eslurm.core.model import ranges
 from eslurm.core.model.accounts import KINDS, Policy, Usage
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
+from eslurm.core.model.federation import FederationWish
 from eslurm.core.model.job import Attempt, AttemptMore, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
 from eslurm.core.model.job_weight import weight
@@ -119,6 +120,7 @@ class State:
         self.phase_lengths = PhaseLengths()
         # Of the sealed list of revoked memberships.
         self.revoked_revision = 0
+        self.federation: FederationWish | None = None
         # Indexes.
         self.coordinators: dict[str, set[str]] = {}
         """By user the accounts that name the user as a coordinator."""

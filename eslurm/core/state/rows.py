@@ -12,6 +12,7 @@ import msgspec
 
 from eslurm.core.model.accounts import Policy, Usage
 from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.federation import FederationWish
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import Job, StepEnd
 from eslurm.core.model.job_states import AttemptPhase
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     satellites_down: tuple[SatelliteDown, ...] = ()
     revoked_revision: int = 0
     phase_lengths: PhaseLengths | None = None
+    federation: FederationWish | None = None
 
 
 class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -132,6 +134,7 @@ def settings_of(state: State) -> Settings:
         tuple(state.satellites_down.values()),
         state.revoked_revision,
         state.phase_lengths if state.phase_lengths != PhaseLengths() else None,
+        state.federation,
     )
 
 
@@ -166,6 +169,7 @@ def restore(
         state.next_number = max(state.next_number, scalars.next_number)
         state.satellites_down = {down.name: down for down in scalars.satellites_down}
         state.revoked_revision = scalars.revoked_revision
+        state.federation = scalars.federation
         if scalars.phase_lengths is not None:
             state.put_phase_lengths(scalars.phase_lengths)
     for kind, blob in policies:

@@ -107,6 +107,7 @@ class View:
         state = self._state
         self.epoch, self.config, self.config_revision = state.epoch, state.config, state.config_revision
         self.login, self.partition_nodes = state.login, state.partition_nodes
+        self.federation = state.federation
 
     def _take_holdings(self) -> None:
         ledger = self._state.ledger

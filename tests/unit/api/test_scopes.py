@@ -47,6 +47,7 @@ TABLE = {
     "Plan": READ,
     "Shares": READ,
     "Federation": READ,
+    "ChangeFederation": "",
     "Suspend": "",
     "JobFeed": "estimator",
     "SetForecasts": "estimator",

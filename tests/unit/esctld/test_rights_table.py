@@ -100,6 +100,7 @@ RIGHTS: Final[dict[str, str]] = {
     "Plan": "anyone",
     "Shares": "anyone",
     "Federation": "anyone",
+    "ChangeFederation": "administrator",
     "Suspend": "operator",
     "JobFeed": "operator",
     "SetForecasts": "operator",

@@ -328,6 +328,53 @@ def test_leaving_and_coming_back() -> None:
     assert record_of(net).number == 1
 
 
+def test_an_order_holds_over_what_the_store_says_later() -> None:
+    """A former leader, a store from a backup, an editor: the administrator's word is the log's, not the store's."""
+    net, one = joined()
+    one.membership.change(left=True)
+    net.settle(3)
+    record = record_of(net)
+    put(net.image, RECORD_KEY, encode(msgspec.structs.replace(record, left=False)))
+    net.settle(5)
+    assert one.membership.standing is Standing.LEFT and record_of(net).left and alive_of(net) is None
+    remove(net.image, RECORD_KEY)
+    net.settle(5)
+    assert one.membership.standing is Standing.LEFT
+    assert net.image.get(RECORD_KEY).entry is None, "a former member does not join again by itself"
+
+
+def test_a_cell_that_leaves_while_another_site_has_its_name_has_left() -> None:
+    net, _ = joined()
+    other = Controller("alpha", 1, b"another site's")
+    net.controllers.append(other)
+    net.settle(3)
+    assert other.membership.standing is Standing.REFUSED
+    other.membership.change(left=True)
+    net.settle(3)
+    assert other.membership.standing is Standing.LEFT and not record_of(net).left
+
+
+def test_the_number_of_a_cell_that_left_is_given_to_no_other() -> None:
+    net, one = joined()
+    one.membership.change(left=True)
+    net.settle(3)
+    other = Controller("beta")
+    net.controllers.append(other)
+    net.settle(3)
+    assert (record_of(net).number, record_of(net, "beta").number) == (1, 2)
+
+
+def test_a_cell_that_drains_joins_draining() -> None:
+    one = Controller("alpha")
+    one.membership.change(draining=True)
+    net = network(one)
+    net.settle(3)
+    assert record_of(net).draining
+    assert [action.then[1].value for _, action in net.made if RECORD_KEY in dict(action.expect)] == [
+        encode(record_of(net))
+    ]
+
+
 def test_a_cell_that_never_joined_has_left_at_once() -> None:
     one = Controller("alpha")
     one.membership.change(left=True)

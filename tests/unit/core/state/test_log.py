@@ -22,6 +22,7 @@ from eslurm.core.model.member import Revocation
 from eslurm.core.model.messages import (
     ApproveHost,
     CancelJobs,
+    ChangeFederation,
     ChangePolicies,
     ConfigLoaded,
     ControllerPhaseDone,
@@ -145,6 +146,7 @@ def history() -> World:
     world.pass_time(60)
     run_on_the_controller(world)
     lose_a_gateway(world)
+    world.send(ChangeFederation(ROOT, "lab", "drain"))
     return world
 
 
