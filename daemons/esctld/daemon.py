@@ -25,6 +25,7 @@ from esctld.lead.clock import Clock
 from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.doctor import Doctor, DoctorInputs
 from esctld.lead.failure_prediction import FailurePrediction
+from esctld.lead.federation_doctor import examine
 from esctld.lead.gc_tuning import spare_collector
 from esctld.lead.joining import Joining
 from esctld.lead.launch_attachments import BlobAttachments
@@ -359,12 +360,12 @@ class Controller:
         service.offer("RevokeMembers", self._revocations.revoke)
         service.offer("ExportLog", LogPages(self._store, OWNER, cluster).export)
         service.offer("Audit", Audits(self._audit_log, self._lead.name).call)
+        self._federation = self._join_federation(epoch)
         self._doctor = Doctor(state, self._dispatcher.view, self._store, self._surroundings(satellites))
         service.offer("Doctor", self._doctor.call)
         history_jobs = options.config.estimator.history_jobs
         self._feed = JobEvents(self._dispatcher, self._store, history_jobs=history_jobs)
         service.offer("JobFeed", self._feed.call)
-        self._federation = self._join_federation(epoch)
         federation = FederationAnswers(self._federation, service.change)
         service.offer("Federation", federation.call)
         service.offer("ChangeFederation", federation.change)
@@ -439,6 +440,7 @@ class Controller:
     def _surroundings(self, satellites: LinkedSatellites) -> DoctorInputs:
         """The doctor's inputs besides the state."""
         options = self._options
+        part, section = self._federation, options.config.federation
         return DoctorInputs(
             name=self._lead.name,
             epoch=self._lead.epoch,
@@ -448,6 +450,7 @@ class Controller:
             satellites=lambda: satellites.roster.satellites,
             links=lambda: self._table.links,
             problems=self._predictions.problems,
+            federation=partial(examine, part, section) if part is not None else None,
         )
 
     def _on_committed(self, messages: Sequence[Message], batch: Batch) -> None:

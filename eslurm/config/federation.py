@@ -89,6 +89,21 @@ def _check_endpoints(section: FederationSection) -> None:
             )
 
 
+def open_endpoints(section: FederationSection) -> tuple[str, ...]:
+    """Those of other hosts that speak no TLS."""
+    return tuple(one for one in section.endpoints if one.startswith("http:") and not _is_here(one))
+
+
+def is_open_to_anybody(section: FederationSection) -> bool:
+    """Check whether an etcd on other hosts is asked without a certificate and without a user."""
+    is_known = section.certificate or section.user
+    return not is_known and not all(_is_here(endpoint) for endpoint in section.endpoints)
+
+
+def _is_here(endpoint: str) -> bool:
+    return _is_loopback(split_url(endpoint).hostname or "")
+
+
 def _parts(key: str, endpoint: str) -> SplitResult:
     try:
         return split_url(endpoint)

@@ -71,6 +71,13 @@ def both_alive(cluster: LiveCluster) -> bool:
     )
 
 
+def diagnosed(cluster: LiveCluster) -> list[tuple[str, str]]:
+    """What the doctor says of the federation."""
+    reply = cluster.call("Doctor", pb.DoctorRequest())
+    assert {"federation", "cells", "etcd"} <= set(reply.checks)
+    return [(one.what, one.text) for one in reply.findings if one.check in ("federation", "cells", "etcd")]
+
+
 def test_cells_see_each_other_and_what_is_free(cells: tuple[LiveCluster, LiveCluster]) -> None:
     alpha, beta = cells
     until(lambda: both_alive(alpha) and both_alive(beta))
@@ -103,6 +110,7 @@ def test_cells_see_each_other_and_what_is_free(cells: tuple[LiveCluster, LiveClu
     assert sum(one["nodes_free"] for one in found["cells"][0]["classes"]) == 1
     told = beta.run("esctl", "federation", "status")
     assert "leader" in told.out and "3.4" in told.out
+    assert diagnosed(beta) == []
     alpha.do("escancel", str(job))
 
 
@@ -118,6 +126,8 @@ def test_a_cell_that_dies_is_silent_and_a_standby_takes_its_place(
     alpha.kill("esctld-c2")
     until(lambda: states(beta)["alpha"] == "silent")
     assert "lease ended" in beta.run("esinfo", "--federation").out
+    ((what, text),) = diagnosed(beta)
+    assert what == "cell alpha" and "its lease has ended" in text
     alpha.start()
     until(lambda: states(beta)["alpha"] == "alive")
 
@@ -133,6 +143,7 @@ def test_without_its_store_a_cell_goes_on_alone(
     assert alpha.end(alpha.wrap("true")) == "COMPLETED"
     told = alpha.run("esinfo", "--federation")
     assert told.code == 0 and "STATE away" in told.out
+    assert any(what == "cell alpha" and "away" in text for what, text in diagnosed(alpha))
     member.send_signal(signal.SIGCONT)
     until(lambda: both_alive(alpha) and both_alive(beta))
     # Leases and records outlive a crash of the store.

@@ -21,7 +21,7 @@ from esctld.lead.consistency_check import STORE, RowComparison
 from esctld.lead.log_export import stored_bases
 from eslurm import __version__
 from eslurm.core.dispatch.satellite_pool import Satellite
-from eslurm.core.doctor import allocations, host, orphans, places
+from eslurm.core.doctor import allocations, federation, host, orphans, places
 from eslurm.core.doctor.finding import ERROR, Finding, Sliced
 from eslurm.core.model.facts import decode_fact
 from eslurm.core.state import rows
@@ -54,6 +54,8 @@ class DoctorInputs(msgspec.Struct, frozen=True):
     satellites: Callable[[], Iterable[Satellite]]
     links: Callable[[], Iterable[Link]]
     problems: Callable[[], Mapping[int, Sequence[str]]]
+    federation: Callable[[], Awaitable[federation.Federated]] | None = None
+    """Of a member of a federation."""
 
 
 class Doctor:
@@ -105,6 +107,8 @@ class Doctor:
             ((host.LOG, host.CONTROLLERS), self._log),
             ((STORE,), self._drift),
         ]
+        if around.federation is not None:
+            checks.append(((federation.FEDERATION, federation.CELLS, federation.ETCD), self._federated))
         findings: list[Finding] = []
         for names, check in checks:
             findings += await self._guarded(names[0], check)
@@ -179,6 +183,14 @@ class Doctor:
             keys=await asyncio.to_thread(around.keys, wall_us()),
         )
         return await self._sliced(host.check_host(measured))
+
+    async def _federated(self) -> list[Finding]:
+        assert self._around.federation is not None
+        found = await self._around.federation()
+        findings = []
+        for check in (federation.check_federation, federation.check_cells, federation.check_store):
+            findings += await self._sliced(check(found))
+        return findings
 
     async def _log(self) -> list[Finding]:
         around = self._around

@@ -29,6 +29,7 @@ from eslurm.core.federation.actions import (
 )
 from eslurm.core.federation.membership import Identity, Lead
 from eslurm.core.federation.participant import Inputs, Participant
+from eslurm.core.federation.values import Keys
 from eslurm.core.federation.view import FederationView
 from eslurm.core.model.federation import FederationConfig
 from eslurm.federation.calls import conditions_of, failure_of, operations_of
@@ -111,6 +112,18 @@ class Federation:
                 self._members = await self._store.members()
                 self._members_at_us = self._now_us()
             return self._members
+
+    async def time_answer(self) -> tuple[int | None, str]:
+        """Microseconds that a read takes which the servers agree on; None: there is no answer, and why."""
+        store = self._store
+        if store is None:
+            return None, self._problem or "there is no connection"
+        began_us = self._now_us()
+        try:
+            await store.get(Keys(self._config.name).number)
+        except KvError as error:
+            return None, str(error)
+        return self._now_us() - began_us, ""
 
     # ---- orders ----
 
