@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from eslurm.v1 import controller_pb2 as pb
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster, is_alive
 from tests.kits.daemons import agent_home
@@ -109,6 +110,11 @@ def test_a_many_node_job_loses_one_of_its_nodes(losing: LiveCluster) -> None:
     assert losing.lines("ran") == ["0", "1"]
 
 
+def step_state(cluster: LiveCluster, job_id: int) -> str:
+    """The state of the job's first step."""
+    return str(cluster.call("WaitStep", pb.WaitStepRequest(job_id=job_id, step=0, timeout_s=5)).state)
+
+
 def test_a_job_goes_on_without_a_lost_node(losing: LiveCluster) -> None:
     """Goal: with --no-kill script and tasks on other nodes live on; a node that returns ends what it still has."""
     task = "sh -c 'echo $$ > pid.$SLURMD_NODENAME; while test ! -e stop; do sleep 0.05; done'"
@@ -119,6 +125,10 @@ def test_a_job_goes_on_without_a_lost_node(losing: LiveCluster) -> None:
     job_id = losing.wrap(command, "-N", "2", "-n", "2", "-w", "cn[0002-0003]", "--no-kill")
     here, there = (losing.wait_lines(f"pid.{name}")[0] for name in ("cn0002", "cn0003"))
     losing.reaches(job_id, "RUNNING")
+    # The tasks may be ahead of the answers to their launch: a step that waits for a lost node's answer fails as a whole.
+    losing.until(
+        lambda: step_state(losing, job_id) == "RUNNING", "the step's launch is answered by both nodes"
+    )
     losing.kill("agent1")
     losing.wait_nodes(lambda nodes: nodes["cn0003"].state == "LOST")
     job = losing.job(job_id)
