@@ -163,7 +163,7 @@ def test_a_one_node_job_from_registration_to_acknowledgement(site: Site, uvloop:
         assert sorted(controller.numbers) == ["cn1", "cn2", "cn3", "cn4"]
 
         answers = await controller.order(Heartbeat(0), (0, 1, 2, 3))
-        assert {outcome.status for outcome in answers.values()} == {Status.OK} and len(answers) == 4
+        assert {outcome.status for outcome in answers.values()} == {Status.OK} and len(answers) == 4, answers
 
         body = Prepare(launch(controller, 'echo "$GREETING $SLURM_JOB_ID"; exit 3', (2,), site), start=True)
         answer = (await controller.order(body, (2,)))[2]

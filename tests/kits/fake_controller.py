@@ -45,6 +45,7 @@ SITE = Site(CLUSTER)
 OWNER = "main"
 PATIENCE_S = 50.0
 SATELLITE_FIRST = 1 << 30
+NOT_SERVED_YET = "the node is not served here"
 
 
 class RootDriver(RelayDriver):
@@ -156,23 +157,45 @@ class FakeController:
         incarnation: int | None = None,
         direct: bool = False,
     ) -> dict[int, Outcome]:
-        """Broadcast a command and wait for what became of it. Without satellites, or `direct`, it is the root."""
+        """Broadcast a command and wait for what became of it. Without satellites, or `direct`, it is the root.
+
+        A command may overtake the answer to a registration, on another link: its node is asked again, as by a controller.
+        """
+        outcomes: dict[int, Outcome] = {}
+        asked = tuple(nodes)
+        async with asyncio.timeout(PATIENCE_S):
+            while asked:
+                signed = self._sign(body, asked, revision, incarnation)
+                name = type(body).__name__.lower()
+                outcomes |= await self._broadcast(name, signed, asked, deadline_s, attachments, direct=direct)
+                asked = tuple([node for node in asked if outcomes[node].text == NOT_SERVED_YET])
+        return outcomes
+
+    async def _broadcast(
+        self,
+        name: str,
+        signed: bytes,
+        nodes: tuple[int, ...],
+        deadline_s: float,
+        attachments: Sequence[bytes],
+        *,
+        direct: bool,
+    ) -> dict[int, Outcome]:
         found: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
         self._counter += 1
         broadcast = Broadcast(
             (self.epoch << 32) | self._counter,
-            tuple(nodes),
+            nodes,
             2,
             int(deadline_s * 1e6),
-            type(body).__name__.lower(),
-            self._sign(body, nodes, revision, incarnation),
+            name,
+            signed,
         )
         numbers = [] if direct else [number for number, link in self._satellites.items() if link]
-        legs = [Leg(numbers[self._counter % len(numbers)], tuple(nodes))] if numbers else []
+        legs = [Leg(numbers[self._counter % len(numbers)], nodes)] if numbers else []
         blobs = tuple(link_pb2.Blob(sha256=self.add_blob(data), data=data) for data in attachments)
         self._driver.begin(broadcast, legs, found.set_result, blobs)
-        async with asyncio.timeout(PATIENCE_S):
-            return (await found).expand()
+        return (await found).expand()
 
     def add_blob(self, data: bytes) -> bytes:
         """Make a blob available; its hash."""
