@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -65,7 +66,7 @@ def _line(option: str, value: str, limit: int = limits.NAME_CHARS_MAX) -> str:
         raise _refuse(str(error)) from None
 
 
-def _path(option: str, value: str) -> str:
+def _path(option: str, value: str, _most: int = limits.PATH_CHARS_MAX) -> str:
     try:
         return checked_path(option, value) if value else ""
     except OptionError as error:
@@ -89,6 +90,8 @@ def _arguments(given: Sequence[str]) -> tuple[str, ...]:
 
 def _nodes(option: str, given: Sequence[str]) -> tuple[str, ...]:
     names = tuple(given)
+    if not names:
+        return names
     try:
         checked_nodes(option, names)
     except OptionError as error:
@@ -114,7 +117,7 @@ def _endpoint(text: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _signal(option: str, number: int) -> int:
+def _signal(option: str, number: int, _most: int = 0) -> int:
     """Check a signal, or 0: none."""
     return _checked(option, number, signal_problem(number)) if number else 0
 
@@ -185,22 +188,22 @@ class SpecReader:
         # Each look at a field makes a new object: one look each.
         work_dir = _work_dir(job.work_dir)
         priority = job.priority if job.HasField("priority") else None
-        passed = {name: check(option, getattr(job, name), most) for name, option, check, most in _PASSED}
-        components, parts, passed["partition"] = self._read_components(job, passed["partition"])
+        # What is not given (0, empty, false) passes every check.
+        checked = {
+            name: check(option, value, most) if value else value
+            for (name, option, check, most), value in zip(_CHECKED, _checked_values(job), strict=True)
+        }
+        components, parts, checked["partition"] = self._read_components(job, checked["partition"])
+        name = checked.pop("name")
         return JobSpec(
-            name=self._shared(_line("--job-name", job.name)) or "job",
+            name=self._shared(name) if name else "job",
             user=self._user,
             components=components,
             parts=parts,
             script_hash=self._script(job),
             environment_hash=self._environment(job),
             work_dir=self._shared(work_dir),
-            time_limit_s=_number("--time", job.time_limit_s, limits.TIME_LIMIT_MAX_S),
-            output=_path("--output", job.output),
-            error=_path("--error", job.error),
-            input=_path("--input", job.input),
             append_output=not job.truncate_output,
-            begin_us=_number("--begin", job.begin_us, limits.MOMENT_MAX_US),
             priority=priority,
             requeue=job.requeue if job.HasField("requeue") else True,
             held=job.held,
@@ -210,15 +213,10 @@ class SpecReader:
             arguments=_arguments(job.arguments) if job.arguments else (),
             umask=_checked("--umask", job.umask, umask_problem(job.umask)),
             nice=job.nice,
-            start_at_us=_number("--start-at", job.start_at_us, limits.MOMENT_MAX_US),
-            deadline_us=_number("--deadline", job.deadline_us, limits.MOMENT_MAX_US),
-            warn_signal=_signal("--signal", job.warn_signal),
-            warn_before_s=_number("--signal", job.warn_before_s, limits.WARN_BEFORE_MAX_S),
             warn_batch_only=job.warn_batch_only,
-            warn_script=_path("--warn-script", job.warn_script),
             trace=trace_of(job.traceparent) or self._trace,
             gateway=read_gateway(job.gateway) if job.HasField("gateway") else None,
-            **passed,
+            **checked,
         )
 
     def _shared(self, text: str) -> str:
@@ -307,15 +305,30 @@ def _flag(_option: str, value: bool, _most: int) -> bool:
 
 
 _CHECKS: dict[type, Callable[[str, Any, int], Any]] = {str: _line, int: _number, bool: _flag}
-_PASSED = tuple(
-    (
-        name,
-        f"--{name.replace('_', '-')}",
-        _CHECKS[kind],
-        limits.COUNT_MAX if kind is int else limits.LINE_CHARS_MAX.get(name, limits.NAME_CHARS_MAX),
-    )
-    for name, kind in PASSED.items()
+_CHECKED: tuple[tuple[str, str, Callable[[str, Any, int], Any], int], ...] = (
+    ("name", "--job-name", _line, limits.NAME_CHARS_MAX),
+    ("time_limit_s", "--time", _number, limits.TIME_LIMIT_MAX_S),
+    ("output", "--output", _path, limits.PATH_CHARS_MAX),
+    ("error", "--error", _path, limits.PATH_CHARS_MAX),
+    ("input", "--input", _path, limits.PATH_CHARS_MAX),
+    ("begin_us", "--begin", _number, limits.MOMENT_MAX_US),
+    ("start_at_us", "--start-at", _number, limits.MOMENT_MAX_US),
+    ("deadline_us", "--deadline", _number, limits.MOMENT_MAX_US),
+    ("warn_signal", "--signal", _signal, 0),
+    ("warn_before_s", "--signal", _number, limits.WARN_BEFORE_MAX_S),
+    ("warn_script", "--warn-script", _path, limits.PATH_CHARS_MAX),
+    *(
+        (
+            name,
+            f"--{name.replace('_', '-')}",
+            _CHECKS[kind],
+            limits.COUNT_MAX if kind is int else limits.LINE_CHARS_MAX.get(name, limits.NAME_CHARS_MAX),
+        )
+        for name, kind in PASSED.items()
+    ),
 )
+"""Fields of a job that one check each looks at: their names, options, checks and bounds."""
+_checked_values = operator.attrgetter(*(name for name, *_ in _CHECKED))
 _ONE_CORE = (Request(),)
 
 
@@ -401,6 +414,8 @@ def _added(named: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
 
 def _named(option: str, amounts: Iterable[pb.ResourceAmount]) -> tuple[tuple[str, int], ...]:
     given = tuple(amounts)
+    if not given:
+        return ()
     if len(given) > limits.RESOURCES_MAX:
         raise _refuse(f"{option}: names {len(given)} resources, at most {limits.RESOURCES_MAX} are possible")
     found = tuple((_line(option, one.name, limits.RESOURCE_CHARS_MAX), one.items) for one in given)

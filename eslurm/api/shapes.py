@@ -89,6 +89,8 @@ class Submission:
                     f"Submit: more than {REFERENCES_MAX} jobs in one call: give 1 to {REFERENCES_MAX}",
                 )
             entries.append((start, at))
+        if not rest:
+            return cls(Jobs(payload, entries), test_only=False)
         other = pb.SubmitRequest.FromString(b"".join(rest))
         return cls(Jobs(payload, entries), other.packs, test_only=other.test_only)
 

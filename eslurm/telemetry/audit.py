@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 LINES_WAITING_MAX = 10_000
 """Lines that wait for the writer; about five megabytes."""
 BATCH_LINES = 256
-GATHER_S = 0.005
-"""The writer waits so long for more lines after the first: one write for many costs the loop less."""
+GATHER_S = 0.02
+"""The writer waits so long for more lines after the first: each time it wakes the loop loses the interpreter to it."""
 LINE_BYTES_MAX = 16 * 1024
 """A longer line was not written here."""
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -99,7 +99,7 @@ class AuditLog:
         ended = False
         while not ended:
             lines = [self._waiting.get()]
-            if lines[0] is not None:
+            if lines[0] is not None and self._waiting.qsize() < BATCH_LINES:
                 time.sleep(GATHER_S)
             while len(lines) < BATCH_LINES and not self._waiting.empty():
                 lines.append(self._waiting.get())
