@@ -20,7 +20,12 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("eslurm/v1")
 TABLES = Path("cli/escli/wire_tables.py")
-TABLED = {"SubmitRequest": (), "SubmitReply": ("job_ids", "revision")}
+TABLED = {
+    "SubmitRequest": (),
+    "SubmitReply": ("job_ids", "revision"),
+    "CallCellRequest": (),
+    "CallCellReply": (),
+}
 """Messages with a table, those inside them included; and of which fields (none named: all)."""
 
 _SERVICE = re.compile(r"^\s*service\s+\w+", re.MULTILINE)

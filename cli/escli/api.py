@@ -104,7 +104,12 @@ def state_dir(environ: Mapping[str, str]) -> str:
 
 def open_api(given: Words, command: str) -> Api:
     """The API endpoint from a command's options and its environment."""
-    return Api(find_endpoint(given, os.environ), command)
+    endpoint = find_endpoint(given, os.environ)
+    if given.has("cell") or given.has("clusters"):
+        from escli.cells import cell_api
+
+        return cell_api(given, endpoint, command)
+    return Api(endpoint, command)
 
 
 def find_endpoint(given: Words, environ: Mapping[str, str]) -> Endpoint:
@@ -267,7 +272,7 @@ class Api:
             if refusal.status == _DEADLINE_EXCEEDED:
                 raise _unknown_outcome(method, f"no answer within {timeout_s:g} s") from None
             if refusal.status == _UNAVAILABLE:
-                text = f"the controller was not ready within {timeout_s:g} s: {refusal.text}"
+                text = self._not_ready(refusal.text, timeout_s)
                 if method.mutating and refusal.maybe_done:
                     raise _unknown_outcome(method, text) from None
                 nothing = "; nothing was changed" if method.mutating else ""
@@ -285,6 +290,9 @@ class Api:
             if silence.maybe_done and method.mutating:
                 raise _unknown_outcome(method, str(silence)) from None
             raise CommandFailed(exits.UNREACHABLE, f"{silence}{self._endpoint.advice}") from None
+
+    def _not_ready(self, why: str, timeout_s: float) -> str:
+        return f"the controller was not ready within {timeout_s:g} s: {why}"
 
     def _patiently(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
         """Call; while no controller answers, say so once and retry: a controller starts in seconds."""

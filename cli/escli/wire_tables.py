@@ -130,3 +130,13 @@ SUBMIT_REPLY: Table = {
     "job_ids": (1, "int*", None),
     "revision": (2, "int", None),
 }
+
+CALL_CELL_REQUEST: Table = {
+    "cell": (1, "text", None),
+    "method": (2, "text", None),
+    "request": (3, "bytes", None),
+}
+
+CALL_CELL_REPLY: Table = {
+    "reply": (1, "bytes", None),
+}

@@ -59,7 +59,7 @@ from eslurm.api.principals import Principals
 from eslurm.api.server import RpcServer
 from eslurm.api.tokens import TokenAuthenticator
 from eslurm.calendar import SiteCalendar
-from eslurm.config.federation import federation_of
+from eslurm.config.federation import federation_of, pins_of
 from eslurm.config.file import ConfigError, cluster_config, read_config
 from eslurm.config.sections import Config
 from eslurm.core.control.reactor import Batch, Reactor
@@ -86,6 +86,7 @@ from eslurm.transport.options import socket_budget
 from eslurm.transport.tls import Tls
 
 if TYPE_CHECKING:
+    from esctld.lead.cell_links import CellLinks
     from esctld.lead.federation import Federation
     from eslurm.api.jwt_tokens import JwtAuthenticator
 
@@ -387,10 +388,13 @@ class Controller:
             self._driver.counters,
             self._federation,
         )
+        self._cells = self._link_cells()
         self._authoriser = Authoriser(
-            CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit
+            CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit, self._cells
         )
-        self._links.attach(self._driver, self._dispatcher, self._blobs, self._authoriser, self._audit)
+        if self._cells is not None:
+            self._cells.attach(self._table, self._authoriser, self._audit)
+        self._links.attach(self._driver, self._dispatcher, self._blobs, self._authoriser, self._audit, self._cells)
         self._rpc = RpcServer(
             [self._link_server.handler(), JoinServer(joining).handler(), door_handler(self._authoriser)],
             Interceptor(
@@ -435,6 +439,20 @@ class Controller:
             Lead(epoch, self._lead.endpoint, since_us=wall_us()),
             site,
             Inputs(lambda: self._dispatcher.view, lambda: self._planner.profile, wall_us),
+        )
+
+    def _link_cells(self) -> CellLinks | None:
+        """Links to the other cells of the federation, if the cluster is a member of one."""
+        if self._federation is None:
+            return None
+        from esctld.lead.cell_links import CellLinks
+        from eslurm.security.cells import CellTrust
+
+        section = self._options.config.federation
+        trust = CellTrust(pins_of(section), believes_store=section.trust == "store")
+        credentials = self._options.member.credentials
+        return CellLinks(
+            self._federation, trust, credentials, self._local.process, self._principals, section.users
         )
 
     def _surroundings(self, satellites: LinkedSatellites) -> DoctorInputs:
@@ -510,8 +528,8 @@ class Controller:
             ("site keys", self._options.member.run()),
             ("revocations", self._revocations.run()),
         ]
-        if self._federation is not None:
-            works.append(("federation", self._federation.run()))
+        if self._federation is not None and self._cells is not None:
+            works += [("federation", self._federation.run()), ("cells", self._cells.run())]
         if self._options.watched_at:
             works.append(("state metrics", self._state_metrics.run()))
         tasks = [asyncio.create_task(work, name=name) for name, work in works]
@@ -553,6 +571,8 @@ class Controller:
         await self._doctor.close()
         await self._feed.close()
         await self._links.close()
+        if self._cells is not None:
+            await self._cells.close()
         await self._attachments.close()
         await self._driver.close()
         await self._blobs.close()

@@ -108,8 +108,11 @@ class CallAudit:
         payload: bytes,
         reply: Any,
         answered: Answered | None,
+        cell: str = "",
     ) -> None:
-        """A call is over; `answered` is None when its caller went away before. `request` is None if it was not decoded."""
+        """A call is over; `answered` is None when its caller went away before. `request` is None if it was not decoded.
+        It was for another `cell`, if one is named.
+        """
         status = Status.OK if answered is None else answered.status
         if not self._is_on or not (method.mutating or status in _REFUSALS):
             return
@@ -118,6 +121,8 @@ class CallAudit:
             return
         try:
             what = summary(method, request, payload)
+            if cell:
+                what = f"cell={_value_text(cell, 0)} {what}"[:WHAT_MAX]
             result, reason, count = _result(answered, reply)
         except Exception:
             # On any error the call is answered all the same, and leaves its line.

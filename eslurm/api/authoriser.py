@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError
 
 from eslurm.api.audit import CallAudit
 from eslurm.api.cpu_meter import Metered
 from eslurm.api.limits import LimitSettings, RequestLimits, Ticket, charging
-from eslurm.api.methods import SUBMIT, Method, too_large_text
+from eslurm.api.methods import BY_NAME, CALL_CELL, SUBMIT, Method, too_large_text
 from eslurm.api.scopes import grants, permits
 from eslurm.api.shapes import Submission, check_lists, check_shape
 from eslurm.api.status import refusal_of
@@ -25,8 +25,9 @@ from eslurm.core.control.rights import Level
 from eslurm.core.model.job import ATTESTED, Principal
 from eslurm.ports.api import Answered, ApiError, ApiService, Caller, Status
 from eslurm.transport.framing import REQUEST_ID_BYTES
+from eslurm.v1 import controller_pb2 as pb
 
-PLACES = {"agent": "nodes", "login": "login hosts"}
+PLACES = {"agent": "nodes", "login": "login hosts", "cell": "other cells"}
 """Ways in that give no rights over others, as people call them."""
 
 
@@ -75,12 +76,28 @@ def check_caller(method: Method[Any, Any], caller: Caller, level: Level) -> None
         )
 
 
+class CellCalls(Protocol):
+    """Calls to other cells of the federation."""
+
+    @property
+    def own(self) -> str:
+        """Name of this cell."""
+        ...
+
+    async def pass_on(self, cell: str, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
+        """The answer of another cell's leader to a call of this caller, or the reason why there is none."""
+        ...
+
+
 class _Seen:
-    """Data of one call's audit line, as far as the call came."""
+    """Data of one call's audit line, as far as the call came. `method` is the one that another cell is asked for."""
 
-    __slots__ = ("level", "reply", "request")
+    __slots__ = ("cell", "level", "method", "payload", "reply", "request")
 
-    def __init__(self) -> None:
+    def __init__(self, method: Method[Any, Any], payload: bytes) -> None:
+        self.method = method
+        self.payload = payload
+        self.cell = ""
         self.level = Level.USER
         self.request: Any = None
         self.reply: Any = None
@@ -95,7 +112,10 @@ class Authoriser:
         level_of: Callable[[Principal], Level],
         limits: RequestLimits | None = None,
         audit: CallAudit | None = None,
+        cells: CellCalls | None = None,
     ) -> None:
+        """`cells` is None in a cluster that is no member of a federation."""
+        self._cells = cells
         self._service = service
         self._level_of = level_of
         self._limits = limits or RequestLimits(LimitSettings())
@@ -109,7 +129,7 @@ class Authoriser:
         """See `ports.api.Answerer`. `payload` is the encoded request."""
         self.in_flight += 1
         self._idle.clear()
-        seen = _Seen()
+        seen = _Seen(method, payload)
         answered: Answered | None = None
         try:
             answered = Answered(Status.OK, "", await self._reply(method, payload, caller, seen))
@@ -123,7 +143,10 @@ class Authoriser:
             refusal = refusal_of(error)
             answered = Answered(refusal.status, refusal.text, b"", refusal.retry_after_s)
         finally:
-            self._audit.on_answered(method, caller, seen.level, seen.request, payload, seen.reply, answered)
+            self._audit.on_answered(
+                *(seen.method, caller, seen.level, seen.request, seen.payload, seen.reply, answered),
+                cell=seen.cell,
+            )
             self.in_flight -= 1
             if not self.in_flight:
                 self._idle.set()
@@ -133,14 +156,60 @@ class Authoriser:
         if self._stopping:
             raise ApiError(Status.UNAVAILABLE, self._stopping)
         level = seen.level = self._level_of(caller.principal)
+        if method.number == CALL_CELL.number:
+            return await self._call_cell(payload, caller, level, seen)
         check_caller(method, caller, level)
+        return await self._admitted(method, payload, caller, level, seen)
+
+    async def _admitted(
+        self,
+        method: Method[Any, Any],
+        payload: bytes,
+        caller: Caller,
+        level: Level,
+        seen: _Seen,
+        cell: str = "",
+    ) -> bytes:
         operator = caller.via not in ATTESTED and level >= Level.OPERATOR
         ticket = self._limits.admit(method, caller, operator=operator or grants(caller.principal, method))
         try:
+            if cell:
+                return await self._passed_on(cell, method, payload, caller)
             work = self._serve(method, payload, caller, seen, trusted=operator)
             return await (_metered(work, ticket) if ticket.metered else work)
         finally:
             ticket.leave()
+
+    async def _call_cell(self, payload: bytes, caller: Caller, level: Level, seen: _Seen) -> bytes:
+        """The reply of `CallCell`: the call within is checked as if it was for this cluster, and counted as such."""
+        if self._cells is None:
+            raise ApiError(
+                Status.FAILED_PRECONDITION,
+                "this cluster is no member of a federation: give its configuration a section [federation] "
+                "(docs/guide/federation.md)",
+            )
+        request = _decoded(CALL_CELL, payload, trusted=True)
+        method = BY_NAME.get(request.method)
+        if method is None or method.number == CALL_CELL.number:
+            raise ApiError(Status.UNIMPLEMENTED, f"this controller passes on no call {request.method[:64]!r}")
+        seen.method, seen.payload = method, request.request
+        if len(request.request) > method.request_bytes_max:
+            raise ApiError(Status.INVALID_ARGUMENT, too_large_text(method, len(request.request)))
+        cell = seen.cell = "" if request.cell == self._cells.own else request.cell
+        if not cell:
+            check_caller(method, caller, level)
+        else:
+            # Rights are the other cell's to give; a token's scope is ours.
+            check_caller(method, caller, Level.ADMINISTRATOR)
+        reply = await self._admitted(method, request.request, caller, level, seen, cell)
+        return pb.CallCellReply(reply=reply).SerializeToString()
+
+    async def _passed_on(self, cell: str, method: Method[Any, Any], payload: bytes, caller: Caller) -> bytes:
+        assert self._cells is not None
+        answered = await self._cells.pass_on(cell, method, payload, caller)
+        if answered.status is not Status.OK:
+            raise ApiError(answered.status, answered.text, answered.retry_after_s)
+        return answered.reply
 
     async def _serve(
         self, method: Method[Any, Any], payload: bytes, caller: Caller, seen: _Seen, *, trusted: bool

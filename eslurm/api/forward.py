@@ -1,4 +1,4 @@
-"""API sockets away from the leader, a node's or a standby's: calls go to it over a link, and the answers come back.
+"""Calls that go to a leader over a link, and their answers: from a node's or a standby's API socket, or from another cell.
 
 Invariant: such a socket vouches for the caller's uid only: the leader decides about groups and rights. Every call is
 answered, or reported as UNAVAILABLE when the link that carried it ends (the command then retries with the same request
@@ -26,12 +26,14 @@ from eslurm.v1 import link_pb2
 CONTROL_CALL_BYTES_MAX = 2 * 1024 * 1024
 """Bound of one item, either way; a larger call goes in parts, and only over a link to the controller itself."""
 PARTS_PATIENCE_S = 60.0
+REPLIES_BYTES_MAX = 1 << 30
+"""Of answers that come in parts, as long as their last part has not come."""
 
 
 class Forwarder:
     """The `Answerer` of an API socket that is not the leader's. `uplink` gives the present link for calls, `node` the
     node's number (0 on a standby); `unlinked` is the text without a link. With `in_parts` calls of any size may go: its
-    links lead to the controller itself.
+    links lead to the controller itself. `leader` names the other end; with `is_named` it learns the user's name.
     """
 
     def __init__(
@@ -43,7 +45,13 @@ class Forwarder:
         *,
         in_parts: bool = False,
         is_login: bool = False,
+        leader: str = "the controller",
+        is_named: bool = False,
+        replies_bytes_max: int = REPLIES_BYTES_MAX,
     ) -> None:
+        self._replies_bytes_max = replies_bytes_max
+        self._leader = leader
+        self._is_named = is_named
         self._process = process
         self._uplink = uplink
         self._node = node
@@ -79,11 +87,13 @@ class Forwarder:
             node=self._node(),
             retry=caller.retry,
         )
+        if self._is_named:
+            call.user = caller.principal.name
         answered: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._calls[number] = (link, answered)
         try:
             if not await _send_call(link, call):
-                return Answered(Status.UNAVAILABLE, "the link to the controller has just ended", b"")
+                return Answered(Status.UNAVAILABLE, f"the link to {self._leader} has just ended", b"")
             return await answered
         finally:
             del self._calls[number]
@@ -97,7 +107,12 @@ class Forwarder:
         if answered is None or answered.done():
             return
         if reply.more:
-            self._begun.setdefault(reply.call, []).append(reply.reply)
+            begun = self._begun.setdefault(reply.call, [])
+            begun.append(reply.reply)
+            if sum(len(part) for parts in self._begun.values() for part in parts) > self._replies_bytes_max:
+                text = f"answers of {self._leader} of more than {self._replies_bytes_max} bytes: ask for less"
+                answered.set_result(Answered(Status.RESOURCE_EXHAUSTED, text, b""))
+                del self._begun[reply.call]
             return
         whole = b"".join([*self._begun.pop(reply.call, ()), reply.reply])
         after_s = reply.retry_after_ms / 1000
@@ -107,7 +122,7 @@ class Forwarder:
         """Calls that went out on this link may or may not have arrived."""
         for carrier, answered in self._calls.values():
             if carrier is link and not answered.done():
-                answered.set_result(Answered(Status.UNAVAILABLE, "the link to the controller ended", b""))
+                answered.set_result(Answered(Status.UNAVAILABLE, f"the link to {self._leader} ended", b""))
 
 
 async def _send_call(link: Link, call: link_pb2.DoorCall) -> bool:
@@ -213,8 +228,8 @@ async def answer_door_call(
 ) -> link_pb2.DoorReply:
     """The leader's side: answer a forwarded call for the principal of its uid.
 
-    `via` is "agent" or "login", or "socket" for a standby's API socket, which equals the leader's own; `host` is that
-    socket's host, and `peer` its name for logs.
+    `via` is "agent", "login" or "cell", or "socket" for a standby's API socket, which equals the leader's own; `host` is
+    that socket's host, and `peer` its name for logs.
     """
     if principal.via != via:
         # Only a user's rights remain with it: later decisions must know.

@@ -102,6 +102,7 @@ FEDERATION = Method("Federation", 43, pb.FederationRequest, pb.FederationReply, 
 CHANGE_FEDERATION = Method(
     "ChangeFederation", 44, pb.ChangeFederationRequest, pb.ChangeFederationReply, True, "administrator"
 )
+CALL_CELL = Method("CallCell", 46, pb.CallCellRequest, pb.CallCellReply, False, "anyone", SUBMIT_BYTES)
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -148,6 +149,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     EXTEND_JOB,
     FEDERATION,
     CHANGE_FEDERATION,
+    CALL_CELL,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

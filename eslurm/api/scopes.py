@@ -35,6 +35,10 @@ _READ: Final = frozenset(
 )
 _OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart", "MovePack", "ExtendJob"}
 _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep"}
+FROM_CELLS: Final = _SUBMIT - {"CreateStep", "FinishStep", "WaitStep", "Tokens"}
+"""Methods that pass between cells of a federation: a user's, but for steps, whose output goes from hosts to hosts of one
+cell, and for tokens. What is not named here does not pass.
+"""
 _ESTIMATOR: Final = frozenset(("Ping", "JobFeed", "SetForecasts"))
 
 METHODS_OF: Final[dict[str, frozenset[str]]] = {

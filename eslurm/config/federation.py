@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated
+import re
+from typing import Annotated, Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -12,6 +13,18 @@ from msgspec import Meta
 from eslurm.compat.errors import OptionError
 from eslurm.config.values import Positive
 from eslurm.core.model.federation import CellName, FederationConfig
+
+FINGERPRINT_DIGITS: Final = 32
+"""Of a key's fingerprint, as `eslurm.security.joining` makes it."""
+
+
+class PeerSection(msgspec.Struct, forbid_unknown_fields=True):
+    """Another cell of the federation, pinned: calls go to and come from a cluster whose keys are these."""
+
+    name: str
+    """The cell's name."""
+    key: str
+    """Fingerprint of its site's oldest key, the first of `eslurm keys list` there; several are divided by commas."""
 
 
 class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +54,12 @@ class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
     """Seconds without a sign of life of this cell after which others count it as silent."""
     summary_min_s: Positive = 0.2
     """Seconds between two announcements of free nodes, at least."""
+    trust: Literal["pinned", "store"] = "pinned"
+    """Cells that calls go to and come from: those with a `[[federation.peer]]`, or also those whose keys the etcd has."""
+    users: Literal["same", "named"] = "same"
+    """What makes a user of another cell one of here: `same` name and uid, or the name alone."""
+    peer: list[PeerSection] = msgspec.field(default_factory=list)
+    """Cells whose keys are pinned."""
 
 
 def federation_of(section: FederationSection, cluster: str) -> FederationConfig | None:
@@ -65,7 +84,29 @@ def federation_of(section: FederationSection, cluster: str) -> FederationConfig 
         raise OptionError("federation.key", None, "belongs to a certificate", "give both or none")
     if bool(section.user) != bool(section.password_file):
         raise OptionError("federation.password_file", None, "belongs to a user", "give both or none")
-    return FederationConfig(section.name, cell, section.lease_s, section.summary_min_s)
+    pins_of(section)
+    return FederationConfig(section.name, cell, section.lease_s, section.summary_min_s, section.users)
+
+
+def pins_of(section: FederationSection) -> dict[str, frozenset[str]]:
+    """Fingerprints of the pinned keys by cell. Raises `OptionError` naming the value that does not fit."""
+    pins: dict[str, frozenset[str]] = {}
+    for peer in section.peer:
+        if peer.name in pins:
+            raise OptionError(
+                "federation.peer.name", peer.name, "is there twice", "give it once, with all its keys"
+            )
+        keys = frozenset(key.strip().lower() for key in peer.key.split(","))
+        for key in keys:
+            if not re.fullmatch(rf"[0-9a-f]{{{FINGERPRINT_DIGITS}}}", key):
+                raise OptionError(
+                    "federation.peer.key",
+                    key,
+                    f"is no fingerprint of {FINGERPRINT_DIGITS} digits",
+                    f"`eslurm keys list` at {peer.name} has it",
+                )
+        pins[peer.name] = keys
+    return pins
 
 
 def _check_endpoints(section: FederationSection) -> None:

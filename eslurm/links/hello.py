@@ -12,17 +12,21 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
 from eslurm.core.model.hostlist import holds
-from eslurm.ports.link import LinkRefused, PeerInfo
+from eslurm.ports.link import CELL, LinkRefused, PeerInfo
 from eslurm.security.channel import EPHEMERAL_BYTES, BadExchange, Ephemeral, LinkKeys, Transcript
 from eslurm.security.credentials import Credentials
 from eslurm.security.files import UnsafeFile
 from eslurm.security.membership import Membership, NotAMember, verify
 from eslurm.security.sealing import BadSeal
 from eslurm.v1 import link_pb2
+
+if TYPE_CHECKING:
+    from eslurm.security.cells import CellKeys
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +61,12 @@ class LocalPeer:
 
 @dataclass(slots=True)
 class Session:
-    """Identity of one link: both nonces, the peer's membership, and its revision of the revocations."""
+    """Identity of one link: both nonces, the peer's own name for its process, its membership, and its revision of the
+    revocations.
+    """
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
+    process: str = ""
     challenge: bytes = b""
     membership: bytes = b""
     revoked_revision: int = 0
@@ -130,7 +137,7 @@ class Handshake:
         """The dialler, proven."""
         assert self._peer is not None
         hello = only_item(frame, "hello").hello
-        if hello.nonce != self.session.challenge or hello.process != self._peer.process:
+        if hello.nonce != self.session.challenge or hello.process != self.session.process:
             raise LinkRefused("the confirmation is another peer's")
         if hello.challenge != self.session.nonce:
             raise LinkRefused("the proof was made for another link")
@@ -189,6 +196,7 @@ class Handshake:
             raise LinkRefused(str(error)) from None
         session = self.session
         session.challenge, session.membership = hello.nonce, hello.membership
+        session.process = hello.process
         session.revoked_revision = hello.revoked_revision
         self._public = membership.public
         self._peer = peer
@@ -196,9 +204,17 @@ class Handshake:
 
 
 def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -> tuple[PeerInfo, Membership]:
-    """(the peer by its Hello, its membership). Raises `LinkRefused` with a reason that the peer may see."""
-    if hello.cluster != local.cluster:
-        raise LinkRefused(f"wrong cluster: this is {local.cluster!r}, the peer belongs to {hello.cluster!r}")
+    """(the peer by its Hello, its membership). Raises `LinkRefused` with a reason that the peer may see.
+
+    A peer of another cell is checked by that cell's keys alone, and is nothing but a cell here.
+    """
+    cell = credentials.cell_of(hello.membership, hello.ring) if credentials.cells else None
+    if cell is None and hello.cluster != local.cluster:
+        pinned = (
+            "; none of the cells that are trusted here has issued its membership" if credentials.cells else ""
+        )
+        text = f"wrong cluster: this is {local.cluster!r}, the peer belongs to {hello.cluster!r}{pinned}"
+        raise LinkRefused(text)
     protocol = min(hello.protocol_max, local.protocol_max)
     if protocol < max(hello.protocol_min, local.protocol_min):
         raise LinkRefused(
@@ -211,14 +227,19 @@ def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -
     if hello.process == local.process:
         raise LinkRefused("a process cannot have a link to itself")
     # Before the membership: a newer key may have sealed it. An older ring, or one of strangers, changes nothing.
+    keys: Credentials | CellKeys = credentials if cell is None else cell
     with suppress(BadSeal):
-        credentials.learn_ring(hello.ring)
+        keys.learn_ring(hello.ring)
     if not hello.membership:
         raise LinkRefused(f"{hello.role or 'the peer'} has no membership: let the host join (eslurm join)")
     try:
-        membership = credentials.members.check(hello.membership, _now_us())
+        membership = keys.members.check(hello.membership, _now_us())
     except NotAMember as error:
         raise LinkRefused(str(error)) from None
+    if cell is not None and membership.role != "controller":
+        raise LinkRefused(
+            f"only controllers speak for cell {cell.name}; the peer's membership says {membership.role}"
+        )
     if membership.role != hello.role:
         raise LinkRefused(f"the peer says it is a {hello.role[:32]!r}; its membership says {membership.role}")
     name = hello.process.rsplit(".", 1)[0].removeprefix("esnoded.")
@@ -226,8 +247,9 @@ def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -
         raise LinkRefused(f"the peer says it is {name[:64]!r}; its membership is for {membership.names}")
     peer = PeerInfo(
         hello.cluster,
-        hello.role,
-        hello.process,
+        hello.role if cell is None else CELL,
+        # Of another cluster no name is ours: it might be that of one of our own processes.
+        hello.process if cell is None else f"{cell.name}/{hello.process}",
         hello.endpoint,
         frozenset(hello.features),
         protocol,
@@ -237,6 +259,7 @@ def examine(hello: link_pb2.Hello, local: LocalPeer, credentials: Credentials) -
         hello.now_us - _now_us() if hello.now_us else None,
         membership.names,
         membership.serial,
+        "" if cell is None else cell.name,
     )
     return peer, membership
 

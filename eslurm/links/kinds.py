@@ -25,6 +25,7 @@ _DOWN = frozenset({"broadcast", "book", "blob_chunk", "report_ack", "door_reply"
 
 _TABLE: dict[tuple[str, str], frozenset[str]] = {
     ("controller", "controller"): frozenset({"door_call", "door_reply"}),
+    ("cell", "controller"): frozenset({"door_call", "door_reply"}),
     ("controller", "satellite"): _DOWN | {"satellite_ping"},
     ("controller", "agent"): _DOWN,
     ("satellite", "controller"): _UP | {"satellite_status"},
@@ -33,7 +34,7 @@ _TABLE: dict[tuple[str, str], frozenset[str]] = {
     ("agent", "satellite"): _UP,
     ("agent", "agent"): _TREE | _ANSWERS,
 }
-"""By (sender, receiver). A login host speaks as an agent, of itself alone."""
+"""By (sender, receiver). A login host speaks as an agent, of itself alone; a cell is the controller of another cluster."""
 
 
 @cache

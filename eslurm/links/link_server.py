@@ -30,6 +30,8 @@ from eslurm.v1 import link_pb2
 log = logging.getLogger(__name__)
 
 SERVICE = "eslurm.v1.Link"
+CELL_LINKS_MAX = 4
+"""Links from one other cell: its leader has one, a new leader comes while the former one's is still open."""
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -114,7 +116,7 @@ class LinkServer:
             await self._live(link)
 
     async def _live(self, link: GrpcLink) -> None:
-        key = (link.peer.process, link.session.challenge, link.session.nonce)
+        key = (link.session.process, link.session.challenge, link.session.nonce)
         self._links[key] = link
         try:
             link.start()
@@ -159,7 +161,11 @@ class LinkServer:
             self._joining -= 1
 
     def _admit(self, peer: PeerInfo) -> None:
-        """Raise `LinkBusy` for an agent that must wait; each gets another time, so that they do not return together."""
+        """Raise `LinkBusy` for an agent that must wait; each gets another time, so that they do not return together.
+        `LinkRefused` for one cell too many links.
+        """
+        if peer.cell and sum(link.peer.cell == peer.cell for link in self._links.values()) >= CELL_LINKS_MAX:
+            raise LinkRefused(f"cell {peer.cell} has {CELL_LINKS_MAX} links here and gets no more")
         agents_max = self._settings.agents_max
         if not agents_max or not is_agent(peer.role):
             return

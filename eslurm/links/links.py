@@ -25,6 +25,7 @@ from eslurm.links.link import GrpcLink
 from eslurm.links.pending_replies import PendingReplies
 from eslurm.ports.link import (
     ANYBODY,
+    CELL,
     IDLE,
     Link,
     LinkBusy,
@@ -48,6 +49,10 @@ log = logging.getLogger(__name__)
 
 TRIM_INTERVAL_S = 0.02
 """Interval of searches for an idle link while the table is above its budget."""
+
+
+_KEPT = ("controller", CELL)
+"""Roles whose dialled links are few, and are not closed for want of room."""
 
 
 class Rng(Protocol):
@@ -208,7 +213,7 @@ class LinkTable:
 
     def _taken(self) -> int:
         """Links that were dialled or are being dialled; controllers are few and not counted."""
-        return self._dials_now + sum(link.peer.role != "controller" for link in self._dialled)
+        return self._dials_now + sum(link.peer.role not in _KEPT for link in self._dialled)
 
     def _hold_grpc(self) -> None:
         # With the last of its objects gRPC stops, and that blocks the loop until every write to a peer that does
@@ -270,8 +275,7 @@ class LinkTable:
         return self._taken() > self._settings.cached_max or 0 < parked_above < len(self._accepted)
 
     def _close_idle(self, links: Iterable[GrpcLink], keep: int, quiet_s: float) -> int:
-        # A dialled link to a controller is kept.
-        open_now = [link for link in links if link.is_usable and link.peer.role != "controller"]
+        open_now = [link for link in links if link.is_usable and link.peer.role not in _KEPT]
         excess = len(open_now) - keep
         if excess <= 0:
             return 0
@@ -323,7 +327,9 @@ class LinkTable:
         if not link.dialled and is_agent(link.peer.role):
             self._accepted[link] = None
             self._trim()
-        if link.session.revoked_revision < self._credentials.revoked.revision:
+        # What another cell knows of is its own list.
+        known = 0 if link.peer.cell else link.session.revoked_revision
+        if known < self._credentials.revoked.revision:
             link.send_encoded(self._revoked_item())
         self._sink.on_up(link)
 
@@ -339,6 +345,14 @@ class LinkTable:
             self._pending.pop(link.peer.process, None)
         self._sink.on_down(link, reason)
 
+    def close_quiet(self, role: str, quiet_s: float) -> None:
+        """Close idle links that were dialled to peers of this role and have been quiet for so long."""
+        now_s = asyncio.get_running_loop().time()
+        for link in list(self._dialled):
+            is_quiet = link.active_at_s <= now_s - quiet_s
+            if link.peer.role == role and is_quiet and link.is_usable and link.is_idle(now_s):
+                link.close(IDLE)
+
     def _enter(self, endpoint: str, link: GrpcLink) -> None:
         links = self._by_endpoint.setdefault(endpoint, [])
         if link not in links:
@@ -347,14 +361,18 @@ class LinkTable:
     # ---- what the site states ----
 
     def _learn(self, link: Link, item: link_pb2.Item) -> None:
-        """Learn a statement of the site, which its seal proves, whichever peer passes it on."""
+        """Learn a statement of the site, which its seal proves, whichever peer passes it on; a cell's is about that cell."""
         kind = item.WhichOneof("kind")
         try:
-            if kind == "key_ring":
-                self._credentials.learn_ring(item.key_ring.sealed)
-            else:
-                self._credentials.learn_revoked(item.revoked.sealed)
-        except BadSeal as error:
+            keys = self._credentials if not link.peer.cell else self._credentials.cells[link.peer.cell]
+            learnt = (
+                keys.learn_ring(item.key_ring.sealed)
+                if kind == "key_ring"
+                else keys.learn_revoked(item.revoked.sealed)
+            )
+            if learnt and link.peer.cell:
+                self.check_links()
+        except (BadSeal, KeyError) as error:
             log.warning("%r sent a %s that cannot be trusted: %s", link, kind, error)
 
     def _on_learnt(self) -> None:
@@ -367,15 +385,22 @@ class LinkTable:
         encoded = [link_pb2.Item(key_ring=ring).SerializeToString()]
         if self._credentials.revoked.revision:
             encoded.append(self._revoked_item())
+        for link in self.check_links():
+            for item in encoded:
+                link.send_encoded(item)
+
+    def check_links(self) -> list[GrpcLink]:
+        """End links whose peers are members no more; the others."""
+        kept = []
         for link in [link for links in self._by_process.values() for link in links]:
             try:
-                self._credentials.members.check(link.session.membership, time.time_ns() // 1000)
+                self._credentials.check_peer(link.session.membership, link.peer.cell, time.time_ns() // 1000)
             except NotAMember as error:
                 log.warning("%r ends: %s", link, error)
                 link.abort(str(error))
-                continue
-            for item in encoded:
-                link.send_encoded(item)
+            else:
+                kept.append(link)
+        return kept
 
     def _revoked_item(self) -> bytes:
         revoked = link_pb2.SealedStatement(sealed=self._credentials.revoked.sealed)
@@ -404,13 +429,13 @@ def _newest_live(links: Sequence[GrpcLink], wanted: Wanted = ANYBODY) -> GrpcLin
 
 
 def _is_same_host(one: PeerInfo, other: PeerInfo) -> bool:
-    return (one.role, one.names) == (other.role, other.names)
+    return (one.role, one.names, one.cell) == (other.role, other.names, other.cell)
 
 
 def _other_peer(endpoint: str, link: GrpcLink, wanted: Wanted) -> LinkRefused:
-    found = f"{link.peer.role} {link.peer.names}"
+    found = f"{link.peer.role} {link.peer.cell or link.peer.names}"
     return LinkRefused(
-        f"{endpoint}: {found} listens there, not {wanted.role or 'a peer'} {wanted.name}".rstrip()
+        f"{endpoint}: {found} listens there, not {wanted.role or 'a peer'} {wanted.cell or wanted.name}".rstrip()
     )
 
 

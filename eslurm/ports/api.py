@@ -44,7 +44,7 @@ def status_of(number: int) -> Status:
 
 
 class Caller(NamedTuple):
-    """The caller and its way in. `deadline_us` is the time left at arrival; `via` is socket, agent, login or token.
+    """The caller and its way in. `deadline_us` is the time left at arrival; `via` is socket, agent, login, token or cell.
 
     `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived. `host` is the
     host whose API socket took the call, as its daemon reports it; empty: the controller's, or a remote client's. `token`

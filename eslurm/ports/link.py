@@ -18,6 +18,8 @@ from eslurm.v1 import link_pb2
 IDLE = "idle"
 """The reason of a harmless end: the link was unused, and is dialled again on demand."""
 CLOSED_BY_PEER = "closed by the peer: "
+CELL = "cell"
+"""The role of another cell's controller: never that of one of ours."""
 
 
 class PeerInfo(msgspec.Struct, frozen=True):
@@ -38,17 +40,26 @@ class PeerInfo(msgspec.Struct, frozen=True):
     """The host list that its membership lets it speak for."""
     serial: bytes = b""
     """Of its membership."""
+    cell: str = ""
+    """Another cell of the federation, whose controller this is; its role is then CELL. Empty: it is of our own cluster."""
 
 
 class Wanted(NamedTuple):
-    """The required membership of a peer, because any process may claim an endpoint. Empty: not checked."""
+    """The required membership of a peer, because any process may claim an endpoint. Empty role and name: not checked;
+    empty cell: of our own cluster.
+    """
 
     role: str = ""
     name: str = ""
+    cell: str = ""
 
     def fits(self, peer: PeerInfo) -> bool:
         """Check whether the peer matches."""
-        return self.role in ("", peer.role) and (not self.name or holds(peer.names, self.name))
+        return (
+            self.cell == peer.cell
+            and self.role in ("", peer.role)
+            and (not self.name or holds(peer.names, self.name))
+        )
 
 
 ANYBODY = Wanted()

@@ -6,8 +6,9 @@ from the network are kept only after a key known before has vouched for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eslurm.core.model.hostlist import holds
 from eslurm.security.files import UnsafeFile, read_trusted, write_public
@@ -22,8 +23,11 @@ from eslurm.security.membership import (
     find_identity,
 )
 from eslurm.security.revocation import REVOKED, Revoked
-from eslurm.security.sealing import BadSeal
+from eslurm.security.sealing import KEY_ID_BYTES, BadSeal
 from eslurm.security.site_keys import SITE_PUB, Ring, SiteKeyError, read_ring, write_ring
+
+if TYPE_CHECKING:
+    from eslurm.security.cells import CellKeys
 
 
 class CannotJoin(Exception):
@@ -50,6 +54,8 @@ class Credentials:
         self.revoked = revoked or Revoked()
         self.on_learnt: Callable[[], None] = lambda: None
         self.renewal: Renewal | None = None
+        self.cells: Mapping[str, CellKeys] = {}
+        """By name, the cells whose controllers are let in, as cells and nothing else."""
         self._directory = directory
         members.revoked = self.revoked.serials
 
@@ -71,6 +77,26 @@ class Credentials:
         self.members.revoked = revoked.serials
         self.on_learnt()
         return True
+
+    def cell_of(self, membership: bytes, ring: bytes) -> CellKeys | None:
+        """The cell that says it has sealed one of these; None: none has, or this site itself. The seal is not checked."""
+        for sealed in (membership, ring):
+            identifier = sealed[:KEY_ID_BYTES]
+            if identifier in self.members.ring.keys:
+                return None
+            for cell in self.cells.values():
+                if identifier in cell.members.ring.keys:
+                    return cell
+        return None
+
+    def check_peer(self, membership: bytes, cell: str, now_us: int) -> Membership:
+        """A peer's membership, of this site or of another cell. Raises `NotAMember`."""
+        if not cell:
+            return self.members.check(membership, now_us)
+        keys = self.cells.get(cell)
+        if keys is None:
+            raise NotAMember(f"cell {cell} is not trusted here any more")
+        return keys.members.check(membership, now_us)
 
     def renew(self, now_us: int) -> bool:
         """Read the membership file again; False when it has not changed. Raises `UnsafeFile`, `NotAMember`, once."""

@@ -1988,6 +1988,22 @@ class ChangeFederationReply(_message.Message):
     revision: int
     def __init__(self, name: _Optional[str] = ..., cell: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., draining: _Optional[bool] = ..., done: _Optional[bool] = ..., revision: _Optional[int] = ...) -> None: ...
 
+class CallCellRequest(_message.Message):
+    __slots__ = ("cell", "method", "request")
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    cell: str
+    method: str
+    request: bytes
+    def __init__(self, cell: _Optional[str] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ...) -> None: ...
+
+class CallCellReply(_message.Message):
+    __slots__ = ("reply",)
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    reply: bytes
+    def __init__(self, reply: _Optional[bytes] = ...) -> None: ...
+
 class CellInfo(_message.Message):
     __slots__ = ("name", "number", "state", "endpoint", "epoch", "build", "since_us", "age_ms", "nodes", "nodes_free", "cores", "cores_free", "jobs_waiting", "jobs_running", "draining", "classes", "silent_ms", "problem")
     NAME_FIELD_NUMBER: _ClassVar[int]

@@ -254,6 +254,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationReply.FromString,
                 _registered_method=True)
+        self.CallCell = channel.unary_unary(
+                '/eslurm.v1.Controller/CallCell',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.CallCellRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.CallCellReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -523,6 +528,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CallCell(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -745,6 +756,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ChangeFederation,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeFederationReply.SerializeToString,
+            ),
+            'CallCell': grpc.unary_unary_rpc_method_handler(
+                    servicer.CallCell,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.CallCellRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.CallCellReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1935,6 +1951,33 @@ class Controller:
             '/eslurm.v1.Controller/ChangeFederation',
             eslurm_dot_v1_dot_controller__pb2.ChangeFederationRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeFederationReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CallCell(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/CallCell',
+            eslurm_dot_v1_dot_controller__pb2.CallCellRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.CallCellReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -362,7 +362,7 @@ class BlobChunk(_message.Message):
     def __init__(self, sha256: _Optional[bytes] = ..., offset: _Optional[int] = ..., total: _Optional[int] = ..., data: _Optional[bytes] = ..., missing: _Optional[bool] = ...) -> None: ...
 
 class DoorCall(_message.Message):
-    __slots__ = ("process", "call", "method", "request", "request_id", "deadline_us", "uid", "gid", "node", "retry", "more", "part", "origin")
+    __slots__ = ("process", "call", "method", "request", "request_id", "deadline_us", "uid", "gid", "node", "retry", "more", "part", "origin", "user")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
@@ -376,6 +376,7 @@ class DoorCall(_message.Message):
     MORE_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     process: str
     call: int
     method: str
@@ -389,7 +390,8 @@ class DoorCall(_message.Message):
     more: bool
     part: int
     origin: Origin
-    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline_us: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., node: _Optional[int] = ..., retry: _Optional[bool] = ..., more: _Optional[bool] = ..., part: _Optional[int] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ...) -> None: ...
+    user: str
+    def __init__(self, process: _Optional[str] = ..., call: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline_us: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., node: _Optional[int] = ..., retry: _Optional[bool] = ..., more: _Optional[bool] = ..., part: _Optional[int] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., user: _Optional[str] = ...) -> None: ...
 
 class DoorReply(_message.Message):
     __slots__ = ("process", "call", "status", "text", "reply", "retry_after_ms", "more")

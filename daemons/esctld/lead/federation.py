@@ -98,6 +98,21 @@ class Federation:
         return self._part.view(self._now_us())
 
     @property
+    def cell(self) -> str:
+        """Name of this cell."""
+        return self._config.cell
+
+    def rings(self) -> dict[str, bytes] | None:
+        """The sealed keys in the records of the other cells; None: no record has come yet."""
+        if not self._cells.is_listed:
+            return None
+        return {
+            one.name: one.record.ring
+            for one in self.view().cells
+            if one.record is not None and not one.record.left and one.name != self.cell
+        }
+
+    @property
     def problem(self) -> str:
         """Why the store is not to be had; empty: it is."""
         return self._problem

@@ -1,6 +1,6 @@
 """The controller's ends of links: relay items to the driver, reports into the inbox, acknowledgements after the commit;
 calls through other API sockets: a standby's, which equals our own, a login host's, open to every user, and a node's, open
-to users with jobs there.
+to users with jobs there. Items of other cells go to `cell_links`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from esctld.lead.dispatcher import Dispatcher
@@ -37,6 +37,9 @@ from eslurm.ports.api import Answerer, ApiError, Status
 from eslurm.ports.link import Link
 from eslurm.telemetry.clocks import wall_us
 from eslurm.v1 import link_pb2
+
+if TYPE_CHECKING:
+    from esctld.lead.cell_links import CellLinks
 
 log = logging.getLogger("esctld.links")
 
@@ -96,8 +99,10 @@ class ControllerLinks:
         blobs: BlobExchange,
         answerer: Answerer,
         audit: CallAudit | None = None,
+        cells: CellLinks | None = None,
     ) -> None:
-        """Set the receivers of items."""
+        """Set the receivers of items. Without `cells` no link to one is ever made."""
+        self._cells = cells
         self._audit = audit or CallAudit()
         self._driver = driver
         self._dispatcher = dispatcher
@@ -107,7 +112,11 @@ class ControllerLinks:
     # ---- LinkSink ----
 
     def on_up(self, link: Link) -> None:
-        """A link to a satellite, a standby, or an agent that found no satellite is up."""
+        """A link to a satellite, a standby, an agent that found no satellite, or another cell is up."""
+        if link.peer.cell:
+            assert self._cells is not None
+            self._cells.on_up(link)
+            return
         if link.peer.role == "controller":
             self._parts[link] = CallParts()
             standby = self._standbys.add(link, wall_us())
@@ -127,6 +136,10 @@ class ControllerLinks:
 
     def on_down(self, link: Link, reason: str) -> None:
         """The link is down; its broadcasts are adopted."""
+        if link.peer.cell:
+            assert self._cells is not None
+            self._cells.on_down(link, reason)
+            return
         standby = self._standbys.remove(link)
         if standby is not None:
             del self._parts[link]
@@ -142,6 +155,10 @@ class ControllerLinks:
 
     def on_items(self, link: Link, items: Sequence[link_pb2.Item]) -> None:
         """Process items of satellites and agents."""
+        if link.peer.cell:
+            assert self._cells is not None
+            self._cells.on_items(link, items)
+            return
         for item in items:
             try:
                 self._take(link, item)

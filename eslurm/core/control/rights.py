@@ -2,8 +2,8 @@
 
 Each level has the rights of the ones before it. Operators manage jobs, nodes, satellites and all policies; administrators
 also the controllers, the log of facts, tokens and keys. A coordinator of an account manages the jobs and users of it and
-of those below it. Invariant: a way in on which a node vouches for the caller's uid (`ATTESTED`), and a token of another
-scope than admin, give a user's rights only.
+of those below it. Invariant: a way in on which a node or another cell vouches for the caller (`ATTESTED`), and a token of
+another scope than admin, give a user's rights only.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ REVOKED_MAX: Final = 1_000
 NAME_MAX: Final = 256
 _NOT_BY: Final = {
     "token": "tokens are not made with a token: use a host of the cluster",  # nosec B105 # a text for people
+    "cell": "tokens are not made from another cell: use a host of this one",
     "agent": "tokens are not made on nodes, which vouch for their jobs' users only: use a login host or a controller's",
 }
 

@@ -28,8 +28,8 @@ from eslurm.core.model.request import PartSpec, Request
 NO_LIMIT = 0
 
 
-ATTESTED = frozenset(("agent", "login"))
-"""Ways in on which a node vouches for the identity: enough for users, not for operators."""
+ATTESTED = frozenset(("agent", "login", "cell"))
+"""Ways in on which a node or another cell vouches for the identity: enough for users, not for operators."""
 
 
 def acts_for_others(who: Principal) -> bool:
@@ -38,7 +38,7 @@ def acts_for_others(who: Principal) -> bool:
 
 
 class Principal(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """The authenticated author of a request. `via` is `socket`, `agent`, `login` or `token`.
+    """The authenticated author of a request. `via` is `socket`, `agent`, `login`, `token` or `cell`.
 
     `scope` is the token's limit (`core.model.token.SCOPES`); empty on other ways in.
     """
