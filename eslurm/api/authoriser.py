@@ -156,9 +156,9 @@ class Authoriser:
         if self._stopping:
             raise ApiError(Status.UNAVAILABLE, self._stopping)
         level = seen.level = self._level_of(caller.principal)
+        check_caller(method, caller, level)
         if method.number == CALL_CELL.number:
             return await self._call_cell(payload, caller, level, seen)
-        check_caller(method, caller, level)
         return await self._admitted(method, payload, caller, level, seen)
 
     async def _admitted(

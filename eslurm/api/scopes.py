@@ -31,11 +31,13 @@ _READ: Final = frozenset(
         "Shares",
         "Tokens",
         "Federation",
+        # The call within is looked up by itself.
+        "CallCell",
     )
 )
 _OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart", "MovePack", "ExtendJob"}
 _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep"}
-FROM_CELLS: Final = _SUBMIT - {"CreateStep", "FinishStep", "WaitStep", "Tokens"}
+FROM_CELLS: Final = _SUBMIT - {"CreateStep", "FinishStep", "WaitStep", "Tokens", "CallCell"}
 """Methods that pass between cells of a federation: a user's, but for steps, whose output goes from hosts to hosts of one
 cell, and for tokens. What is not named here does not pass.
 """

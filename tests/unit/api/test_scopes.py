@@ -48,6 +48,7 @@ TABLE = {
     "Shares": READ,
     "Federation": READ,
     "ChangeFederation": "",
+    "CallCell": READ,
     "Suspend": "",
     "JobFeed": "estimator",
     "SetForecasts": "estimator",

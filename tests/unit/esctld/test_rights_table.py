@@ -101,6 +101,7 @@ RIGHTS: Final[dict[str, str]] = {
     "Shares": "anyone",
     "Federation": "anyone",
     "ChangeFederation": "administrator",
+    "CallCell": "anyone",
     "Suspend": "operator",
     "JobFeed": "operator",
     "SetForecasts": "operator",
