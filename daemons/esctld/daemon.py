@@ -394,7 +394,9 @@ class Controller:
         )
         if self._cells is not None:
             self._cells.attach(self._table, self._authoriser, self._audit)
-        self._links.attach(self._driver, self._dispatcher, self._blobs, self._authoriser, self._audit, self._cells)
+        self._links.attach(
+            self._driver, self._dispatcher, self._blobs, self._authoriser, self._audit, self._cells
+        )
         self._rpc = RpcServer(
             [self._link_server.handler(), JoinServer(joining).handler(), door_handler(self._authoriser)],
             Interceptor(

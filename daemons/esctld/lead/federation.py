@@ -104,7 +104,7 @@ class Federation:
 
     def rings(self) -> dict[str, bytes] | None:
         """The sealed keys in the records of the other cells; None: no record has come yet."""
-        if not self._cells.is_listed:
+        if not self._part.cells.is_listed:
             return None
         return {
             one.name: one.record.ring

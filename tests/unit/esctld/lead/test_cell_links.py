@@ -17,7 +17,7 @@ from eslurm.core.federation.membership import Standing
 from eslurm.core.federation.view import CellState, CellView, FederationView
 from eslurm.core.model.federation import Alive, CellRecord
 from eslurm.core.model.job import Principal
-from eslurm.ports.door import Answered, ApiError, Caller, Status
+from eslurm.ports.api import Answered, ApiError, Caller, Status
 from eslurm.ports.link import CELL, Link, LinkRefused, LinkUnreachable, PeerInfo, Wanted
 from eslurm.security.cells import CellTrust
 from eslurm.v1 import link_pb2
