@@ -162,6 +162,8 @@ def _check_names(state: State) -> None:
     for job_id, job in state.jobs.items():
         alias.update(dict.fromkeys(part_ids(job), job_id))
         for dependency in job.open:
+            if not dependency.needs_record:
+                continue
             if dependency.task < 0:
                 dependents.setdefault(dependency.job_id, set()).add(job_id)
             else:

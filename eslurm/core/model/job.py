@@ -71,6 +71,14 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     due_us: int = 0
 
     @property
+    def needs_record(self) -> bool:
+        """Check whether its verdict depends on the other job's record, not on the clock or on what the door found.
+
+        A standby that began after the end of that job does not have the record.
+        """
+        return not (self.due_us or self.settled)
+
+    @property
     def is_of_pack(self) -> bool:
         """Check whether it concerns all of a pack, if the job is the first of one. A pack begins with its first job."""
         return self.task < 0 and self.part < 0 and self.kind != "after"

@@ -709,6 +709,8 @@ class State:
 
     def _index_dependencies(self, old: Job | None, new: Job) -> None:
         for dependency in old.open if old is not None else ():
+            if not dependency.needs_record:
+                continue
             target = dependency.job_id
             waiting = self._waiting_for(target, dependency.task)
             waiting.discard(new.job_id)
@@ -723,11 +725,12 @@ class State:
                 if not self.is_awaited(target):
                     self._touch_ended(target)
         for dependency in new.open:
-            if not self.is_awaited(dependency.job_id):
-                self._touch_ended(dependency.job_id)
-            self._waiting_for(dependency.job_id, dependency.task).add(new.job_id)
             if dependency.due_us:
                 heapq.heappush(self.timers, (dependency.due_us, "depend", new.job_id))
+            if dependency.needs_record:
+                if not self.is_awaited(dependency.job_id):
+                    self._touch_ended(dependency.job_id)
+                self._waiting_for(dependency.job_id, dependency.task).add(new.job_id)
 
     def _waiting_for(self, job_id: int, task: int) -> set[int]:
         """The jobs that wait for a job or for one task of an array; a new set if none did."""
