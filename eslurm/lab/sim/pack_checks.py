@@ -20,7 +20,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import EPILOG, StepKey
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.schedule import Booking
@@ -38,6 +38,8 @@ WATCHED: Final = frozenset(
         "NodesReleased",
         "PackMoved",
         "JobFinished",
+        "ControllerPhaseBegan",
+        "ControllerPhaseEnded",
         "NodeStateChanged",
         "NodeDrainChanged",
     )
@@ -48,7 +50,8 @@ WATCHED: Final = frozenset(
 class _Member(msgspec.Struct):
     """`placed`: since the pack has begun; `attempts` are all that were placed, `held` the nodes of the last of them.
 
-    A member whose attempt has ended waits again once it holds no node any more.
+    A member whose attempt has ended waits again once it holds no node any more and the epilog on the controller's host, if
+    there is one, has ended (`settling`).
     """
 
     index: int
@@ -57,11 +60,12 @@ class _Member(msgspec.Struct):
     placed: bool = False
     attempts: int = 0
     held: set[int] = set()
+    settling: bool = False
 
     @property
     def waits(self) -> bool:
         """Check whether it waits for its start."""
-        return self.state is JobState.PENDING and not self.held
+        return self.state is JobState.PENDING and not self.held and not self.settling
 
 
 class _Pack(msgspec.Struct):
@@ -116,6 +120,11 @@ class PackChecks:
         self._epoch = epoch
         touched: dict[int, _Pack] = {}
         begun: list[_Pack] = []
+        batch = tuple(batch)
+        for fact in batch:
+            # The log has it after the fact that ends the attempt: they take effect together.
+            if isinstance(fact, facts.ControllerPhaseBegan) and fact.phase == EPILOG:
+                self._set_settling(fact.job_id, settling=True)
         for fact in batch:
             if isinstance(fact, facts.NodeStateChanged | facts.NodeDrainChanged):
                 self._on_node(fact)
@@ -143,6 +152,9 @@ class PackChecks:
                     self._on_left(pack)
                 case facts.NodesReleased() if fact.attempt == member.attempts:
                     member.held.difference_update(fact.nodes)
+                    self._on_left(pack)
+                case facts.ControllerPhaseEnded(phase=phase) if phase == EPILOG:
+                    self._set_settling(job_id, settling=False)
                     self._on_left(pack)
                 case facts.JobFinished():
                     member.state = fact.state
@@ -206,6 +218,10 @@ class PackChecks:
         if pack.cancels and pack.anchor_us and outcome not in (JobState.COMPLETED, JobState.PENDING):
             self._count("failed")
             pack.is_lost = True
+
+    def _set_settling(self, job_id: int, *, settling: bool) -> None:
+        if (pack := self._pack_of.get(job_id)) is not None:
+            pack.members[job_id].settling = settling
 
     def _on_left(self, pack: _Pack) -> None:
         """A member may wait again: with all others it waits for another beginning of the pack."""
