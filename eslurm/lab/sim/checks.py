@@ -87,7 +87,12 @@ class Checks:
         self.plans = PlanChecks(self.packs)
         self.dependencies = DependencyChecks()
         self.phases = PhaseChecks(world.phases)
-        self.gateways = GatewayChecks(world.config, world.coverage, lambda: world.faults.calm_since_us)
+        self.gateways = GatewayChecks(
+            world.config,
+            world.coverage,
+            lambda: world.faults.calm_since_us,
+            lambda: world.scheduler.at_us,
+        )
         self.controller_phases = ControllerPhaseChecks(world.config.phases, world.coverage)
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}

@@ -92,14 +92,24 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class GatewayChecks:
-    """Kept by the run's `Checks`. `is_calm_since` is when the last fault was, 0 before."""
+    """Kept by the run's `Checks`. `is_calm_since` is when the last fault was, 0 before.
 
-    def __init__(self, config: ClusterConfig, coverage: Coverage, is_calm_since: Callable[[], int]) -> None:
+    How long a stage lasts is measured by the run's own time `now_us`: clocks of leaders jump, also when they are set right.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        coverage: Coverage,
+        is_calm_since: Callable[[], int],
+        now_us: Callable[[], int],
+    ) -> None:
         names = frozenset(gateways_of(config))
         self.gateways = frozenset(at for at, node in enumerate(config.nodes) if node.name in names)
         self._signal = config.gateway_signal
         self._coverage = coverage
         self._is_calm_since = is_calm_since
+        self._now_us = now_us
         self.on_stage: OnStage = lambda key, stage, nodes: None
         self._specs: dict[int, JobSpec] = {}
         self._attempts: dict[Attempted, _Attempt] = {}
@@ -186,7 +196,7 @@ class GatewayChecks:
             case facts.NodesPrepared():
                 attempt.unprepared.difference_update(fact.nodes)
                 if not attempt.unprepared and not attempt.stage:
-                    self._enter(key, attempt, DAEMONS, at_us)
+                    self._enter(key, attempt, DAEMONS)
             case facts.GatewayUp():
                 step = StepKey(*key, GATEWAY_STEP, fact.node)
                 is_known = step in self._ready and fact.node in attempt.gateways
@@ -196,7 +206,7 @@ class GatewayChecks:
                 )
                 attempt.up[fact.node] = fact.addresses
             case facts.GatewaysStaged():
-                self._on_staged(key, attempt, fact, at_us)
+                self._on_staged(key, attempt, fact)
             case facts.GatewayDown() if attempt.stage == RUN:
                 attempt.downs += 1
                 self._coverage.count("gateway daemon died while its job ran")
@@ -205,7 +215,7 @@ class GatewayChecks:
                     attempt.stage == RUN,
                     f"attempt {key} starts while {attempt.stage or 'its nodes are prepared'}",
                 )
-                attempt.started_us = at_us
+                attempt.started_us = self._now_us()
             case facts.JobSignalled() if fact.by == "a gateway":
                 require(attempt.started_us > 0, f"attempt {key} is sent {fact.signal} and does not run")
                 require(
@@ -215,36 +225,36 @@ class GatewayChecks:
             case facts.AttemptEnded():
                 self._on_ended(key, attempt, fact, at_us)
             case facts.NodesReleased():
-                self._on_released(key, attempt, fact.nodes, at_us)
+                self._on_released(key, attempt, fact.nodes)
             case facts.NodesLost():
                 self._give_back(key, attempt, fact.nodes)
             case _:
                 pass
 
-    def _enter(self, key: Attempted, attempt: _Attempt, stage: str, at_us: int) -> None:
+    def _enter(self, key: Attempted, attempt: _Attempt, stage: str) -> None:
         limit_s = LIMITS_S.get(attempt.stage)
-        calm_us = self._is_calm_since()
+        calm_us, now_us = self._is_calm_since(), self._now_us()
         if limit_s is not None and calm_us:
             most_us = max(attempt.since_us + limit_s * SECOND_US, calm_us) + LATE_US
             require(
-                at_us <= most_us, f"attempt {key}: {attempt.stage} since {attempt.since_us}, until {at_us}"
+                now_us <= most_us, f"attempt {key}: {attempt.stage} since {attempt.since_us}, until {now_us}"
             )
-        attempt.stage, attempt.since_us = stage, at_us
+        attempt.stage, attempt.since_us = stage, now_us
         if stage:
             self._count(stage)
             self.on_stage(key, stage, attempt.nodes)
 
-    def _on_staged(self, key: Attempted, attempt: _Attempt, fact: facts.GatewaysStaged, at_us: int) -> None:
+    def _on_staged(self, key: Attempted, attempt: _Attempt, fact: facts.GatewaysStaged) -> None:
         if fact.stage is GatewayStage.FAILED:
             require(
                 attempt.stage in (DAEMONS, ROUTES),
                 f"the gateways of attempt {key} fail while {attempt.stage}",
             )
-            is_late = at_us >= attempt.since_us + LIMITS_S[attempt.stage] * SECOND_US
+            is_late = self._now_us() >= attempt.since_us + LIMITS_S[attempt.stage] * SECOND_US
             self._coverage.count(
                 f"limit reached while {attempt.stage}" if is_late else f"failure while {attempt.stage}"
             )
-            self._enter(key, attempt, ERROR, at_us)
+            self._enter(key, attempt, ERROR)
             return
         missing = attempt.gateways - attempt.up.keys()
         require(
@@ -252,7 +262,7 @@ class GatewayChecks:
         )
         if fact.stage is GatewayStage.READY:
             require(key in self._routed, f"the gateways of attempt {key} are ready and no routes are written")
-        self._enter(key, attempt, ROUTES if fact.stage is GatewayStage.ROUTES else RUN, at_us)
+        self._enter(key, attempt, ROUTES if fact.stage is GatewayStage.ROUTES else RUN)
 
     def _on_ended(self, key: Attempted, attempt: _Attempt, fact: facts.AttemptEnded, at_us: int) -> None:
         has_failed = fact.text.startswith(FAILED)
@@ -264,15 +274,15 @@ class GatewayChecks:
             self._coverage.count(f"job stopped while {attempt.stage}")
         if has_failed:
             self._count("failed")
-            is_late = at_us >= attempt.since_us + LIMITS_S[ERROR] * SECOND_US
+            is_late = self._now_us() >= attempt.since_us + LIMITS_S[ERROR] * SECOND_US
             if is_late:
                 self._coverage.count(f"limit reached while {ERROR}")
             is_right = fact.outcome is JobState.PENDING and fact.not_before_us == at_us + RETRY_US
             require(is_right, f"the gateways of attempt {key} failed at {at_us}: {fact}")
             self._not_before[key[0]] = at_us + RETRY_US
-        self._enter(key, attempt, "", at_us)
-        attempt.ended_us = at_us
-        self._on_released(key, attempt, fact.released, at_us)
+        self._enter(key, attempt, "")
+        attempt.ended_us = self._now_us()
+        self._on_released(key, attempt, fact.released)
         if fact.residue:
             self._give_back(key, attempt, attempt.nodes)
 
@@ -280,7 +290,7 @@ class GatewayChecks:
         """Check whether an attempt whose script has not begun ends for its user, another job, or a lost node."""
         return fact.text.startswith(STOPPED) or bool(fact.released)
 
-    def _on_released(self, key: Attempted, attempt: _Attempt, nodes: Collection[int], at_us: int) -> None:
+    def _on_released(self, key: Attempted, attempt: _Attempt, nodes: Collection[int]) -> None:
         for number in nodes:
             if number not in attempt.held:
                 continue
@@ -290,7 +300,7 @@ class GatewayChecks:
         self._give_back(key, attempt, nodes)
         if not attempt.held and attempt.ended_us and 0 < self._is_calm_since() <= attempt.ended_us:
             self._count("given back")
-            late_us = at_us - attempt.ended_us
+            late_us = self._now_us() - attempt.ended_us
             require(late_us <= LATE_US, f"attempt {key} gives its nodes back {late_us} us after its end")
 
     def _give_back(self, key: Attempted, attempt: _Attempt, nodes: Iterable[int]) -> None:
