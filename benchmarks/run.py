@@ -1,4 +1,4 @@
-"""`make bench`: all groups of figures but `recovery`, `plan` and `estimator`, or those named on the command line.
+"""`make bench`: all groups of figures but those `APART`, or those named on the command line.
 
 QUICK=1 in the environment: within 90 s.
 """
@@ -14,6 +14,7 @@ from types import FrameType
 
 from benchmarks import backlog, construct, crashes, growth, submit, throughput, watch, wide
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
+from benchmarks.federation import measure as federation
 from benchmarks.figures import Figures
 from benchmarks.plan import measure as plan
 from benchmarks.processes import adopt_orphans, compile_packages, end_descendants
@@ -44,10 +45,11 @@ GROUPS: dict[str, Measure] = {
     "recovery": recovery.measure,
     "plan": plan.measure,
     "estimator": _estimator,
+    "federation": federation.measure,
 }
-APART = ("recovery", "plan", "estimator")
+APART = ("recovery", "plan", "estimator", "federation")
 BY_DEFAULT = [name for name in GROUPS if name not in APART]
-"""The others take as long as all of these; `make bench-recovery`, `bench-plan` and `bench-estimator` ask for them."""
+"""The others take as long as all of these; `make bench-NAME` asks for one."""
 EXIT_USAGE = 2
 
 

@@ -17,7 +17,7 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,7 +53,13 @@ class Member:
         """What other members call. They are on this host."""
         return f"http://127.0.0.1:{self.peer_port}"
 
-    def start(self, cluster: str, quota_bytes: int) -> None:
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, cluster: str, quota_bytes: int, state: str = "new") -> None:
         """Start it, the first time or again; returns before it answers."""
         options = {
             "name": self.name,
@@ -63,6 +69,7 @@ class Member:
             "listen-peer-urls": self.peer_url,
             "initial-advertise-peer-urls": self.peer_url,
             "initial-cluster": cluster,
+            "initial-cluster-state": state,
             "quota-backend-bytes": str(quota_bytes),
             "log-level": "error",
             "logger": "zap",
@@ -144,8 +151,14 @@ def _state(task: Path) -> str:
 class Etcd:
     """One store of one or more members."""
 
-    def __init__(self, members: int = 1, tls: Path | None = None, quota_bytes: int = QUOTA_BYTES) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="es-etcd-"))
+    def __init__(
+        self,
+        members: int = 1,
+        tls: Path | None = None,
+        quota_bytes: int = QUOTA_BYTES,
+        parent: Path | None = None,
+    ) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="es-etcd-", dir=parent))
         self._quota_bytes = quota_bytes
         self.members = [Member(self.directory, f"m{number}", tls) for number in range(members)]
         for member in self.members:
@@ -181,15 +194,29 @@ class Etcd:
             member.stop()
         shutil.rmtree(self.directory)
 
+    def start_empty(self, member: Member) -> None:
+        """Start a member without any data, which was added to the others before."""
+        shutil.rmtree(member.directory)
+        cluster = ",".join(f"{one.name}={one.peer_url}" for one in self.members)
+        member.start(cluster, self._quota_bytes, "existing")
+
     def ctl(self, *words: str) -> str:
-        """What `etcdctl` does and says, without TLS."""
-        return subprocess.run(
-            [_found("etcdctl"), f"--endpoints={','.join(self.endpoints)}", *words],
-            env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        """What `etcdctl` does and says with all members, without TLS."""
+        return _ctl(self.endpoints, *words)
+
+    def ctl_of(self, member: Member) -> Callable[..., str]:
+        """The same with one member."""
+        return functools.partial(_ctl, (member.endpoint,))
+
+
+def _ctl(endpoints: Sequence[str], *words: str) -> str:
+    return subprocess.run(
+        [_found("etcdctl"), f"--endpoints={','.join(endpoints)}", *words],
+        env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def program() -> str:
@@ -216,9 +243,14 @@ def new_root() -> str:
 
 
 @contextmanager
-def own(members: int = 1, tls: Path | None = None, quota_bytes: int = QUOTA_BYTES) -> Iterator[Etcd]:
-    """One to stop, pause and break."""
-    etcd = Etcd(members, tls, quota_bytes)
+def own(
+    members: int = 1,
+    tls: Path | None = None,
+    quota_bytes: int = QUOTA_BYTES,
+    parent: Path | None = None,
+) -> Iterator[Etcd]:
+    """One to stop, pause and break; its data are below `parent`."""
+    etcd = Etcd(members, tls, quota_bytes, parent)
     try:
         yield etcd
     finally:

@@ -1,0 +1,1 @@
+"""Cells that share an etcd, and that etcd itself: `python -m benchmarks.run federation`."""
