@@ -30,11 +30,11 @@ POLL_S = 0.01
 NODE_MEMORY_MIB = 64_000
 ABSENT_CORES = 64
 AGENT_UID = 61_300
-"""What agents become that root starts: no account has it."""
+"""User id of agents that root starts: no account has it."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How large a cluster to start. With `agents` 0 its nodes are configured but never come up.
+    """Size of the cluster to start. With `agents` 0 its nodes are configured but never come up.
 
     With `each` every node has an agent process of its own, below those `agents`. `sockets_max` is the satellites'
     budget of connections; 0: their default. `absent` more nodes, of `ABSENT_CORES` each, are configured and have no
@@ -84,7 +84,7 @@ class Cluster:
         self.endpoint = self.endpoints[0]
         self._uplinks = list(uplinks) or self.endpoints
         self.watched: list[str] = []
-        """Where the daemons are watched."""
+        """Metrics endpoints of the daemons."""
         self._satellite_endpoints = [f"{HOST}:{port}" for port in ports[shape.controllers :]]
         self.controllers = [self._controller(number) for number in range(shape.controllers)]
         self.controller = self.controllers[0]
@@ -117,7 +117,7 @@ class Cluster:
         return Client([str(path) for path in self.sockets])
 
     def ping(self) -> pb.PingReply:
-        """How the controller stands now."""
+        """The controller's state now."""
         with self.client() as client:
             return client.call(PING, pb.PingRequest(), 30)
 
@@ -257,7 +257,7 @@ def running(parent: Path, shape: Shape) -> Iterator[Cluster]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody uses now; below those of outgoing connections, so that a restart finds them free."""
+    """Free ports on loopback; below those of outgoing connections, so that a restart finds them free."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
     while len(found) < count:

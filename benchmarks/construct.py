@@ -1,4 +1,4 @@
-"""What the FP-Tree constructor costs per broadcast (E-25), and what the two groupings offer it (E-b, E-c).
+"""Cost of the FP-Tree constructor per broadcast (E-25), and of the two groupings (E-b, E-c).
 
     python -m benchmarks.construct            the shapes' leaf shares and depths, as a table
     python -m benchmarks.construct FILE.svg   time against nodes up to 1,000,000, as a picture

@@ -1,4 +1,4 @@
-"""Where a throw-away cluster keeps its state: a directory on a disk, and what a durable write costs there."""
+"""The state directory of a throw-away cluster on a disk, and the cost of a durable write there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How figures are written down: one JSON object a line, as soon as each is known.
+"""Figures as JSON lines, each written as soon as it is known.
 
 Invariant: a figure is printed once, with the number of observations behind it and the machine's load at that moment.
 """

@@ -1,4 +1,4 @@
-"""What the machine could do at best: bare group commits, bare processes. Each runs in a process of its own.
+"""The machine's limits: bare group commits, bare processes. Each runs in a process of its own.
 
 Invariant: a floor uses nothing of the product, so whatever the product adds is seen as a distance to it.
 """
@@ -28,7 +28,7 @@ CHECKPOINT_PAGES = 4096
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """How many were done in how many seconds."""
+    """A number of operations and their seconds."""
 
     done: int
     took_s: float
@@ -69,7 +69,7 @@ async def _commits(directory: Path, rows: int) -> Floor:
 
 
 class _GroupCommit:
-    """Whatever waits when a commit ends shares the next one."""
+    """All that waits when a commit ends shares the next one."""
 
     def __init__(self, database: sqlite3.Connection, writer: ThreadPoolExecutor) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Whether the controller's memory grows while jobs come and go for ten minutes. Not part of a quick run."""
+"""Growth of the controller's memory while jobs come and go for ten minutes. Not part of a quick run."""
 
 from __future__ import annotations
 

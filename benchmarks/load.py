@@ -29,10 +29,10 @@ PING_EVERY_S = 0.001
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do. `kind` is submit, grpc, ping or poll; the last two run until their standard input ends.
+    """A load. `kind` is submit, grpc, ping or poll; the last two run until their standard input ends.
 
-    A poll load asks for the whole queue over `connections` at full speed, and comes again when it is told to. `uid`
-    (where the benchmark is root's) is whose load it is.
+    A poll load asks for the whole queue over `connections` at full speed, and comes again on request. `uid`
+    (where the benchmark is root's) is the user of the load.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of it. `took_s`: from the first call to the last answer; `waits_ms`: of pings only; `refused`: of
+    """The result of a load. `took_s`: from the first call to the last answer; `waits_ms`: of pings only; `refused`: of
     polls, those told to come again later.
     """
 

@@ -41,7 +41,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be seen. `note` stands under the title: conditions, or the command that made it.
+    """A picture. `note` stands under the title: conditions, or the command that made it.
 
     `y_min` and `y_max` extend the axis, they cut nothing off.
     """

@@ -120,7 +120,7 @@ class Daemon:
 
     @property
     def alive(self) -> bool:
-        """Whether its process is there, stopped or not."""
+        """Check whether its process is there, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
     def signal(self, number: int) -> None:
@@ -183,7 +183,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def keep(pids: set[int]) -> None:
-    """Whatever is in this set, now or later, is somebody else's to end, with all that is below it."""
+    """Processes in this set are left alone, now and later, with all that are below them."""
     _kept.append(pids)
 
 

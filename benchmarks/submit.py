@@ -26,7 +26,7 @@ CONNECTIONS = 8
 JOBS_PER_BULK_CALL = 1000
 WARM_UP_JOBS = 200
 BEARER = pwd.getpwuid(os.getuid() or pwd.getpwnam("nobody").pw_uid)
-"""Whose token the gRPC server is shown: root gets none."""
+"""The user of the token for the gRPC server: root gets none."""
 PARTS = 100
 SUBMITTED_IN_PARTS = 200
 SHAPE = Shape(nodes=64, cores=8, operators=(os.getuid(), BEARER.pw_uid))
@@ -42,7 +42,7 @@ class Way(msgspec.Struct, frozen=True):
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """How much of each; `rounds` repetitions, of which the median counts."""
+    """Amounts of a run; `rounds` repetitions, of which the median counts."""
 
     rounds: int
     floor_rows: int
@@ -122,7 +122,7 @@ class Rounds:
         figures.add("dispatcher_stall_ms_p99", percentile(waits_ms, 0.99), "ms", len(waits_ms))
 
     def _waits_ms(self) -> list[float]:
-        """How long a Ping every millisecond waits, in a round of its own: answering it costs the others time."""
+        """Waits of a Ping every millisecond, in a round of its own: answering it costs the others time."""
         probe = Load(Plan("ping", socket=str(self._cluster.socket)))
         probe.go()
         for way in self._ways:
@@ -149,7 +149,7 @@ class Rounds:
 
 
 def bearers_token(cluster: Cluster) -> str:
-    """A token for the gRPC server, with an operator's rights, for whom fewer limits count."""
+    """A token for the gRPC server, with an operator's rights, which fewer limits bind."""
     with Client([str(cluster.socket)]) as client:
         asked = pb.CreateTokenRequest(user=BEARER.pw_name, scope="admin")
         return str(client.call(CREATE_TOKEN, asked, 10.0).token)

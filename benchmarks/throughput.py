@@ -24,7 +24,7 @@ POLL_S = 0.05
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """How many jobs, in how many parts with a floor of `spawned` processes before and after each."""
+    """The number of jobs and of parts, with a floor of `spawned` processes before and after each."""
 
     jobs: int
     parts: int
@@ -81,7 +81,7 @@ class Rounds:
         figures.add("e2e_stall_ms_p99", percentile(waits_ms, 0.99), "ms", len(waits_ms))
 
     def _waits_ms(self, count: int) -> list[float]:
-        """How long a Ping every millisecond waits while jobs run; apart, for answering it costs the jobs time."""
+        """Waits of a Ping every millisecond while jobs run; apart, for answering it costs the jobs time."""
         probe = Load(Plan("ping", socket=str(self._cluster.socket)))
         probe.go()
         self.single_jobs(count)

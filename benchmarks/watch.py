@@ -1,4 +1,4 @@
-"""What it costs to be there and to be watched: idle nodes, a large controller's page, and small jobs while every daemon is
+"""Cost of existing and of being scraped: idle nodes, a large controller's page, and small jobs while every daemon is
 scraped every second.
 """
 

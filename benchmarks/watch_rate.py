@@ -27,7 +27,7 @@ CONFIDENCE = 0.99
 PAGES_CPU = "eslurm_watch_cpu_seconds_total "
 
 Runs = Mapping[bool, Sequence[float]]
-"""What was measured without (False) and with, run by run: two of each a block."""
+"""Measurements without (False) and with, run by run: two of each a block."""
 
 
 def measure_rate(cluster: Cluster, figures: Figures, jobs: int, budget_s: float) -> None:
@@ -81,7 +81,7 @@ def pages_cpu_s(endpoints: Sequence[str]) -> float:
 
 
 def is_settled(rates: Runs) -> bool:
-    """Whether scraping has been shown to cost less, or more, than it may."""
+    """Check whether scraping has been shown to cost less, or more, than it may."""
     if len(rates[False]) < 2 * BLOCKS_MIN:
         return False
     low, high = interval(changes(rates))

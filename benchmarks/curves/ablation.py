@@ -15,7 +15,7 @@ from benchmarks.plot import Plot, Series, write
 SHARES = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 PAPER_BOTH = {LOAD.name: -0.637, TERMINATE.name: -0.736}
 PAPER_FPTREE = {LOAD.name: -0.363, TERMINATE.name: -0.549}
-"""What the paper says of 4K nodes; the satellites' part is read as the difference."""
+"""The paper's figures for 4K nodes; the satellites' part is read as the difference."""
 
 Times = Mapping[str, list[float]]
 """Seconds for each of `SHARES`, by variant."""

@@ -1,4 +1,4 @@
-"""What the curves share: the two systems' layouts, means over draws, and the tables of `docs/results/curves.md`.
+"""Common parts of the curves: the two systems' layouts, means over draws, and the tables of `docs/results/curves.md`.
 
 Invariant: a curve is a function of the parameters and fixed seeds, so a repeated run changes no file.
 """

@@ -1,4 +1,4 @@
-"""What the model assumes about networks, resource managers and messages; where each number comes from.
+"""The model's assumptions about networks, resource managers and messages, each with its source.
 
 Two presets: `PAPER`, the Slurm-like system of the first source document, and `OURS`, this one. Invariant: every
 number that the curves depend on is here, marked with its source in the inventory or as an assumption.
@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 ALIVE, REFUSED, SILENT = 0, 1, 2
-"""What a connection to a node meets: service, an error at once, or nothing at all until a time-out."""
+"""The answer to a connection to a node: service, an error at once, or nothing at all until a time-out."""
 
 
 class Rescue(Enum):
-    """How a parent reaches the nodes below a child that is dead (E-31)."""
+    """The way in which a parent reaches the nodes below a child that is dead (E-31)."""
 
     ONE_BY_ONE = "one by one"
     """It gives the subtree up and calls each of its nodes itself, one after the other (X-15)."""
@@ -44,7 +44,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     send_node_s: float
     """The same for each node named in the list that goes with it."""
     leg_s: float
-    """What `send_s` is for the controller itself, which has more to do and to lock."""
+    """`send_s` of the controller itself, which has more to do and to lock."""
     hop_s: float
     """Serial work of a receiver before it sends on: accept, verify, unpack."""
     merge_s: float
@@ -56,23 +56,23 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     """Sends of one process that may be open at a time."""
     frees_on_ack: bool
-    """Whether a send is no longer open once it is acknowledged; else only when the whole subtree has answered."""
+    """A send is closed once it is acknowledged; else only when the whole subtree has answered."""
     tries: int
     """Connections that are tried before a node is taken for dead."""
     silent_s: float
-    """What one try costs when nothing comes back. When it is refused, a round trip."""
+    """Cost of one try when nothing comes back. When it is refused, a round trip."""
     rescue: Rescue
     rechecks: int = 0
     """Suspects that a root looks at again at a time, each once, before they are reported dead; 0: none are."""
     recheck_delay_s: float = 0.0
-    """How long a node that was refused gets before the second look."""
+    """Time that a node gets after a refusal before the second look."""
     poll_s: float = 10.0
     """The period in which nodes look at a shared board (pull); the default lets the FP-Tree be the least (E-65)."""
     read_s: float = 20e-6
     """Serial work of the board for each node that looks."""
 
     def lost_s(self, state: int) -> float:
-        """What it costs to find a node refusing or silent."""
+        """Cost of finding that a node refuses or is silent."""
         return self.tries * (self.silent_s if state == SILENT else 2 * self.latency_s)
 
 
@@ -83,7 +83,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     bulk_s: float
     """Serial work of a sender for each child on account of the message's size."""
     act_s: float
-    """What each node does for it before it answers."""
+    """Work of each node before it answers."""
 
 
 PAPER: Final = System(
@@ -143,5 +143,5 @@ def satellites_for(nodes: int) -> int:
 
 
 def budget_s(nodes: int, root_width: int = PAPER_ROOT_WIDTH, width: int = PAPER_WIDTH) -> float:
-    """When the paper's own code gives up a relayed broadcast, whatever is missing then (X-13)."""
+    """Time after which the paper's own code gives up a relayed broadcast (X-13)."""
     return (2 * (nodes / root_width + 1) / width + 1 + 5) * MESSAGE_TIMEOUT_S

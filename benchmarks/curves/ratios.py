@@ -56,7 +56,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def cases(satellites: int) -> Iterator[Case]:
-    """What is compared."""
+    """The compared systems."""
     for structure in STRUCTURES:
         yield Case(structure, paper(structure, satellites), SEPARATED)
     yield Case("fptree, recall 0.8", paper("fptree", satellites), SEPARATED, 0.8)

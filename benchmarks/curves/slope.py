@@ -41,7 +41,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def cases(nodes: int) -> Iterator[Case]:
-    """What is compared in a cluster of this size."""
+    """The compared figures of a cluster of this size."""
     satellites = satellites_for(nodes) if nodes >= SATELLITES_FROM else 0
     yield Case(Rescue.ONE_BY_ONE.value, paper("tree", satellites), PAPER)
     for rescue in (Rescue.NEXT_HEAD, Rescue.AT_ONCE):

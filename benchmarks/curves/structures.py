@@ -31,12 +31,12 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """The number of nodes."""
         return len(self.states)
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """How messages travel. `root_width` is that of a satellite (0: `width`)."""
+    """The structure in which messages travel. `root_width` is that of a satellite (0: `width`)."""
 
     structure: Structure
     width: int
@@ -96,7 +96,7 @@ def _list_s(
     system: System,
     message: Message,
 ) -> float:
-    """What one root, with its own work for each child, takes for its list."""
+    """Time of one root for its list, with its own work for each child."""
     match layout.structure:
         case "ring":
             return ring_s(_states(cluster, nodes), system, message)
@@ -122,7 +122,7 @@ def ring_s(states: bytes, system: System, message: Message) -> float:
 
 
 def pull_s(states: bytes, system: System, message: Message) -> float:
-    """Every live node looks at the root's board once a period. Nobody waits for dead nodes, or learns of them."""
+    """Every live node looks at the root's board once a period. Dead nodes delay nothing, and stay unknown."""
     live = states.count(ALIVE)
     return max(system.poll_s, live * system.read_s) + 2 * system.latency_s + message.act_s + system.read_s
 

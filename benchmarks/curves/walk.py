@@ -1,4 +1,4 @@
-"""How long a broadcast and its aggregated answer take in one tree: a walk over positions, O(n).
+"""Duration of a broadcast and its aggregated answer in one tree: a walk over positions, O(n).
 
 Invariant: times are relative to the moment a group's message leaves its parent, and depend on nothing but the
 states of the group's nodes in tree order. So a subtree without a dead node is computed once per size, and a small
@@ -21,7 +21,7 @@ PATTERNS_MAX = 1 << 17
 """Groups of up to `SHORT` nodes are remembered by their states, so many of them."""
 
 Arrival = tuple[float, int]
-"""When a reply is back at the parent, and for how many nodes."""
+"""A reply at the parent: its time and its number of nodes."""
 
 
 class Walk:
@@ -103,7 +103,7 @@ class Walk:
         return lost_s + self._rescued(states, start + 1, end)
 
     def _node_s(self, states: bytes, start: int, end: int) -> float:
-        """What a live node takes that has received the list of these positions: relay, act, merge, answer."""
+        """Time of a live node that has received the list of these positions: relay, act, merge, answer."""
         system = self._system
         acted_s = system.hop_s + self._message.act_s
         if start == end:
@@ -112,7 +112,7 @@ class Walk:
         return max(acted_s, self._merged(*self._fan(states, start, sizes, system.hop_s)))
 
     def _merged(self, arrivals: Sequence[Arrival], clock_s: float) -> float:
-        """When all replies are taken in, from `clock_s` on, by one process."""
+        """Time at which one process has taken in all replies, from `clock_s` on."""
         system = self._system
         for at_s, size in sorted(arrivals):
             clock_s = max(clock_s, at_s) + system.merge_s + size * system.merge_node_s
@@ -159,7 +159,7 @@ class Walk:
     # The second look of a root.
 
     def _rechecked(self, states: bytes, sizes: Sequence[int], arrivals: Sequence[Arrival]) -> float:
-        """When the root has looked at every suspect itself; those of a group are known with the group's answer."""
+        """Time at which the root has looked at every suspect itself; those of a group are known with the group's answer."""
         system = self._system
         doubts: list[tuple[float, int, int]] = []
         start = 0
@@ -174,7 +174,7 @@ class Walk:
         return self._looked(sorted(doubts))
 
     def _looked(self, doubts: Sequence[tuple[float, int, int]]) -> float:
-        """When the last of these second looks is over, so many at a time as the cap allows."""
+        """Time at which the last of these second looks is over, so many at a time as the cap allows."""
         system = self._system
         clock_s = done_s = 0.0
         open_until: deque[tuple[float, int]] = deque()

@@ -1,4 +1,4 @@
-"""One estimator on one part of a log, in a process of its own, so that its memory can be told: prints one JSON object.
+"""One estimator on one part of a log, in a process of its own, so that its memory can be measured: prints one JSON object.
 
 python -m benchmarks.estimator.one LOG FROM JOBS WARM_UP NAME[:KEY=VALUE]...
 """

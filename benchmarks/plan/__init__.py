@@ -1,1 +1,1 @@
-"""What planning costs: benchmarks of the book of the future and of the planner on it."""
+"""Cost of planning: benchmarks of the book of the future and of the planner on it."""

@@ -40,7 +40,7 @@ class Desk:
         self.entries: dict[int, QueueEntry] = {entry.job_id: entry for entry in self.snapshot.pending}
 
     def query(self, job: Pending) -> PlacementQuery:
-        """What is to be found for a job. Raises `ValueError` for one that can never run."""
+        """The compiled request of a job. Raises `ValueError` for one that can never run."""
         found = self.cycle.queries.of(self.entries[job.job_id])
         if isinstance(found, Why):
             raise ValueError(f"job {job.job_id}: {found.text}")

@@ -1,4 +1,4 @@
-"""What a controller's state and plan take in memory: `rss_15k_jobs_mb`, measured in a process of its own.
+"""Memory of a controller's state and plan: `rss_15k_jobs_mb`, measured in a process of its own.
 
     python -m benchmarks.plan.memory        in this process: its resident memory in MB, and how many jobs have a place
 
@@ -40,7 +40,7 @@ MEMORY_MIB: Final = 65_536
 
 
 class Held(msgspec.Struct):
-    """What is in memory."""
+    """The jobs in memory."""
 
     rss_mb: float
     jobs: int
@@ -48,7 +48,7 @@ class Held(msgspec.Struct):
 
 
 class Core:
-    """A state that messages are told, as the dispatcher tells it."""
+    """A state that takes messages as the dispatcher gives them."""
 
     def __init__(self) -> None:
         self.state = State("main")

@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def jobs(self) -> int:
-        """How many have a place."""
+        """The number of jobs with a place."""
         return len(self.desk.schedule.bookings)
 
     def drawn(self, count: int) -> list[Pending]:

@@ -112,7 +112,7 @@ def replan(figures: Figures, nodes: int, count: int, *, quick: bool) -> None:
 
 
 def one_job(figures: Figures, site: Site, count: int, *, quick: bool) -> None:
-    """What an arriving job costs: planning it, and the whole cycle that finds it in the queue."""
+    """Cost of an arriving job: planning it, and the whole cycle that finds it in the queue."""
     arriving = [
         msgspec.structs.replace(job, job_id=count + job.job_id, submitted_us=count + job.job_id)
         for job in list(large(count))[:: max(1, count // (100 if quick else 400))]

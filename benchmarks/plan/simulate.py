@@ -1,4 +1,4 @@
-"""How long a whole public log takes: `eslurm simulate` of KTH-SP2 under EASY, without its pictures.
+"""Duration of a whole public log: `eslurm simulate` of KTH-SP2 under EASY, without its pictures.
 
     TRACES=DIR python -m benchmarks.plan.simulate
 

@@ -1,4 +1,4 @@
-"""How long it takes to put 60,000 waiting jobs in order by computed priority (theirs: 20 ms, C-55).
+"""Time to put 60,000 waiting jobs in order by computed priority (theirs: 20 ms, C-55).
 
 `sort_60k_ms` is the sort: keys are at hand, jobs come in order of submission. Besides: computing all of them anew from
 factors, the longest single slice of that, and taking over what a cycle finds changed.

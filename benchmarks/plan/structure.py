@@ -1,4 +1,4 @@
-"""What the planner's data structures are worth: what an operation costs by the number of jobs, an ablation, and sizes.
+"""Worth of the planner's data structures: cost of an operation by the number of jobs, an ablation, and sizes.
 
     python -m benchmarks.plan.structure DIR     writes planner-cost.svg and planner-structure.md there
 
@@ -157,7 +157,7 @@ WAYS: Final[dict[str, Search]] = {
 
 
 def instants(book: ResourceProfile) -> list[int]:
-    """Where the slots begin."""
+    """Beginnings of the slots."""
     return list(book._slots.at)
 
 
@@ -249,7 +249,7 @@ def sizes_of(plan: Plan) -> Sizes:
 
 
 def reachable_bytes(roots: Sequence[object], seen: set[int]) -> int:
-    """What these objects and everything they hold take, each counted once over all calls with the same `seen`."""
+    """Bytes of these objects and everything they hold, each counted once over all calls with the same `seen`."""
     total = 0
     left = list(roots)
     while left:
@@ -297,7 +297,7 @@ def size_table(sizes: Sizes) -> Iterator[str]:
 
 
 def measure(figures: Figures, _directory: Path, *, quick: bool) -> None:
-    """What an operation costs with many jobs, as a multiple of what it costs with few."""
+    """Cost of an operation with many jobs, as a multiple of that with few."""
     counts = (1_000, 5_000) if quick else (1_000, 10_000, 40_000)
     found = list(costs(counts))
     for jobs, us, slots in found:

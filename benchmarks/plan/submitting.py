@@ -1,4 +1,4 @@
-"""How long a submission takes while the controller plans 10,000 jobs anew under policy `planned`, over and over.
+"""Duration of a submission while the controller plans 10,000 jobs anew under policy `planned`, over and over.
 
 A limit is changed all the time, and each change makes every plan anew. Real processes, durable store.
 """
@@ -114,7 +114,7 @@ def waits(client: Client, cluster: Cluster, for_s: float, *, replans: bool) -> I
 
 
 def change_limit(client: Client, revision: int) -> None:
-    """A limit that binds nobody, but might."""
+    """A limit that binds no user, but might."""
     change = pb.PolicyChange(action="add" if revision == 1 else "modify", kind="limit", name="bench")
     settings = {"user": "*", "resource": "cores", "items": str(1_000_000 + revision)}
     for key, value in settings.items():

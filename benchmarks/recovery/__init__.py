@@ -1,1 +1,1 @@
-"""What is left after something went wrong, and how soon: `python -m benchmarks.run recovery`."""
+"""Recovery from faults: losses and durations, `python -m benchmarks.run recovery`."""

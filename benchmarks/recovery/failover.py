@@ -26,7 +26,7 @@ SETTLE_S = 1.0
 FOLLOW_S = 30.0
 PERIOD_S = 0.005
 KILLED_S = 0.002
-"""What a killed leader had already said may take so long to arrive."""
+"""A killed leader's last messages may take so long to arrive."""
 
 
 def measure(figures: Figures, parent: Path, *, quick: bool) -> None:

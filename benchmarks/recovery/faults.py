@@ -99,7 +99,7 @@ class Faults:
         del self._struck[thing]
 
     def _revive(self) -> None:
-        """A daemon that ended by itself, as one that lost its lead does, is started by whoever supervises it."""
+        """A daemon that ended by itself, as one that lost its lead does, is started by its supervisor."""
         cluster = self._cluster
         for daemon in (*cluster.controllers, *cluster.satellites, *cluster.agents):
             if daemon not in self._struck and not daemon.alive:

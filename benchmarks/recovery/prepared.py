@@ -47,7 +47,7 @@ MEMORY_MIB = 100
 USERS = 40
 DAY_US = 86_400_000_000
 AWAY = "127.0.0.1:1"
-"""Where nodes without an agent are said to be: nobody listens there."""
+"""The endpoint of nodes without an agent, where no process listens."""
 
 
 def prepare(config_file: Path, store_url: str, *, pending: int, running: int, finished: int = 0) -> None:
@@ -71,7 +71,7 @@ def prepare(config_file: Path, store_url: str, *, pending: int, running: int, fi
 
 
 class _Past:
-    """Drives the core as the controller would, with nobody at the other end."""
+    """Drives the core as the controller would, with nothing at the other end."""
 
     def __init__(self, store: SqlStore, now_us: int) -> None:
         self._store = store

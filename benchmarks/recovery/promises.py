@@ -57,7 +57,7 @@ POLICIES: Final = (
 
 
 class Succession(msgspec.Struct, frozen=True):
-    """What came of it: promises that first plans were held against, and those that were not kept."""
+    """The result: promises that first plans were held against, and those that were not kept."""
 
     leaders: int
     looked: int
@@ -67,7 +67,7 @@ class Succession(msgspec.Struct, frozen=True):
 
 
 class _Cluster:
-    """Drives the core as a controller would, with nodes that do at once what they are told."""
+    """Drives the core as a controller would, with nodes that carry out orders at once."""
 
     def __init__(self, policy: str, nodes: int, seed: int) -> None:
         self.random = random.Random(f"{seed}/{policy}/promises")
@@ -140,12 +140,12 @@ class _Cluster:
         return answer
 
     def report(self, body: ReportBody) -> None:
-        """What a node says."""
+        """A node's report."""
         self.sequence += 1
         self.send(Reports((Report("agent", self.sequence, body),)))
 
     def deliver(self) -> None:
-        """Nodes do what they are told."""
+        """Nodes carry out their orders."""
         while sends := self.delivery.take_due(self.now_us):
             for one in sends:
                 self._done(one)

@@ -53,7 +53,7 @@ class Submitters:
 
     @property
     def done(self) -> bool:
-        """Whether all `most` jobs have been submitted."""
+        """Check whether all `most` jobs have been submitted."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def stop(self) -> list[Acknowledged]:

@@ -1,4 +1,4 @@
-"""What jobs themselves saw: each holds a lock of its own while it runs, and writes down when it began and ended.
+"""Records of the jobs themselves: each holds a lock of its own while it runs, and writes down when it began and ended.
 
 The kernel lets go of a lock when the last process of the job is gone, however it went: so nothing of the cluster is
 asked whether a job runs. Invariant: a line is written in one call to a file opened for appending, so none is torn.
@@ -24,7 +24,7 @@ echo "$SLURM_JOB_ID $SLURM_RESTART_COUNT ended" >>"{directory}/lines"
 
 
 class Sightings(msgspec.Struct, frozen=True):
-    """How often each job began, came to its end, and found itself running already."""
+    """Counts, by job, of its beginnings, its ends, and the times it found itself running already."""
 
     began: Counter[int]
     ended: Counter[int]
@@ -46,7 +46,7 @@ class Witness:
         return _SCRIPT.format(directory=self._directory, seconds=seconds).encode()
 
     def sightings(self) -> Sightings:
-        """What has been written so far."""
+        """The records so far."""
         found: dict[str, Counter[int]] = {"began": Counter(), "ended": Counter(), "twice": Counter()}
         attempts: Counter[tuple[int, int]] = Counter()
         for line in (self._directory / "lines").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What `make bench-relay` measures: one broadcast and its aggregated answer, over real links between processes.
+"""Measurements of `make bench-relay`: one broadcast and its aggregated answer, over real links between processes.
 
 The controller's part is played by a root of its own (relay, driver, links: the product's), satellites are `essatd`
 as it is, agents are host processes that each serve thousands of nodes. Invariants: every structure uses the same

@@ -21,7 +21,7 @@ SETTLE_S = 0.05
 
 
 class Bout(msgspec.Struct, frozen=True):
-    """What one broadcast took and cost. Without `finished` it was given up after `took_s`."""
+    """Time and cost of one broadcast. Without `finished` it was given up after `took_s`."""
 
     took_s: float
     finished: bool

@@ -1,4 +1,4 @@
-"""What goes wrong in the middle of a broadcast: a head that vanishes after its acknowledgement, killed satellites.
+"""Faults in the middle of a broadcast: a head that vanishes after its acknowledgement, killed satellites.
 
 Invariant: the moment is given by the protocol (an acknowledgement), not by a clock.
 """

@@ -1,4 +1,4 @@
-"""What the benchmark says to a host process: which of its nodes are dead, and what they have done.
+"""Messages to a host process: its dead nodes, and questions for the work of its nodes.
 
 MessagePack behind a length, over a Unix socket; one question at a time. Invariant: nothing of this touches the links
 that are measured.
@@ -31,7 +31,7 @@ class Pull(msgspec.Struct, frozen=True, tag=True):
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):
-    """What came of a broadcast here, and what came since the last such question."""
+    """The result of a broadcast here, and messages since the last such question."""
 
     broadcast_id: int
 

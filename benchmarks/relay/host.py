@@ -55,7 +55,7 @@ class HostPlan(msgspec.Struct, frozen=True):
 
 
 class Graves:
-    """What becomes of lists whose head is a dead node of this process."""
+    """The fate of lists whose head is a dead node of this process."""
 
     def __init__(self) -> None:
         self._modes: dict[int, str] = {}
@@ -70,7 +70,7 @@ class Graves:
         return node in self._modes
 
     def answer(self, broadcast_id: int, head: int) -> link_pb2.Item | None:
-        """What the sender of such a list hears."""
+        """The answer to the sender of such a list."""
         mode = self._modes[head]
         if mode == "refused":
             return ack_item(Ack(broadcast_id, (head,), REFUSED))
@@ -81,7 +81,7 @@ class Graves:
 
 
 class OwnLink:
-    """Where the relay's sends to nodes of this very process go: only dead ones get any."""
+    """Target of the relay's sends to nodes of this very process: only dead ones get any."""
 
     def __init__(self, host: Host, process: str) -> None:
         self.peer = PeerInfo("", "agent", process, "", frozenset(), 0, 0)
@@ -105,7 +105,7 @@ class OwnLink:
 
 
 class Acts:
-    """How often each node acted on each of the latest broadcasts."""
+    """The number of times that each node acted on each of the latest broadcasts."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes

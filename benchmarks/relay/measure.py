@@ -82,7 +82,7 @@ async def _healthy(figures: Figures, ringside: Ringside, nodes: int, rounds: int
 
 
 async def _widths(figures: Figures, ringside: Ringside, rounds: int) -> None:
-    """What other widths would give, without failures."""
+    """Figures of other widths, without failures."""
     for width in WIDTHS:
         ringside.width = width
         await _healthy(figures, ringside, LARGE, rounds, f"_width{width}")

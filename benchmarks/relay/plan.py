@@ -1,4 +1,4 @@
-"""What is measured: which nodes are dead and how, which were predicted to be, and what was wrong about an answer.
+"""The plan of a measurement: dead nodes by kind, predicted ones, and errors of an answer.
 
 Pure. Invariant: everything follows from (nodes, percent, seed), so each structure meets the same failures.
 """
@@ -19,7 +19,7 @@ PRECISION = 0.7
 class Failures(msgspec.Struct, frozen=True):
     """Dead nodes, half of each kind, and what a predictor said before. Node numbers, ascending.
 
-    `refused`: whoever sends there hears so at once. `silent`: messages vanish. `vanishing`: acknowledge one list, then
+    `refused`: a sender gets an error at once. `silent`: messages vanish. `vanishing`: acknowledge one list, then
     are silent.
     """
 
@@ -60,7 +60,7 @@ def home(number: int, hosts: int) -> int:
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """What was wrong about one broadcast, as numbers of nodes. A node may count in more than one place."""
+    """Errors of one broadcast, as numbers of nodes. A node may count in more than one place."""
 
     live_reported_dead: int = 0
     dead_not_reported: int = 0

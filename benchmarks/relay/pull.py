@@ -33,7 +33,7 @@ class Poller:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, nodes: Iterable[int], period_s: float) -> None:
-        """These ask from now on, and no others; with a period of 0 nobody does."""
+        """These ask from now on, and no others; with a period of 0 none does."""
         self.stop()
         if period_s <= 0:
             return
@@ -45,7 +45,7 @@ class Poller:
         self._ask(asyncio.get_running_loop().time())
 
     def stop(self) -> None:
-        """Nobody asks any more."""
+        """The nodes stop asking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -59,7 +59,7 @@ class Poller:
         self._timer = asyncio.get_running_loop().call_at(due_s, self._ask, due_s)
 
     def on_broadcast(self, link: Link, message: link_pb2.Broadcast) -> bool:
-        """Whether it was what a node had asked for: the node does it and posts its result."""
+        """Check whether a node had asked for it: the node does it and posts its result."""
         if message.kind != TASK:
             return False
         node = message.nodes.start[0]

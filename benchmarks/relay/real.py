@@ -65,7 +65,7 @@ class Sampler:
         return max(value(sample) for sample in self.samples if sample.process.startswith(prefix))
 
     def count(self, prefix: str) -> int:
-        """How many samples there are of them."""
+        """The number of samples."""
         return sum(sample.process.startswith(prefix) for sample in self.samples)
 
     def _run(self) -> None:
@@ -143,7 +143,7 @@ def job_on_all_nodes(cluster: Cluster) -> None:
 
 
 def _own_broadcasts(figures: Figures, cluster: Cluster) -> None:
-    """What the controller itself measured of those whose trace it kept."""
+    """The controller's own figures of broadcasts whose trace it kept."""
     try:
         with cluster.client() as client:
             reply = client.call(BROADCASTS, pb.BroadcastsRequest(limit=1000), 30)

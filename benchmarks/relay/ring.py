@@ -24,7 +24,7 @@ REFUSED_PAUSE_S = 0.01
 
 
 class Station:
-    """The ring's part of one host process. `root` is whom the last node tells."""
+    """The ring's part of one host process. `root` gets the last node's answer."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Station:
         walk.add_done_callback(self._walks.discard)
 
     def on_ack(self, message: link_pb2.BroadcastAck) -> bool:
-        """Whether it was for a list of the ring."""
+        """Check whether it was for a list of the ring."""
         waiting = self._waiting.get((message.id, message.nodes.start[0]))
         if waiting is None:
             return False
@@ -86,7 +86,7 @@ class Station:
         self.root.send(reply_item(Reply(broadcast.broadcast_id, (), lost, True)))
 
     async def _hand_on(self, rest: Broadcast) -> bool:
-        """Whether the next node has taken the list."""
+        """Check whether the next node has taken the list."""
         assert isinstance(rest.broadcast_id, int)
         key = (rest.broadcast_id, rest.nodes[0])
         item = broadcast_item(rest)

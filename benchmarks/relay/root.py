@@ -77,7 +77,7 @@ class Caller:
 
     @property
     def notices(self) -> Counter[str]:
-        """How many of each kind there were."""
+        """The number of each kind."""
         return self._notices.copy()
 
     def start(self, broadcast: Broadcast, legs: Sequence[Leg], now_us: int) -> list[Action]:
@@ -123,7 +123,7 @@ class Caller:
 
 
 class Turns:
-    """Who gets what a satellite did not serve: the next one that is linked, `REALLOCATIONS_MAX` times (E-15, E-16)."""
+    """The satellite for nodes that another did not serve: the next linked one, `REALLOCATIONS_MAX` times (E-15, E-16)."""
 
     def __init__(self, find_linked: Callable[[], Sequence[int]]) -> None:
         self._find_linked = find_linked

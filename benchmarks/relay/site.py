@@ -119,7 +119,7 @@ class Site:
         await self._tell(Pull(period_s, nodes))
 
     async def collect(self, broadcast_id: int) -> Totals:
-        """What was done."""
+        """The counts of work done."""
         found: list[Collected] = [await wire.collect(broadcast_id) for wire in self._wires]
         acts = bytearray(self.nodes + 1)
         for one in found:

@@ -74,7 +74,7 @@ class Star:
     def on_refused(
         self, broadcast_id: BroadcastId, heads: Iterable[int], why: str, now_us: int
     ) -> list[Action]:
-        """Nobody listens there, at present."""
+        """Nothing listens there at present."""
         if self._is_current(broadcast_id):
             for node in heads:
                 if self._sent.pop(node, None) is not None:
@@ -86,7 +86,7 @@ class Star:
         return []
 
     def on_timer(self, now_us: int) -> list[Action]:
-        """Who did not acknowledge in time is asked again."""
+        """Ask nodes again that did not acknowledge in time."""
         due_us = self.next_timer_us()
         self._patience.note_lag(max(0, now_us - due_us) if due_us is not None else 0)
         before_us = now_us - self._patience.timeout_us()
@@ -100,7 +100,7 @@ class Star:
         return self._pump(now_us)
 
     def next_timer_us(self) -> int | None:
-        """When `on_timer` is due."""
+        """Time at which `on_timer` is due."""
         due = []
         if self._sent:
             due.append(next(iter(self._sent.values())) + self._patience.timeout_us())

@@ -34,7 +34,7 @@ BROKEN_S: Final = 300
 LESSON_AGAIN_S: Final = 300
 LESSON_AGAIN_MAX_S: Final = 6 * 3600
 CLOCK_BACK_S: Final = 60
-"""The clock was set back by more: what was told in a time that has not come yet would hold up all that follows."""
+"""After a larger step back of the clock, events with a time in the future would hold up all that follow."""
 
 Kind = pb.JobEvent.Kind
 

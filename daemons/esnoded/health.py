@@ -43,7 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clocks(msgspec.Struct, frozen=True):
-    """One look at the clocks: seconds of wall time and since boot; `synchronised` is None when it cannot be told."""
+    """One look at the clocks: seconds of wall time and since boot; `synchronised` is None when it is not known."""
 
     wall_s: float
     boot_s: float

@@ -18,7 +18,7 @@ Alert: TypeAlias = tuple[str, str]
 """One firing alert: its identity within its source, and the node its label names."""
 
 PushedAlert: TypeAlias = tuple[str, str, int]
-"""The same for an alert that was told once, and when (microseconds UTC) it is over unless told again."""
+"""The same for an alert that was reported once, and when (microseconds UTC) it is over unless reported again."""
 
 
 class Firing(msgspec.Struct, frozen=True):

@@ -125,7 +125,7 @@ def _phase_values(
     end: tuple[int, int] | None,
     own: Mapping[str, str],
 ) -> dict[str, str]:
-    """What all programs of phases get of a job."""
+    """A job's variables for all programs of phases."""
     values = _job_values(launch, names, range(len(launch.spec.components))) | {
         "JOB_WORK_DIR": launch.spec.work_dir,
         "JOB_CONSTRAINTS": launch.spec.components[0].constraint,

@@ -33,7 +33,7 @@ def checked_gateway_env(entries: Sequence[str], option: str = "--gateway-env") -
 
 
 def parse_inherit(text: str, option: str = "--gateway-inherit") -> bool:
-    """Whether the daemons get the variables that the job's user has brought. Raises OptionError."""
+    """Check whether daemons get the variables that the job's user has brought. Raises OptionError."""
     if text.lower() not in ("yes", "no"):
         raise OptionError(option, text, "is neither yes nor no", f"use e.g. {option} no")
     return text.lower() == "yes"

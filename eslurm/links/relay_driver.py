@@ -122,7 +122,7 @@ class RelayDriver:
         self._peers.setdefault(link.peer.process, []).append(link)
 
     def on_down(self, link: Link) -> None:
-        """A link ended; the relay is told when it was the last to that process."""
+        """A link ended; the relay hears of the last one to that process."""
         process = link.peer.process
         links = self._peers.get(process, [])
         if link in links:

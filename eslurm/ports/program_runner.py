@@ -39,4 +39,4 @@ class ProgramRunner(Protocol):
         """End it: SIGTERM, later SIGKILL. It has ended with the cause `cancelled`, unless it had ended before."""
 
     async def close(self) -> None:
-        """End all of them; their ends are told to nobody."""
+        """End all of them; their ends are not reported."""

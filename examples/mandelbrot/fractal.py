@@ -22,7 +22,7 @@ INSIDE = -1.0
 
 
 class View(NamedTuple):
-    """What is drawn: `width_px` x `height_px` pixels around `centre`, `span` wide in the complex plane."""
+    """The picture: `width_px` x `height_px` pixels around `centre`, `span` wide in the complex plane."""
 
     width_px: int = 960
     height_px: int = 640
@@ -65,7 +65,7 @@ def compute(view: View, rows: range) -> Field:
 
 
 def in_main_bodies(c: complex) -> bool:
-    """Whether `c` lies in the main cardioid or the disc left of it, which need no iteration."""
+    """Check whether `c` lies in the main cardioid or the disc left of it, which need no iteration."""
     x, y = c.real - 0.25, c.imag
     q = x * x + y * y
     return q * (q + x) <= 0.25 * y * y or (c.real + 1.0) ** 2 + y * y <= 0.0625

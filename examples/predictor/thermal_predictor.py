@@ -40,7 +40,7 @@ class ThermalPredictor:
 
 
 def make(settings: Mapping[str, object]) -> FailurePredictor:
-    """What the entry point names. `settings` is the table [failure.settings.thermal] of the configuration."""
+    """The predictor that the entry point names. `settings` is the table [failure.settings.thermal] of the configuration."""
     file, limit_celsius = settings.get("file"), settings.get("limit_celsius", 85.0)
     if not isinstance(file, str) or not isinstance(limit_celsius, int | float):
         raise ValueError('settings: file = "/path" is needed; limit_celsius is a number')

@@ -1,4 +1,4 @@
-"""`eslurm estimate`: how well running times can be told in advance.
+"""`eslurm estimate`: how well running times are predicted.
 
 Only parsing, checking and rendering; the work is `eslurm.estimator`. Results go to standard output; what was odd in a log,
 and how far a run is, to standard error.

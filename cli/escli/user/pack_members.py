@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GO_ON, CANCEL = "go-on", "cancel"
 FAIL_WORDS = (GO_ON, CANCEL)
-"""What becomes of the jobs that have not begun when another one of the pack ends otherwise than well."""
+"""The fate of jobs that have not begun when another one of the pack ends otherwise than well."""
 _NO_JOB_BEFORE = "use e.g. essubmit a.sh : --delay=00:30:00 b.sh, or --begin now+30minutes"
 
 

@@ -87,7 +87,7 @@ class Planner:
 
     @property
     def profile(self) -> ResourceProfile | None:
-        """What is booked from now on; None while a cycle is under way, or before the first one."""
+        """Bookings from now on; None while a cycle is under way, or before the first one."""
         return self._schedule.book if self._resting.is_set() and self.plan is not None else None
 
     @property

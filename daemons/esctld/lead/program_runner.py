@@ -26,7 +26,7 @@ log = logging.getLogger("esctld.programs")
 
 _READ_BYTES = 64 * 1024
 KILLED_S = 10.0
-"""What has not ended so long after SIGKILL never will: the kernel holds it."""
+"""A process that lives so long after SIGKILL never ends: the kernel holds it."""
 CLOSE_S = 0.5
 """From SIGTERM to SIGKILL when the leader stops: its successor waits."""
 
@@ -122,7 +122,7 @@ class _Run:
         self._timer = self._loop.call_later(self._grace_s, self._kill)
 
     def forget(self) -> None:
-        """Nobody is told of its end any more."""
+        """Its end is not reported any more."""
         self._over = None
 
     async def close(self) -> None:

@@ -28,7 +28,7 @@ async def account(
 ) -> pb.AccountingReply:
     """One page of visible attempts, in order of jobs and attempts, and the start of the next one (0: none).
 
-    `alias` are the jobs of parts' ids; the parts of an attempt are told together.
+    `alias` are the jobs of parts' ids; the parts of an attempt are on one page.
     """
     for ref in request.jobs:
         ref.job_id = alias.get(ref.job_id, ref.job_id)

@@ -50,7 +50,7 @@ class TaskEpilogs:
 
 
 def _is_too_late(step: Step) -> bool:
-    """Check whether the step was told to end and its time to do so is over."""
+    """Check whether the step was ordered to end and its time to do so is over."""
     if step.cause is None:
         return False
     return step.kill_timer is None or step.kill_timer.due_us <= boot_us()

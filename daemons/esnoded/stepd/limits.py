@@ -41,7 +41,7 @@ class StepClock:
         self._on_warning = on_warning
 
     def begin(self, step: Step) -> None:
-        """The step starts now; one that was told to stand still before does so once it is there."""
+        """The step starts now; one that was ordered to stand still before does so now."""
         step.begun_us = boot_us()
         step.limit_us = step.spec.time_limit_us if step.limit_us < 0 else step.limit_us
         if step.stopped_us:

@@ -109,7 +109,7 @@ class Step(msgspec.Struct, eq=False):
 
     @property
     def is_ending(self) -> bool:
-        """Check whether it was told to end."""
+        """Check whether it was ordered to end."""
         return self.cause is not None
 
     @property

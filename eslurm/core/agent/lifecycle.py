@@ -221,7 +221,7 @@ class Lifecycle:
             self._buffer.emit(AcknowledgeSteps(tuple(keys)))
 
     def resume(self, attempt: Attempt) -> None:
-        """After a restart: start again what was told to start, or end again what was told to end."""
+        """After a restart: repeat the order to start the step, or to end it."""
         if attempt.stage is Stage.EPILOG:
             attempt.owes_gone = True
             self.phases.resume_epilog(attempt)

@@ -1,6 +1,6 @@
 """Restart of an agent: the state from the spool's records and the runner's steps.
 
-Invariant: a step that was told to start is in the runner's list, or is started now (the same step to the same runner,
+Invariant: a step that was ordered to start is in the runner's list, or is started now (the same step to the same runner,
 which is idempotent), or is behind a tombstone.
 
 When the host was booted since the spool was written, `records.fold` has already turned every started attempt into a

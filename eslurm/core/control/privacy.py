@@ -51,7 +51,7 @@ class Visibility:
 
     @property
     def only_user(self) -> str:
-        """Name of the user to whom the caller's view of runs is restricted; empty: no restriction."""
+        """The only user in the caller's view of runs; empty: no restriction."""
         everybody = self.is_open(JOBS, USAGE)
         return "" if everybody or self._who.name in self._rules.coordinators else self._who.name
 

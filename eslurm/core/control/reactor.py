@@ -192,7 +192,7 @@ class Reactor:
 
 
 def _left_of(state: State, fact: facts.Fact) -> facts.Fact | None:
-    """What is left of a fact when another one of the same message has already brought the job, or its attempt, to its end.
+    """The rest of a fact when another one of the same message has already brought the job, or its attempt, to its end.
 
     The end of one member of a pack may end the attempts of others.
     """

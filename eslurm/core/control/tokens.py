@@ -1,7 +1,7 @@
 """Rules of tokens: makers, bearers, scopes, lives; and revocation.
 
-Invariants: root never gets one; a token is never made with a token, so none outlives the one before; a caller for whom a
-node vouches gains no rights by a token.
+Invariants: root never gets one; a token is never made with a token, so none outlives the one before; a caller that a
+node vouches for gains no rights by a token.
 """
 
 from __future__ import annotations

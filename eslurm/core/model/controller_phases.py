@@ -34,7 +34,7 @@ class ControllerPrograms(msgspec.Struct, frozen=True, array_like=True, omit_defa
 
 
 class PhaseStage(enum.Enum):
-    """How far the present phase of an attempt is."""
+    """Progress of the present phase of an attempt."""
 
     __hash__ = object.__hash__
 

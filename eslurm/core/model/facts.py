@@ -346,7 +346,7 @@ class AttemptEnded(FactBase, frozen=True, tag=True):
     """The script has ended, or certainly never ran and never will (`end` None).
 
     `outcome` is the final state, or PENDING for another attempt not before `not_before_us`. `released` nodes are free now;
-    the others are told. With `residue` (the script never ran) the job need not wait for them.
+    the others get an order. With `residue` (the script never ran) the job need not wait for them.
     """
 
     job_id: int

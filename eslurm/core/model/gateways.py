@@ -75,7 +75,7 @@ class GatewayRequest(msgspec.Struct, frozen=True, array_like=True, omit_defaults
     quiet: bool = False
     """Write no error file."""
     debug: bool = False
-    """What daemons write to their error output goes to a file for each node."""
+    """The daemons' error output goes to a file for each node."""
     apart: bool = False
     """Daemons get none of the variables that the job's user has brought, only those that the job has here, and `env`."""
 

@@ -241,7 +241,7 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """Its phases on the controller's host, where there were any when it was placed."""
     prolog_us: int = 0
     epilog_us: int = 0
-    """How long plans expected its phases to take when it was placed."""
+    """Lengths of its phases that plans expected when it was placed."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

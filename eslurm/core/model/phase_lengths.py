@@ -1,4 +1,4 @@
-"""How long prologs and epilogs take, as far as plans count on it.
+"""Lengths of prologs and epilogs that plans count on.
 
 Learnt from facts alone, so a replay and a standby know the same. Invariants: of each `WINDOW_US` the greatest length counts
 that is not the slowest node's, so one node that is slow or lies says nothing where there are others; what is planned for
@@ -33,7 +33,7 @@ class PhaseLength(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     since_us: int = 0
 
     def after(self, sample_us: int, node: int, now_us: int) -> PhaseLength:
-        """What is known after another sample; the same object if it says nothing new."""
+        """The lengths after another sample; the same object if it says nothing new."""
         sample_us = min(_rounded(max(sample_us, 1)), SAMPLE_MAX_US)
         if now_us - self.since_us >= WINDOW_US:
             # What the past window has shown holds on: where only one node had anything to say, that.
@@ -49,7 +49,7 @@ class PhaseLength(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
 
 
 class PhaseLengths(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What is known of each phase: those of a node, and the prolog on the controller's host from the placement on.
+    """Lengths of each phase: those of a node, and the prolog on the controller's host from the placement on.
 
     The epilog there runs when a job's nodes are free.
     """

@@ -192,7 +192,7 @@ class Relay:
         return self._conclude(now_us, [])
 
     def on_link_down(self, peer: Peer, now_us: int) -> list[Action]:
-        """The link to `peer` broke: its lists are adopted, and nothing can be told to it any more."""
+        """The link to `peer` broke: its lists are adopted, and no message reaches it any more."""
         out: list[Action] = []
         for record in list(self._live.values()):
             requester = record.requesters.get(peer)

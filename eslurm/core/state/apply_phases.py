@@ -15,7 +15,7 @@ from eslurm.core.state.cluster import State, attempts_of
 
 
 def of_placement(state: State, nodes: Iterable[int]) -> AttemptMore | None:
-    """What an attempt on these nodes has of phases, there and on the controller's host. Most sites have none at all."""
+    """Phases of an attempt on these nodes, there and on the controller's host. Most sites have none at all."""
     if not (state.phased or state.config.phases):
         return None
     found = {phase for number in nodes for phase in state.phased.get(number, ())} if state.phased else set()

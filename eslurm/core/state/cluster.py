@@ -133,7 +133,7 @@ class State:
         self.phased: dict[int, tuple[str, ...]] = {}
         """By node the programs that its own configuration names, where there are any."""
         self.phases_us = 0
-        """How much longer than its script a waiting job is expected to hold its nodes."""
+        """Time beyond its script for which a waiting job is expected to hold its nodes."""
         self.ledger = Ledger(Topology(()))
         self.queue = PendingQueue()
         self.later = PendingQueue(shapes=self.queue.shapes)

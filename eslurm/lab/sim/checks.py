@@ -366,7 +366,7 @@ class Checks:
         self._free(run)
 
     def on_still(self, key: StepKey, *, is_still: bool) -> None:
-        """The runner was told that a step is to stand still, or to go on."""
+        """The runner got the order that a step stands still, or goes on."""
         run = self._runs.get((key.job_id, key.attempt))
         if run is not None and key == run.key and run.outcome is None:
             run.clock.stand_still(self._world.scheduler.at_us, is_still=is_still)
@@ -378,7 +378,7 @@ class Checks:
                 require(not problem, problem)
 
     def on_limit(self, key: StepKey, limit_us: int) -> None:
-        """The runner was told another time limit."""
+        """The runner got another time limit."""
         run = self._runs.get((key.job_id, key.attempt))
         if run is not None and key == run.key:
             run.clock.set_limit(self._world.scheduler.at_us, limit_us)

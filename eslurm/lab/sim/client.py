@@ -76,7 +76,7 @@ ASKED_AGAIN_WITHIN_US = 8 * SECOND_US
 PACKS_SHARE = 0.08
 """Share of the submissions that bring a pack, too."""
 GATEWAY_SUBMISSIONS = 12
-"""Where there are gateways."""
+"""Nodes with gateways."""
 PACK_ACT_WITHIN_US = 15 * SECOND_US
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"

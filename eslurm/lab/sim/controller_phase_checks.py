@@ -40,7 +40,7 @@ def draw_programs(seed: int) -> ControllerPrograms | None:
 
 
 def draw_program(seed: float, key: PhaseKey, *, is_calm: bool) -> ProgramScript:
-    """How a program goes: a function of its identity, but that all goes well in the end."""
+    """The end of a program: a function of its identity, but that all goes well in the end."""
     rng = random.Random(f"{seed}/{tuple(key)}")
     fate, seconds = rng.random(), rng.choice((0.0, 0.1, 0.5, 3.0)) * rng.random()
     if fate < HANGING_SHARE and not is_calm:

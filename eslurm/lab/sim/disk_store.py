@@ -30,7 +30,7 @@ class _Write(msgspec.Struct, frozen=True):
 class DiskStore(StoreImage):
     """A `StoreImage` with writes under way. Reads and `commit` see and change only what is synced.
 
-    `on_commit` is told of each batch when it becomes visible, with the epoch of its writer; `on_prune` before which
+    `on_commit` gets each batch when it becomes visible, with the epoch of its writer; `on_prune` before which
     revision facts are about to go.
     """
 

@@ -175,7 +175,7 @@ class FaultActions:
             world.scheduler.call_in(world.restart_delay_us(), host.start_agent)
 
     def crash_agent_between_actions(self) -> None:
-        """One dies in the middle of what it was told to do."""
+        """One dies between two of its orders."""
         host = self._random.choice(self._world.hosts)
         if host.agent is not None:
             host.agent.crash_after = self._random.randint(0, 6)

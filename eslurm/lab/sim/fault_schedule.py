@@ -97,7 +97,7 @@ class Faults:
         self.seen: dict[str, int] = {}
         self.is_calm = False
         self.calm_since_us = 0
-        """When the last fault was over; 0: not yet."""
+        """Time at which the last fault was over; 0: not yet."""
         self._world = world
         self._random = random.Random(f"{world.seed}/commits")
         self._commit_faults = 0

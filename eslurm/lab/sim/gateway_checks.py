@@ -74,7 +74,7 @@ class _Attempt(msgspec.Struct):
     since_us: int = 0
     up: dict[int, tuple[str, ...]] = {}
     started_us: int = 0
-    """When the log says so; 0: its script does not run yet."""
+    """Time of the fact in the log; 0: its script does not run yet."""
     downs: int = 0
     """Daemons that have ended since the routes were written."""
     signals: int = 0
@@ -125,7 +125,7 @@ class GatewayChecks:
         self._routed: set[Attempted] = set()
         self._signalled: dict[Attempted, int] = {}
         self._died: dict[Attempted, int] = {}
-        """When a daemon of an attempt first ended by itself."""
+        """Time at which a daemon of an attempt first ended by itself."""
         self.seen: dict[str, int] = {}
         """Number of checks of each kind: a check that never runs finds nothing."""
 

@@ -87,7 +87,7 @@ def gateway_argv(key: StepKey, launch: JobLaunch) -> tuple[str, ...]:
 def draw_gateway_script(
     seed: float, key: StepKey, tasks: int, argv: tuple[str, ...], *, is_calm: bool
 ) -> StepScript:
-    """How a daemon or a helper goes: a function of its identity, but that all goes well in the end.
+    """The end of a daemon or a helper: a function of its identity, but that all goes well in the end.
 
     Most jobs with gateways begin when all is calm, so their first attempts may go badly even then; daemons, whose limit is
     the longest, do not hang then.

@@ -102,7 +102,7 @@ class PackChecks:
     # ---- clients ----
 
     def on_submitted(self, job_ids: Sequence[int], delays_s: Sequence[int]) -> None:
-        """A client was told that these jobs are a pack."""
+        """A client got the answer that these jobs are a pack."""
         pack = self._packs.get(job_ids[0])
         found = () if pack is None else tuple((job, one.delay_us) for job, one in pack.members.items())
         asked = tuple((job, delay * SECOND_US) for job, delay in zip(job_ids, delays_s, strict=True))

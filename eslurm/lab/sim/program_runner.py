@@ -1,6 +1,6 @@
 """The `ProgramRunner` of a simulated controller's host: programs that take virtual time, and end as their scripts say.
 
-What has run dies with the process of its controller: its end is told to nobody.
+A program dies with the process of its controller: its end is not reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGKILL, _SIGTERM = 9, 15
 
 
 class ProgramScript(msgspec.Struct, frozen=True):
-    """How a program behaves. `duration_us` None: it does not end by itself; `refusal`: it cannot be started."""
+    """A program's behaviour. `duration_us` None: it does not end by itself; `refusal`: it cannot be started."""
 
     duration_us: int | None = 0
     exit_code: int = 0

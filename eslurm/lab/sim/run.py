@@ -53,7 +53,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
-    """A failed run. Failures of one `kind` have one cause, as far as can be told."""
+    """A failed run. Failures of one `kind` have one cause, as far as is known."""
 
     scenario: Scenario
     kind: str

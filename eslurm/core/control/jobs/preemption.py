@@ -24,7 +24,7 @@ from eslurm.core.state.allocation_amounts import amounts_on
 from eslurm.core.state.cluster import State, attempts_of, waits
 
 ROOM_KEPT_US = 300 * SECOND_US
-"""A suspended victim waits so long for whom it made room for to begin: something else may keep that one waiting by now."""
+"""A suspended victim waits so long for its preemptor to begin: something else may keep the preemptor waiting by now."""
 
 
 def is_possible(state: State) -> bool:
