@@ -94,7 +94,6 @@ class JobSocket:
         try:
             uid, gid = peer_ids(writer.transport)
             if not self._places.enter(uid, privileged=uid == 0):
-                self._counters.connections_refused += 1
                 writer.write(refusal("EXHAUSTED", "too many connections of this user: close one"))
                 return
             self._counters.connections_now += 1

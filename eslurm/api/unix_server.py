@@ -149,7 +149,6 @@ class UnixServer:
         """Count a connection in, if it is admitted."""
         self.counters.connections += 1
         if not self.places.enter(uid, privileged=self.is_privileged(uid)):
-            self.counters.connections_refused += 1
             return False
         self.connections.add(connection)
         self.counters.connections_now += 1
@@ -452,7 +451,6 @@ class _Connection(asyncio.Protocol):
         call = self._calls[stream]
         self._end_call(stream)
         call.task.cancel()
-        self._server.counters.deadlines_missed += 1
         self._refuse(stream, Status.DEADLINE_EXCEEDED, "the deadline passed before the answer was known")
 
     def _end_call(self, stream: int) -> bool:

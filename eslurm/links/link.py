@@ -114,7 +114,6 @@ class GrpcLink:
     def send_encoded(self, item: bytes, traceparent: str = "") -> bool:
         """Like `send` for an encoded `Item`: one encoding serves many links."""
         if not self.is_usable:
-            self._counters.sends_after_close += 1
             return False
         size_bytes = len(item)
         if size_bytes > CONTROL_ITEM_BYTES_MAX:
@@ -307,7 +306,6 @@ class GrpcLink:
         elif kind == "bye":
             self.abort(CLOSED_BY_PEER + item.bye.reason)
         elif kind is None and (field := unknown_field(item)):
-            self._counters.unsupported_items += 1
             self.send(link_pb2.Item(unsupported=link_pb2.Unsupported(field=field)))
 
     # ---- bulk ----

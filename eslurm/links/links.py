@@ -298,7 +298,6 @@ class LinkTable:
         for item in items:
             kind = item.WhichOneof("kind") or ""
             if kind not in kinds:
-                self.counters.items_not_allowed += 1
                 log.warning("%r sent a %s: the link ends", link, kind)
                 assert isinstance(link, GrpcLink)
                 link.abort(f"a {kind} is not for the role {link.peer.role} to send")

@@ -28,15 +28,12 @@ class LinkCounters:
     items_in: int = 0
     bytes_in: int = 0
     queue_full_closes: int = 0
-    sends_after_close: int = 0
-    unsupported_items: int = 0
     items_too_large: int = 0
     sink_errors: int = 0
     evictions: int = 0
     links_parked: int = 0
     links_put_off: int = 0
     frames_forged: int = 0
-    items_not_allowed: int = 0
 
 
 @dataclass(slots=True)
@@ -45,8 +42,6 @@ class ApiCounters:
 
     connections_now: int = 0
     connections: int = 0
-    connections_refused: int = 0
     calls: int = 0
     calls_refused: int = 0
     broken_frames: int = 0
-    deadlines_missed: int = 0

@@ -83,7 +83,7 @@ def check_pictures(option: str) -> None:
     from eslurm.lab.studies import pictures
 
     if not pictures.available():
-        raise unusable(f"{option}: matplotlib is not installed: pip install 'eslurm[pictures]'")
+        raise unusable(f"{option}: matplotlib is not installed: pip install 'eslurm[lab]'")
 
 
 def write(path: Path, writer: Callable[[Path], None]) -> None:

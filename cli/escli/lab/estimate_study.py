@@ -75,7 +75,7 @@ def study(
     tell(log.notes)
     draws = pictures.available()
     if not draws:
-        tell(["no pictures: matplotlib is not installed: pip install 'eslurm[pictures]'"])
+        tell(["no pictures: matplotlib is not installed: pip install 'eslurm[lab]'"])
     stem = trace.name.removesuffix(".gz").removesuffix(".swf")
     figures: dict[str, Any] = {"trace": trace.name, "first": first, "notes": log.notes}
     figures["log"] = habits(log.jobs, log.begins_s)

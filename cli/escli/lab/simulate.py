@@ -482,7 +482,7 @@ def _check_outputs(asked: Asked, policies: Sequence[str]) -> None:
     if asked.gantt.suffix not in gantt.FORMATS:
         raise unusable(f"--gantt: {asked.gantt}: is no picture: name it FILE{' or FILE'.join(gantt.FORMATS)}")
     if not gantt.available():
-        raise unusable("--gantt: matplotlib is not installed: pip install 'eslurm[pictures]'")
+        raise unusable("--gantt: matplotlib is not installed: pip install 'eslurm[lab]'")
     if asked.until_s is not None and asked.until_s <= (asked.from_s or 0):
         raise unusable("--until: must lie after --from")
 

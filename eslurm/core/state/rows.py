@@ -27,8 +27,6 @@ from eslurm.core.state.apply_accounts import USAGE, Record, put_policy, put_usag
 from eslurm.core.state.apply_members import put_join_token, put_member, put_revocation
 from eslurm.core.state.cluster import State
 
-RECORD_VERSION = 1
-
 
 class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """The state's scalars: written on change, except `revision` and `now_us`, which every commit has."""

@@ -223,7 +223,7 @@ def test_without_matplotlib_the_extra_is_named(
 ) -> None:
     monkeypatch.setattr(gantt, "available", lambda: False)
     _, err = said(capsys, str(SYNTHETIC), "--gantt", "x.svg", code=exits.USAGE)
-    assert "--gantt: matplotlib is not installed: pip install 'eslurm[pictures]'" in err
+    assert "--gantt: matplotlib is not installed: pip install 'eslurm[lab]'" in err
 
 
 def test_a_file_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
