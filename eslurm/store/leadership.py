@@ -1,6 +1,6 @@
 """The leader row: claims and renewals.
 
-Invariant: a claim is one conditional statement on the row as the claimant saw it, so of several claims one wins, and a
+Invariant: a claim is one conditional statement on the row as the preemptor saw it, so of several claims one wins, and a
 claim that had to wait for a commit loses to it. Every change but a claim is bound to the writer's own epoch.
 """
 

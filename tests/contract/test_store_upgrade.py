@@ -159,12 +159,12 @@ def test_every_job_is_there_after_the_upgrade_and_the_log_goes_on(url: str, vers
 def test_a_standby_reads_the_older_database_before_and_while_it_is_brought_forward(
     url: str, version: int
 ) -> None:
-    async def test(standby: SqlStore, claimant: SqlStore) -> None:
+    async def test(standby: SqlStore, preemptor: SqlStore) -> None:
         assert await standby.leader(OWNER) == SEEN[version]
         assert await standby.leader(OWNER) == SEEN[version]
         assert len(await collect(standby.load_facts(OWNER, 1))) == 40
         before = picture(await load(standby, OWNER))
-        await claimant.open(OWNER, Claim("c2", "", SEEN[version]))
+        await preemptor.open(OWNER, Claim("c2", "", SEEN[version]))
         assert await standby.leader(OWNER) == Leader(SEEN[version].epoch + 1, 40, AT_US, "c2")
         assert picture(await load(standby, OWNER)) == before
 

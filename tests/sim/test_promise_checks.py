@@ -53,7 +53,7 @@ def test_a_job_that_others_are_ended_for_needs_no_planned_start() -> None:
     world, checks = led()
     plan = first_plan(world)
     plan.bookings.pop(3)  # type: ignore[attr-defined]
-    assert checks.on_plan(world.state, replace(plan, claimant=3), lambda state, job: False) == 1
+    assert checks.on_plan(world.state, replace(plan, preemptor=3), lambda state, job: False) == 1
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def _work(state: State, schedule: Schedule | None, ranking: Ranking | None) -> W
     """The preemptable work; None when no job can preempt."""
     if not is_possible(state):
         return None
-    if schedule is None or not schedule.claimants:
+    if schedule is None or not schedule.preemptors:
         return partial(running_work, state, ranking)
     # Victims of a waiting preemptor must be leaving in the snapshot, too: those gone since are still needed.
     seen = running_work(state, ranking)
@@ -110,7 +110,7 @@ def message_of(plan: Plan) -> PlanMade | None:
     if not plan.placements and not plan.victims and not plan.moved and not answers:
         return None
     preemptions = tuple(
-        [Preemption(one.work.job_id, one.work.attempt, one.mode, plan.claimant) for one in plan.victims]
+        [Preemption(one.work.job_id, one.work.attempt, one.mode, plan.preemptor) for one in plan.victims]
     )
     return PlanMade(plan.placements, plan.generation, preemptions, plan.moved, plan.granted, plan.extended)
 

@@ -76,7 +76,7 @@ def with_changes(state: State, schedule: Schedule, plan: Plan) -> Generator[None
     new: list[Promise] = []
     for number, job_id in enumerate(sorted(schedule.moved), 1):
         # Resources that preemption will release are no promise: they depend on other jobs' ends.
-        bookings = schedule.bookings.get(job_id, ()) if job_id not in schedule.claimants else ()
+        bookings = schedule.bookings.get(job_id, ()) if job_id not in schedule.preemptors else ()
         now, before = kept_of(job_id, bookings), state.promises.get(job_id)
         if not _waits(state, job_id) or now == (before or Promise(job_id)):
             # Only what is written already is forgotten: a message may come to nothing.

@@ -32,7 +32,7 @@ def head_starts(
     if state.config.policy != POLICY or state.ledger.open & reach:
         return _nobody()
     whatif = WhatIf(take_snapshot(state, now_us, None, ranking), schedule)
-    return _found(whatif, reach, frozenset(schedule.claimants))
+    return _found(whatif, reach, frozenset(schedule.preemptors))
 
 
 def _reach(state: State) -> int:
@@ -50,7 +50,7 @@ def _nobody() -> Generator[None, None, list[Booking]]:
     return []
 
 
-def _found(whatif: WhatIf, reach: int, claimants: frozenset[int]) -> Generator[None, None, list[Booking]]:
+def _found(whatif: WhatIf, reach: int, preemptors: frozenset[int]) -> Generator[None, None, list[Booking]]:
     found: list[Booking] = []
     claimed = 0
     schedule = whatif.schedule
@@ -58,7 +58,7 @@ def _found(whatif: WhatIf, reach: int, claimants: frozenset[int]) -> Generator[N
         job = entry.job
         members = whatif.cycle.members(job)
         # There is none behind the first that could use these nodes; fixed starts and preempting jobs are handled elsewhere.
-        if claimed & members or job.start_at_us or job.job_id in claimants:
+        if claimed & members or job.start_at_us or job.job_id in preemptors:
             continue
         if job.job_id in schedule.bookings:
             claimed |= members

@@ -127,12 +127,12 @@ class PlanChecks:
         found = FOR_JOB.search(by)
         require(found is not None, f"job {job_id} makes room for nobody: {by}")
         assert found is not None
-        claimant, victim = state.find_job(int(found[1])), state.jobs[job_id]
-        require(claimant is not None, f"job {job_id} makes room for job {found[1]}, which is not there")
-        assert claimant is not None
-        allowed = _may_push_out(state, claimant, victim)
+        preemptor, victim = state.find_job(int(found[1])), state.jobs[job_id]
+        require(preemptor is not None, f"job {job_id} makes room for job {found[1]}, which is not there")
+        assert preemptor is not None
+        allowed = _may_push_out(state, preemptor, victim)
         require(
-            allowed, f"job {job_id} makes room for job {claimant.job_id}: no rule lets that one push it out"
+            allowed, f"job {job_id} makes room for job {preemptor.job_id}: no rule lets that one push it out"
         )
 
     # ---- the log ----
@@ -199,7 +199,7 @@ class PlanChecks:
                 times <= startable, f"job {job_id} is placed {times} times in one plan, {startable} can start"
             )
         self._check_parts(state, plan)
-        gives_way = bool(schedule.claimants or schedule.displaced or schedule.returns)
+        gives_way = bool(schedule.preemptors or schedule.displaced or schedule.returns)
         # All stay longer than was known when they were planned.
         gives_way |= state.phases_us > self._promises.setdefault(state.epoch, _Promises()).phases_us
         self._packs.on_plan(state, plan, _may_be_pushed_out, gives_way=gives_way)
@@ -235,7 +235,7 @@ class PlanChecks:
         # What stands still to make room was to go on by now: it goes on later with every moment, and so do those behind it.
         overdue |= any(start_us <= now_us for start_us in promises.returns.values())
         # Plans give way to those for whom room is made, and all that are behind in the order share the loss.
-        gives_way = promises.has_losses or promises.room != schedule.claimants
+        gives_way = promises.has_losses or promises.room != schedule.preemptors
         gives_way |= state.phases_us > promises.phases_us
         # So they do to what stands still: it goes on as soon as its cores are free, which may be sooner than was thought.
         back = [one.booking for one in schedule.returns]
@@ -254,7 +254,7 @@ class PlanChecks:
                 self._count("promises")
                 job = state.find_job(job_id)
                 # A dependent job follows its dependencies; for a preempting job its cleared resources count.
-                is_free = job_id in state.queue and job_id not in schedule.claimants
+                is_free = job_id in state.queue and job_id not in schedule.preemptors
                 if job is None or not is_free or job_id in placed or _may_be_pushed_out(state, job):
                     continue
                 now = starts.get(job_id, ())
@@ -264,7 +264,7 @@ class PlanChecks:
         promises.starts = starts
         promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
         promises.starting = [booking.stop_us for _, booking in schedule.starting]
-        promises.returns, promises.room = returns, dict(schedule.claimants)
+        promises.returns, promises.room = returns, dict(schedule.preemptors)
         promises.has_losses = bool(schedule.displaced)
         promises.phases_us = state.phases_us
         promises.is_calm = True
@@ -311,9 +311,9 @@ def _starts(plan: Plan, job_id: int) -> tuple[int, ...]:
     return tuple(sorted(one.start_us for one in plan.bookings[job_id] for _ in range(one.tasks)))
 
 
-def _may_push_out(state: State, claimant: Job, victim: Job) -> bool:
+def _may_push_out(state: State, preemptor: Job, victim: Job) -> bool:
     """By QOS or by a partition of a higher tier, as the records say."""
-    qos, theirs = _qos(state.policies["qos"], claimant), _qos(state.policies["qos"], victim)
+    qos, theirs = _qos(state.policies["qos"], preemptor), _qos(state.policies["qos"], victim)
     if (
         qos is not None
         and theirs is not None
@@ -321,7 +321,7 @@ def _may_push_out(state: State, claimant: Job, victim: Job) -> bool:
         and theirs.preempt_mode != "off"
     ):
         return True
-    here, there = state.partitions[claimant.spec.partition], state.partitions[victim.spec.partition]
+    here, there = state.partitions[preemptor.spec.partition], state.partitions[victim.spec.partition]
     return there.tier < here.tier and there.preempt_mode != "off"
 
 

@@ -83,7 +83,7 @@ class PromiseChecks:
             job = state.jobs[job_id]
             is_same = self._specs.get(job_id) == job.spec
             gives_way = job_id in behind or may_be_pushed_out(state, job)
-            if not is_same or job_id not in state.queue or gives_way or job_id == plan.claimant:
+            if not is_same or job_id not in state.queue or gives_way or job_id == plan.preemptor:
                 continue
             looked += 1
             start_us = plan.start_us(job_id)

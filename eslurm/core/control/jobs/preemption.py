@@ -62,10 +62,10 @@ def on_preemptions(state: State, preemptions: Iterable[Preemption], now_us: int)
     done: set[int] = set()
     for preemption in preemptions:
         victim = state.find_job(preemption.victim)
-        claimant = state.find_job(preemption.for_job)
-        if victim is None or claimant is None or preemption.victim in done:
+        preemptor = state.find_job(preemption.for_job)
+        if victim is None or preemptor is None or preemption.victim in done:
             continue
-        if _mode_now(state, victim, preemption.attempt, claimant, now_us) != preemption.mode:
+        if _mode_now(state, victim, preemption.attempt, preemptor, now_us) != preemption.mode:
             continue
         done.add(preemption.victim)
         found += _make_room(state, victim, preemption, now_us)
@@ -116,16 +116,16 @@ def _make_room(state: State, victim: Job, preemption: Preemption, now_us: int) -
     return stop(state, victim, cause, now_us, by, grace_s)
 
 
-def _mode_now(state: State, victim: Job, number: int, claimant: Job, now_us: int) -> str:
+def _mode_now(state: State, victim: Job, number: int, preemptor: Job, now_us: int) -> str:
     """The permitted mode for the victim now; `OFF` for none."""
     attempt = victim.attempt
     if attempt is None or attempt.number != number or attempt.phase is not AttemptPhase.RUNNING:
         return OFF
     running = _running(state, victim, attempt, _ranks(state))
-    waits = claimant.state is JobState.PENDING and not claimant.hold
+    waits = preemptor.state is JobState.PENDING and not preemptor.hold
     if running.is_going or not waits or running.exempt_until_us > now_us:
         return OFF
-    return claim_of(state, claimant).mode(running)
+    return claim_of(state, preemptor).mode(running)
 
 
 def _running(

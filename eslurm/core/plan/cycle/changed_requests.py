@@ -26,7 +26,7 @@ _STANDING: Final = ("partition", "user", "groups", "account", "qos", "reservatio
 def follow_request(schedule: Schedule, snapshot: Snapshot, entry: QueueEntry) -> Generator[None, None, None]:
     """Plan the changed request at the job's present starts; the job loses its place when it does not fit."""
     job_id, job, was = entry.job_id, entry.job, schedule.entries[entry.job_id].job
-    is_appointed = job.start_at_us or was.start_at_us or job_id in schedule.claimants
+    is_appointed = job.start_at_us or was.start_at_us or job_id in schedule.preemptors
     if is_appointed or schedule.renews or snapshot.closed_partition(job) is not None:
         yield from schedule.displacing(job_id)
         return

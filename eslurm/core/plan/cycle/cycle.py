@@ -53,7 +53,7 @@ def plan_cycle(
     yield from ahead.start_due(fixed_only=True)
     yield from ahead.plan_fixed()
     if work is None:
-        schedule.claimants.clear()
+        schedule.preemptors.clear()
         schedule.pushes.clear()
         yield from resuming.foresee(cycle)
         yield from chosen.plan(cycle)
@@ -62,8 +62,8 @@ def plan_cycle(
     yield from making.keep()
     yield from resuming.foresee(cycle)
     yield from chosen.plan(cycle)
-    claimant, victims = yield from making.make()
-    return (yield from moves.answered(cycle, cycle.finish(claimant, victims)))
+    preemptor, victims = yield from making.make()
+    return (yield from moves.answered(cycle, cycle.finish(preemptor, victims)))
 
 
 def plan_at_once(

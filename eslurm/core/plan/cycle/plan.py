@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     `moves` lists by job the rules that postponed its planned start, the last one last. `next_us` is the next planned start
     (`INFINITY_US`: none); `is_unfinished`: a bound ended the cycle, the next one continues. `victims` make room for the
-    waiting job `claimant`. `moved` are promises that differ from the log, `promised` those not in it; both only where
+    waiting job `preemptor`. `moved` are promises that differ from the log, `promised` those not in it; both only where
     promises are kept. `broken` are promises of an earlier planner that this one could not keep. `granted` and `extended`
     answer wishes.
     """
@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
     moves: Mapping[int, tuple[Move, ...]]
     next_us: int = INFINITY_US
     is_unfinished: bool = False
-    claimant: int = 0
+    preemptor: int = 0
     victims: tuple[Victim, ...] = ()
     moved: tuple[Promise, ...] = ()
     promised: tuple[Promise, ...] = ()

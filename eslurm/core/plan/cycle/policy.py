@@ -101,7 +101,7 @@ class Cycle:
             self._steps += SKIP_STEPS
             job = entry.job
             self._entries[job.job_id] = entry
-            if job.start_at_us or job.job_id in self.schedule.claimants:
+            if job.start_at_us or job.job_id in self.schedule.preemptors:
                 continue
             refused = self.queries.refused(job)
             if refused is not None:
@@ -301,7 +301,7 @@ class Cycle:
         schedule.renews = True
         for job_id in list(schedule.bookings):
             entry = schedule.entries[job_id]
-            if entry.job.start_at_us or job_id in schedule.claimants:
+            if entry.job.start_at_us or job_id in schedule.preemptors:
                 continue
             self._withdrawn[job_id] = entry, schedule.remove(job_id)
             self.spend(TRY_STEPS)
@@ -401,7 +401,7 @@ class Cycle:
 
     # The end
 
-    def finish(self, claimant: int = 0, victims: tuple[Victim, ...] = ()) -> Plan:
+    def finish(self, preemptor: int = 0, victims: tuple[Victim, ...] = ()) -> Plan:
         """The plan so far, with the preemptor (0: none) and its victims."""
         self._explain_front()
         self._put_back()
@@ -417,7 +417,7 @@ class Cycle:
             moves=schedule.moves.copy(),
             next_us=min(schedule.next_start_us(), schedule.next_push_us(self.now_us)),
             is_unfinished=self.is_unfinished,
-            claimant=claimant,
+            preemptor=preemptor,
             victims=victims,
         )
 

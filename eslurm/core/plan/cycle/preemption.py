@@ -1,9 +1,9 @@
 """Preemption: choose victims for a waiting job, and keep the resources that they release for it.
 
-One cycle preempts for one job at most. From then on it is one of the schedule's *claimants*: before all other planning it
+One cycle preempts for one job at most. From then on it is one of the schedule's *preemptors*: before all other planning it
 starts if it fits; else the nodes being cleared are booked for it from their expected end on, their free part already until
 then; and when that does not suffice, further victims are chosen. Invariants: no job is preempted for one whose own rules
-forbid its start there; another waiting job's plan gives way only if the claimant could preempt that job while it runs, and
+forbid its start there; another waiting job's plan gives way only if the preemptor could preempt that job while it runs, and
 a fixed start never does; released resources go to the job for which they were cleared.
 
 Termination without new arrivals: a victim is of a lower rank (`victims`), so jobs of the highest rank start once each, and
@@ -81,13 +81,15 @@ class PreemptionPlanner:
     # ---- those that room is being made for ----
 
     def keep(self) -> Generator[None, None, None]:
-        """Start the claimants or keep their cleared resources, the oldest claim first."""
+        """Start the preemptors or keep their cleared resources, the oldest claim first."""
         schedule, known = self.schedule, self.snapshot.known
         schedule.pushes = {job_id: told for job_id, told in schedule.pushes.items() if job_id in known}
-        schedule.claimants = {job_id: room for job_id, room in schedule.claimants.items() if job_id in known}
-        for job_id in list(schedule.claimants):
+        schedule.preemptors = {
+            job_id: room for job_id, room in schedule.preemptors.items() if job_id in known
+        }
+        for job_id in list(schedule.preemptors):
             if not (yield from self._keep(known[job_id])):
-                schedule.claimants.pop(job_id, None)
+                schedule.preemptors.pop(job_id, None)
 
     def _keep(self, entry: QueueEntry) -> Generator[None, None, bool]:
         """Check whether the job still waits for its resources."""
@@ -125,7 +127,7 @@ class PreemptionPlanner:
             # It has a place that is no worse.
             return False
         self._vacate(job.job_id)
-        schedule.claimants[job.job_id] = None
+        schedule.preemptors[job.job_id] = None
         # An attempt that is only suspended holds everything until it is: no job can use any of it before.
         if at_us < INFINITY_US:
             booking = cycle.booking(job, need, at_us, spans)
@@ -134,7 +136,7 @@ class PreemptionPlanner:
             except ProfileError:
                 at_us = INFINITY_US
             else:
-                schedule.claimants[job.job_id] = booking
+                schedule.preemptors[job.job_id] = booking
         self._keep_free(job.job_id, spans, min(at_us, cycle.now_us + query.duration_us, INFINITY_US))
         when_us = at_us if at_us < INFINITY_US else None
         schedule.whys[job.job_id] = cycle.waiting[job.job_id] = _made_by(leaving, when_us)
@@ -184,7 +186,7 @@ class PreemptionPlanner:
                 # It could start as it is: the policy lets others go first.
                 continue
             if not (yield from self._claims_room(entry, query)):
-                schedule.claimants.pop(job.job_id, None)
+                schedule.preemptors.pop(job.job_id, None)
         return self._made
 
     def _claims_room(self, entry: QueueEntry, query: PlacementQuery) -> Generator[None, None, bool]:
@@ -193,7 +195,7 @@ class PreemptionPlanner:
         job = entry.job
         if self._made[0]:
             # One at a time: its turn comes in the next cycle.
-            return job.job_id in schedule.claimants
+            return job.job_id in schedule.preemptors
         need = yield from self._open(entry, query, GRACE_US)
         if (yield from self._begin(entry, query, need)):
             return False
@@ -204,7 +206,7 @@ class PreemptionPlanner:
         found = yield from victims(self._claim(job), cycle.ledger, partial(_fits, need), work, cycle.now_us)
         if found is None or not self._lets_start(job, query, found):
             return False
-        schedule.claimants[job.job_id] = None
+        schedule.preemptors[job.job_id] = None
         if not found:
             return self._hold(entry, query, need)
         self._made = job.job_id, found
@@ -243,7 +245,7 @@ class PreemptionPlanner:
             (bool(claim.preempts) or (self._lowest is not None and self._lowest < claim.tier))
             and not job.start_at_us
             and not job.followers
-            and job.job_id not in self.schedule.claimants
+            and job.job_id not in self.schedule.preemptors
             and self._may_push(job.job_id)
             and self.cycle.placed.get(job.job_id, 0) < job.startable
         )
@@ -281,11 +283,11 @@ class PreemptionPlanner:
         return False
 
     def _is_room(self, booking: Booking) -> bool:
-        """Check whether the booking is the claimant's cleared resources."""
-        return self.schedule.claimants.get(booking.job_id) is booking
+        """Check whether the booking is the preemptor's cleared resources."""
+        return self.schedule.preemptors.get(booking.job_id) is booking
 
     def _vacate(self, job_id: int) -> None:
-        """Release the claimant's cleared resources, or else its last planned start: one task begins earlier."""
+        """Release the preemptor's cleared resources, or else its last planned start: one task begins earlier."""
         schedule = self.schedule
         bookings = schedule.bookings.get(job_id, ())
         if not bookings:
@@ -357,14 +359,14 @@ class PreemptionPlanner:
         return topology.mask_of_numbers(found)
 
     def _stands_longer(self, lender: Running, claim: Claim) -> bool:
-        """Check whether a suspended attempt would make room for the claimant, too."""
+        """Check whether a suspended attempt would make room for the preemptor, too."""
         if lender.room_for == claim.job_id:
             return True
         return lender.job is not None and claim.mode(self._as_running(lender.job)) != OFF
 
     def _gives_way(self, job: Pending, claim: Claim) -> bool:
-        """Check whether the claimant could preempt the waiting job if that ran."""
-        if job.start_at_us or job.job_id in self.schedule.claimants:
+        """Check whether the preemptor could preempt the waiting job if that ran."""
+        if job.start_at_us or job.job_id in self.schedule.preemptors:
             return False
         return claim.mode(self._as_running(job)) != OFF
 

@@ -266,10 +266,10 @@ class _Following:
                         schedule.changed.add(job_id)
                 elif entry.job.followers or old.job.followers:
                     yield from schedule.displacing(job_id)
-                elif entry.job.phases_us > old.job.phases_us and job_id not in schedule.claimants:
+                elif entry.job.phases_us > old.job.phases_us and job_id not in schedule.preemptors:
                     # All others stay longer, too: each is planned anew in its turn.
                     yield from schedule.displacing(job_id)
-                elif differs_in_estimate(entry.job, old.job) and job_id not in schedule.claimants:
+                elif differs_in_estimate(entry.job, old.job) and job_id not in schedule.preemptors:
                     yield from self._refit(entry)
                 else:
                     yield from follow_request(schedule, snapshot, entry)
@@ -425,7 +425,7 @@ class _Following:
         stop_us = end_us(held.running, self.now_us, self.grace_us)
         if abs(stop_us - old.stop_us) <= tolerance_us:
             return
-        is_free = schedule.renews and not self.snapshot.fixed and not schedule.claimants
+        is_free = schedule.renews and not self.snapshot.fixed and not schedule.preemptors
         if stop_us > old.stop_us and not is_free:
             stop_us = schedule.book.free_until_us(old.pairs, old.stop_us, stop_us)
             if stop_us == old.stop_us:

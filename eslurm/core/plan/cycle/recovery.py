@@ -76,7 +76,7 @@ def _give_way(
     behind: list[tuple[int, Rank, QueueEntry]] = []
     for job_id, bookings in schedule.bookings.items():
         entry = schedule.entries[job_id]
-        if entry.job.start_at_us or job_id in schedule.claimants:
+        if entry.job.start_at_us or job_id in schedule.preemptors:
             continue
         if all(booking.stop_us <= start_us for booking in bookings):
             continue

@@ -37,7 +37,7 @@ def foresee(cycle: Cycle) -> Generator[None, None, None]:
     ends: _Ends | None = None
     for one in cycle.snapshot.lenders:
         # Room that is being made is held for whom it is made: that one's own end is not known before it begins.
-        if one.room_for in schedule.claimants:
+        if one.room_for in schedule.preemptors:
             continue
         ends = ends if ends is not None else _ends(schedule)
         at_us = _free_us(cycle, one, ends)

@@ -127,7 +127,6 @@ class Schedule:
         "bookings",
         "changed",
         "changed_ends",
-        "claimants",
         "displaced",
         "entries",
         "followers",
@@ -144,6 +143,7 @@ class Schedule:
         "noted",
         "older",
         "policies_changed",
+        "preemptors",
         "pushes",
         "renews",
         "returns",
@@ -178,7 +178,7 @@ class Schedule:
         # Jobs that ask for something else since the last cycle, and still fit where they were planned.
         self.changed: set[int] = set()
         # Jobs that others are making room for, and what is booked for that, if anything can be.
-        self.claimants: dict[int, Booking | None] = {}
+        self.preemptors: dict[int, Booking | None] = {}
         # How often others have been told to go for a job that waits, and from when on more of them may be.
         self.pushes: dict[int, tuple[int, int]] = {}
         # The cores that were lent, from when they are to be given back (`resuming`).
@@ -231,14 +231,14 @@ class Schedule:
                 *self.stuck,
                 *self.whys,
                 *self.slack.jobs(),
-                *self.claimants,
+                *self.preemptors,
                 *self.pushes,
                 *self.followers,
             ]
         known = (self.bookings, self.stuck, self.whys)
         return [
             *(id for id in changes if any(id in one for one in known) or self.slack.is_known(id)),
-            *self.claimants,
+            *self.preemptors,
             *self.pushes,
             *self.followers,
         ]

@@ -74,7 +74,7 @@ class _Claims:
         # A promise past a blocked job ahead would be broken as soon as that job's turn comes.
         before = self.nodes if for_nodes else self.nodes | self.ruled
         # Room that is being made for one job may be a place for the other only until then.
-        is_passing = kind is WhyKind.PRIORITY and bool(cycle.schedule.claimants or cycle.schedule.returns)
+        is_passing = kind is WhyKind.PRIORITY and bool(cycle.schedule.preemptors or cycle.schedule.returns)
         is_blocked = (for_nodes or for_rule) and not is_passing
         is_first = is_blocked and not before & members and not cycle.is_saturated
         is_promised = (is_first or cycle.was_promised(job)) and cycle.promise(job)

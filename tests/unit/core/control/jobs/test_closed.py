@@ -99,11 +99,11 @@ def test_a_job_that_made_room_goes_on_when_its_nodes_are_open_again() -> None:
     rule(world, Qos("low", preempt_mode="suspend"), Qos("high", preempts=("low",)))
     victim = run(world, (0,), qos="low")
     rule(world, closing(world, "maintenance", 110, 500))
-    claimant = world.submit(qos="high", time_limit_s=100)
-    preempt(world, victim, "suspend", claimant)
+    preemptor = world.submit(qos="high", time_limit_s=100)
+    preempt(world, victim, "suspend", preemptor)
     world.done(only(world.sends()))
     world.pass_time(20)
-    world.cancel(claimant)
+    world.cancel(preemptor)
     assert world.state_of(victim) == "SUSPENDED", "it would run until 120 s"
     world.pass_time(479)
     assert world.state_of(victim) == "SUSPENDED"

@@ -200,17 +200,17 @@ def test_cores_of_all_parts_are_lent_and_come_back() -> None:
     place(world, job_id, *SHARED)
     world.deliver()
     world.deliver()
-    claimant = world.submit(qos="high", time_limit_s=100)
-    world.send(PlanMade((), world.state.generation, (Preemption(job_id, 1, "suspend", claimant),)))
+    preemptor = world.submit(qos="high", time_limit_s=100)
+    world.send(PlanMade((), world.state.generation, (Preemption(job_id, 1, "suspend", preemptor),)))
     world.deliver()
     assert [world.state.ledger.free(node)[0] for node in range(3)] == [4, 4, 4]
     assert world.state.live[job_id, 1].lent == ((0, (2,)), (1, (3,)), (2, (3,)))
     # Each part alone fits beside this one on node 1, both do not.
-    place(world, claimant, span(1, 2))
+    place(world, preemptor, span(1, 2))
     world.deliver()
     world.pass_time(1)
     assert world.state_of(job_id) == "SUSPENDED"
-    world.end(claimant)
+    world.end(preemptor)
     world.pass_time(1)
     assert world.state_of(job_id) == "RUNNING" and world.state.ledger.free(1)[0] == 1
 

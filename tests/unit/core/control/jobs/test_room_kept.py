@@ -130,7 +130,7 @@ def crosswise() -> World:
 
 
 @pytest.mark.parametrize(
-    ("claimant", "victim", "pushes"),
+    ("preemptor", "victim", "pushes"),
     [
         (("high", "main"), ("low", "top"), True),
         (("low", "top"), ("", "middle"), True),
@@ -144,11 +144,11 @@ def crosswise() -> World:
     ],
 )
 def test_no_circle_closes_through_qos_and_partitions(
-    claimant: tuple[str, str], victim: tuple[str, str], pushes: bool
+    preemptor: tuple[str, str], victim: tuple[str, str], pushes: bool
 ) -> None:
     world = crosswise()
-    waiting, running = (world.submit(time_limit_s=100, qos=qos) for qos, _ in (claimant, victim))
-    for job, (_, partition) in ((waiting, claimant), (running, victim)):
+    waiting, running = (world.submit(time_limit_s=100, qos=qos) for qos, _ in (preemptor, victim))
+    for job, (_, partition) in ((waiting, preemptor), (running, victim)):
         world.send(UpdateJob(ROOT, JobRef(job), partition=partition))
     place(world, running, (0,))
     start(world, running)

@@ -173,7 +173,7 @@ def test_victims_are_chosen_for_all_parts_at_once(policy: str) -> None:
     assert started(site.plan(*running)) == [1, 2, 3, 4]
     urgent = job(5, ("urgent", NODE), ("urgent", NODE))
     plan = site.plan(urgent, at_us=NOW + 1)
-    assert plan.claimant == 5
+    assert plan.preemptor == 5
     gone = [one.work.job_id for one in plan.victims]
     assert len(gone) == 2
     for job_id in gone:
@@ -189,7 +189,7 @@ def test_a_part_of_low_tier_keeps_the_job_from_preempting(policy: str) -> None:
     assert started(site.plan(*[job(number, ("all", NODE), limit_us=10**6) for number in (1, 2, 3, 4)]))
     mixed = job(5, ("urgent", HALF), ("all", HALF))
     plan = site.plan(mixed, at_us=NOW + 1)
-    assert plan.claimant == 0 and not plan.victims
+    assert plan.preemptor == 0 and not plan.victims
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -198,7 +198,7 @@ def test_a_job_with_a_part_that_is_never_preempted_stays(policy: str) -> None:
     whole = Request(nodes_min=3, nodes_max=3, tasks=3, cpus_per_task=4)
     assert started(site.plan(job(1, ("all", whole), ("urgent", NODE), limit_us=10**6))) == [1]
     plan = site.plan(job(2, ("urgent", NODE)), at_us=NOW + 1)
-    assert plan.claimant == 0 and not plan.victims
+    assert plan.preemptor == 0 and not plan.victims
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -209,7 +209,7 @@ def test_room_that_is_free_already_is_kept_once_for_parts_on_one_node(policy: st
     assert started(site.plan(job(1, ("all", large), limit_us=10**6), job(2, ("all", HALF), limit_us=10**6)))
     urgent = job(3, ("urgent", Request(cpus_per_task=3)), ("urgent", Request()))
     plan = site.plan(urgent, at_us=NOW + 1)
-    assert plan.claimant == 3 and [one.work.job_id for one in plan.victims] == [2]
+    assert plan.preemptor == 3 and [one.work.job_id for one in plan.victims] == [2]
     plan = site.plan(urgent, job(4, ("all", HALF)), at_us=NOW + 2)
     assert not started(plan), "the free half is kept for the parts"
     site.end(2)

@@ -144,12 +144,12 @@ def test_the_room_is_made_held_and_taken(policy: str) -> None:
     site = Site(policy)
     site.submit(1, count=2)
     assert started(site.plan()) == [1]
-    # Older than the claimant, and just as glad to have a node.
+    # Older than the preemptor, and just as glad to have a node.
     site.submit(2)
     site.submit(3)
     site.submit(4, "high", count=2)
     plan = site.plan(NOW + 1)
-    assert (plan.claimant, gone(plan)) == (4, [(1, "requeue")])
+    assert (plan.preemptor, gone(plan)) == (4, [(1, "requeue")])
     assert plan.why(4).text == "job 1 makes room for it"
     site.tell(1, NOW + 30)
     plan = site.plan(NOW + 2)
@@ -159,7 +159,7 @@ def test_the_room_is_made_held_and_taken(policy: str) -> None:
     assert started(site.plan(NOW + 10)) == [], "what is free already is not for the others"
     site.end(1)
     assert started(site.plan(NOW + 20)) == [4]
-    assert not site.schedule.claimants
+    assert not site.schedule.preemptors
     site.end(4)
     assert started(site.plan(NOW + 40)) == [2, 3]
 
@@ -205,7 +205,7 @@ def test_who_is_refused_by_the_cluster_is_planned_as_before(policy: str) -> None
     site.plan()
     site.submit(2, "high")
     site.plan(NOW + 1)
-    assert (2 in site.schedule.claimants) and gone(site.plan(NOW + 2)) == [(1, "requeue")], "asked again"
+    assert (2 in site.schedule.preemptors) and gone(site.plan(NOW + 2)) == [(1, "requeue")], "asked again"
     site.end(1)
     assert started(site.plan(NOW + 3)) == [2]
 
@@ -257,10 +257,10 @@ def test_one_claimant_at_a_time_and_each_its_own_victims(policy: str) -> None:
     site.submit(4, "high")
     first = site.plan(NOW + 1)
     (chosen,) = first.victims
-    assert first.claimant == 3
+    assert first.preemptor == 3
     site.tell(chosen.work.job_id, NOW + 30)
     second = site.plan(NOW + 2)
-    assert (second.claimant, gone(second)) == (4, [(3 - chosen.work.job_id, "requeue")])
+    assert (second.preemptor, gone(second)) == (4, [(3 - chosen.work.job_id, "requeue")])
     site.tell(3 - chosen.work.job_id, NOW + 30)
     assert not site.plan(NOW + 3).victims
     site.end(1)
@@ -319,7 +319,7 @@ def test_who_has_room_already_waits_for_the_limit_that_those_who_go_still_use(po
     assert started(site.plan()) == [1, 2, 3]
     site.submit(4, "high", user="ada")
     plan = site.plan(NOW + 1)
-    assert (plan.claimant, gone(plan)) == (4, [(2, "requeue")])
+    assert (plan.preemptor, gone(plan)) == (4, [(2, "requeue")])
     site.tell(2, NOW + 30)
     # A node is free, but both of ada's jobs count until one of them is gone: nothing happens before.
     site.end(1)
@@ -346,7 +346,7 @@ def test_the_more_often_it_was_in_vain_the_longer_until_it_is_tried_again(policy
             asked.append(second)
     assert asked == [0, 1, 61, 181, 421]
     assert nexts[2] == 61 and nexts[61] == 181, "that is when there is something to do"
-    site.schedule.claimants.clear()
+    site.schedule.preemptors.clear()
     site.end(1)
     assert started(site.plan(NOW + 600 * SECOND)) == [2]
     site.plan(NOW + 601 * SECOND)
