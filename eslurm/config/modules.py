@@ -90,9 +90,19 @@ def _in_module(node: NodeConfig, module: str) -> NodeConfig:
 
 
 def gateways_of(nodes: Iterable[NodeConfig], modules: Sequence[Module]) -> dict[str, str]:
-    """The gateway nodes, each with its module."""
+    """The gateway nodes, each with its module. Raises for one that keeps cores for jobs with devices."""
     kinds = {module.name for module in modules if module.kind == GATEWAY}
-    return {node.name: node.module for node in nodes if node.module in kinds}
+    gateways = [node for node in nodes if node.module in kinds]
+    for node in gateways:
+        if node.cores_for_devices:
+            raise OptionError(
+                "nodes.cores_for_devices",
+                str(node.cores_for_devices),
+                f"of {node.name} in the gateway module {node.module} would refuse every --gateways job: a gateway is a "
+                "whole node",
+                "leave it out there",
+            )
+    return {node.name: node.module for node in gateways}
 
 
 def with_gateways(

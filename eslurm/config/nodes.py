@@ -41,7 +41,8 @@ class NodesSection(msgspec.Struct, forbid_unknown_fields=True):
     weight: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     """Makes them dearer; cheap nodes are taken first. 0: by the largest share they have of any resource."""
     cores_for_devices: Whole = 0
-    """Cores of each that only jobs with one of its devices may use; others may not have these nodes to themselves."""
+    """Cores of each that only jobs with one of its devices may use; others may not have these nodes to
+    themselves. Not for gateway nodes."""
 
 
 class LoginSection(msgspec.Struct, forbid_unknown_fields=True):

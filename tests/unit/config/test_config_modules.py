@@ -107,3 +107,15 @@ def test_without_modules_nothing_changes() -> None:
 )
 def test_contradictions_are_named(texts: tuple[str, ...], said: str) -> None:
     assert said in problem(*texts)
+
+
+def test_gateways_keep_no_cores_for_jobs_with_devices() -> None:
+    """Goal: a gateway is a whole node, which such a node refuses: the configuration says so, not each job's refusal."""
+    gpus = 'gres = ["gpu:2"]\ncores_for_devices = 1\n'
+    said = problem(gpus, MODULES, GATEWAYS)
+    assert (
+        "nodes.cores_for_devices: '1' of gw1 in the gateway module gw would refuse every --gateways job"
+        in said
+    )
+    assert said.endswith("leave it out there")
+    assert read(gpus, MODULES).nodes[0].cores_for_devices == 1
