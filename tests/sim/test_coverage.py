@@ -10,9 +10,8 @@ import pytest
 from eslurm.core.model import facts
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.faults import CLOCK
-from eslurm.lab.sim.checks import COUNTED
 from eslurm.lab.sim.command import main
-from eslurm.lab.sim.coverage import PATHS, Coverage, merged, missing
+from eslurm.lab.sim.coverage import COUNTED, PATHS, Coverage, merged, missing
 from eslurm.lab.sim.fault_schedule import FaultPlan, draw_plan
 from eslurm.lab.sim.host_faults import KINDS, HostFault
 from eslurm.lab.sim.network import CALM
@@ -81,6 +80,14 @@ def test_a_clock_that_is_right_again_is_no_passed_check() -> None:
         "node taken out for its clock",
         "fault of a node cleared by its check",
     }
+
+
+def test_a_kind_of_fact_that_nothing_counts_is_an_error() -> None:
+    """Goal: what is handed to the counters and what they count is one table, so no path stays 0 for want of its fact."""
+    with pytest.raises(KeyError):
+        Coverage().on_durable([facts.NodesReleased(1, 1, (0,))])
+    with pytest.raises(KeyError):
+        Coverage().count("a path of no name")
 
 
 def test_the_paths_are_told_and_may_be_demanded(capsys: pytest.CaptureFixture[str]) -> None:

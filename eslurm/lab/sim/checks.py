@@ -26,6 +26,7 @@ from eslurm.core.state.apply import apply
 from eslurm.core.state.apply_accounts import records_of
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.controller_phase_checks import ControllerPhaseChecks
+from eslurm.lab.sim.coverage import COUNTED
 from eslurm.lab.sim.gateway_checks import WATCHED as OF_GATEWAYS
 from eslurm.lab.sim.gateway_checks import GatewayChecks
 from eslurm.lab.sim.host import Host
@@ -49,18 +50,6 @@ BASE_CHECK_EVERY = 16
 FULL_CHECK_WORK = 4
 """The whole state is checked after a fact once in a while, more rarely the bigger the cluster is."""
 
-
-COUNTED = frozenset(
-    (
-        "NodeRegistered",
-        "NodeStateChanged",
-        "AttemptEnded",
-        "NodesLost",
-        "NodeFaulted",
-        "NodeCleared",
-        "PartFinished",
-    )
-)
 WATCHED = frozenset(
     (
         *("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced", "PartFinished"),

@@ -5,8 +5,8 @@ Invariant: counting changes nothing, so a run is the same whatever is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from eslurm.core.model import facts
 from eslurm.core.model.node_states import NodeState
@@ -66,39 +66,51 @@ class Coverage:
         self._given_up: dict[tuple[int, int], int] = {}
         """Attempts that ended because their first node was lost by silence: the node's host is another matter."""
         self._returned: set[tuple[int, int]] = set()
+        # In the commit at hand: the node that was lost by silence last, and whether a job of it is counted.
+        self._silent = -1
+        self._with_jobs = False
 
     def count(self, path: str) -> None:
         """It was taken once more."""
         self.counts[path] += 1
 
     def on_durable(self, batch: Iterable[facts.Fact]) -> None:
-        """The facts of one commit, in order."""
-        silent = -1
-        with_jobs = False
+        """The facts of one commit, in order; of the kinds in `COUNTED`."""
+        self._silent = -1
         for fact in batch:
-            match fact:
-                case facts.NodeStateChanged(number, NodeState.LOST, reason) if reason.startswith(SILENT):
-                    silent, with_jobs = number, False
-                    self._lost[number] = None
-                    self.count("node lost by silence")
-                case facts.AttemptEnded() if silent in fact.released:
-                    if not with_jobs:
-                        with_jobs = True
-                        self.count("node lost with jobs")
-                    self._given_up[fact.job_id, fact.attempt] = silent
-                case facts.NodesLost():
-                    self.count("job went on without a lost node")
-                case facts.PartFinished():
-                    self.count("part given back")
-                case facts.NodeFaulted(kind=faults.CLOCK):
-                    self.count("node taken out for its clock")
-                case facts.NodeCleared() if faults.CLOCK not in fact.kinds:
-                    self.count("fault of a node cleared by its check")
-                case facts.NodeRegistered() if fact.number in self._lost:
-                    del self._lost[fact.number]
-                    self.count("lost node came back")
-                case _:
-                    pass
+            _COUNTERS[type(fact)](self, fact)
+
+    def _on_node_state(self, fact: facts.NodeStateChanged) -> None:
+        if fact.state is NodeState.LOST and fact.reason.startswith(SILENT):
+            self._silent, self._with_jobs = fact.number, False
+            self._lost[fact.number] = None
+            self.count("node lost by silence")
+
+    def _on_attempt_ended(self, fact: facts.AttemptEnded) -> None:
+        if self._silent not in fact.released:
+            return
+        if not self._with_jobs:
+            self._with_jobs = True
+            self.count("node lost with jobs")
+        self._given_up[fact.job_id, fact.attempt] = self._silent
+
+    def _on_nodes_lost(self, _fact: facts.NodesLost) -> None:
+        self.count("job went on without a lost node")
+
+    def _on_part_finished(self, _fact: facts.PartFinished) -> None:
+        self.count("part given back")
+
+    def _on_faulted(self, fact: facts.NodeFaulted) -> None:
+        if fact.kind == faults.CLOCK:
+            self.count("node taken out for its clock")
+
+    def _on_cleared(self, fact: facts.NodeCleared) -> None:
+        if faults.CLOCK not in fact.kinds:
+            self.count("fault of a node cleared by its check")
+
+    def _on_registered(self, fact: facts.NodeRegistered) -> None:
+        if self._lost.pop(fact.number, SILENT) is None:
+            self.count("lost node came back")
 
     def on_lead(self, state: State) -> None:
         """A controller begins to lead from this state."""
@@ -139,6 +151,19 @@ class Coverage:
         """A runner has not taken a step."""
         if why.startswith("no contact"):
             self.count("launch refused for want of contact")
+
+
+_COUNTERS: Final[Mapping[type[facts.Fact], Callable[[Coverage, Any], None]]] = {
+    facts.NodeStateChanged: Coverage._on_node_state,
+    facts.AttemptEnded: Coverage._on_attempt_ended,
+    facts.NodesLost: Coverage._on_nodes_lost,
+    facts.PartFinished: Coverage._on_part_finished,
+    facts.NodeFaulted: Coverage._on_faulted,
+    facts.NodeCleared: Coverage._on_cleared,
+    facts.NodeRegistered: Coverage._on_registered,
+}
+COUNTED: Final = frozenset(kind.__name__ for kind in _COUNTERS)
+"""Kinds of the facts that `on_durable` takes, and no others: decoding all of them would take as long as the run."""
 
 
 def merged(runs: Iterable[Mapping[str, int]]) -> dict[str, int]:
