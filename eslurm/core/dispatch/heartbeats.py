@@ -26,6 +26,9 @@ AGAIN_SHARE = 0.5
 AGAIN_SHARE_MAX = 0.8
 """Beyond this share of the interval the next regular call is near enough."""
 COUNT_SHARE = 0.4
+IN_DATE_CALLS = 6
+"""A node whose clock was wrong takes work again after so many answers in a row that were in date: one that is exactly at
+the tolerance would come and go with each heartbeat."""
 SOON_US = SECOND_US // 2
 """Least interval between requested calls."""
 
@@ -50,6 +53,8 @@ class NodeCalls:
         self._again_us: int | None = None
         self._called_us = 0
         self._counted_us = 0
+        # Answers in a row that were in date, of nodes whose wrong clock stands as a fault.
+        self._in_date: dict[int, int] = {}
 
     # ---- when ----
 
@@ -135,6 +140,8 @@ class NodeCalls:
         self, reached: Sequence[int], ahead_us: Mapping[int, int]
     ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
         """The nodes that begin and cease to refuse commands, as against the state: another leader may have noted them."""
+        for number in ahead_us:
+            self._in_date.pop(number, None)
         nodes = self._state.nodes
         ahead = tuple(
             (number, by_us)
@@ -144,9 +151,18 @@ class NodeCalls:
         in_date = tuple(
             number
             for number in reached
-            if number not in ahead_us and number in nodes and has_wrong_clock(nodes[number])
+            if number not in ahead_us
+            and number in nodes
+            and has_wrong_clock(nodes[number])
+            and self._stays_in_date(number)
         )
         return ahead, in_date
+
+    def _stays_in_date(self, number: int) -> bool:
+        count = self._in_date.pop(number, 0) + 1
+        if count < IN_DATE_CALLS:
+            self._in_date[number] = count
+        return count >= IN_DATE_CALLS
 
     def _renew_rule(self) -> None:
         if self._rule_revision != self._state.config_revision:
