@@ -363,7 +363,7 @@ class Schedule:
         self.book.mark(marked)
         try:
             for booking in bookings:
-                yield from self.taking(job_of(job, booking), booking)
+                yield from self.taking(job_of(job, booking) if job.followers else job, booking)
                 taken += 1
                 if taken % CHANGES_PER_SLICE == 0:
                     yield
@@ -589,7 +589,7 @@ class Schedule:
 
     def _giving_all(self, job: Pending, bookings: Sequence[Booking]) -> Generator[None, None, None]:
         for number, booking in enumerate(bookings, 1):
-            yield from self.giving(job_of(job, booking), booking)
+            yield from self.giving(job_of(job, booking) if job.followers else job, booking)
             if number % CHANGES_PER_SLICE == 0:
                 yield
 
@@ -605,11 +605,17 @@ def _first_and_last(bookings: Sequence[Booking], until_us: int) -> tuple[int, in
 
 def charge_of(booking: Booking) -> Charge:
     """The booking as the rules count it."""
-    until_us = max(booking.stop_us, booking.until_us)
-    charge = Charge(booking.start_us, booking.stop_us, until_us, booking.pairs, booking.wide, booking.tasks)
-    if booking.is_return:
-        charge = msgspec.structs.replace(charge, adds_nodes=False)
-    if not booking.has_parts:
-        return charge
-    parts = [(span.component, span.node, span.amounts) for span in booking.spans]
-    return msgspec.structs.replace(charge, parts=tuple(parts))
+    start_us, stop_us, until_us = booking.start_us, booking.stop_us, booking.until_us
+    until_us = max(stop_us, until_us)
+    spans = booking.spans
+    pairs = tuple([(span.node, span.amounts) for span in spans])
+    # As in `pairs` and `has_parts`, which are calls: each booking and each release passes here.
+    if not spans or not spans[-1].component:
+        return Charge(
+            start_us, stop_us, until_us, pairs, booking.wide, booking.tasks, (), not booking.is_return
+        )
+    parts = tuple([(span.component, span.node, span.amounts) for span in spans])
+    together = sum_per_node(pairs)
+    return Charge(
+        start_us, stop_us, until_us, together, booking.wide, booking.tasks, parts, not booking.is_return
+    )

@@ -24,11 +24,12 @@ Split: TypeAlias = tuple[tuple[str, Vector], ...]
 class JobAmounts:
     """Amounts by column: the topology's resources of nodes, nodes, its cluster-wide resources."""
 
-    __slots__ = ("_expected", "_split", "_topology", "_width")
+    __slots__ = ("_expected", "_split", "_topology", "_wide", "_width")
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._width = len(topology.resources)
+        self._wide = len(topology.wide)
         self._expected: dict[int, tuple[CompiledRequest, Vector]] = {}
         self._split: dict[int, tuple[CompiledRequest, Split]] = {}
 
@@ -56,11 +57,14 @@ class JobAmounts:
 
     def assigned(self, need: CompiledRequest, chosen: Assignment, expected: Vector) -> Vector:
         """Amounts of an assignment, at least the expected ones; cluster-wide resources are as expected."""
-        totals = self._topology.totals
-        sums: Vector = (0,) * self._width
+        width, totals = self._width, self._topology.totals if need.exclusive else None
+        sums: Vector = ()
         for position, amounts, _ in chosen:
-            sums = add(sums, totals[position] if need.exclusive else padded(amounts, self._width))
-        return tuple(map(max, (*sums, len(chosen), *expected[self._width + 1 :]), expected))
+            each = amounts if totals is None else totals[position]
+            sums = add(sums, each) if sums else each
+        if len(sums) < width:
+            sums = padded(sums, width)
+        return tuple(map(max, (*sums, len(chosen), *expected[width + 1 :]), expected))
 
     def assigned_split(
         self, job: Job, need: CompiledRequest, chosen: JointAssignment, expected: Split
@@ -75,12 +79,16 @@ class JobAmounts:
 
     def booked(self, booking: Booked) -> Vector:
         """Amounts of a booking. Tasks of an array are on one node each, and each counts it."""
-        sums: Vector = (0,) * self._width
-        for _, amounts in booking.spans:
-            sums = add(sums, amounts)
-        tasks = booking.tasks
-        nodes = tasks if tasks > 1 else len(booking.spans) if booking.adds_nodes else 0
-        return (*sums, nodes, *padded(booking.wide, len(self._topology.wide)))
+        spans, wide, tasks = booking.spans, booking.wide, booking.tasks
+        sums: Vector = ()
+        for _, amounts in spans:
+            sums = add(sums, amounts) if sums else amounts
+        if len(sums) < self._width:
+            sums = padded(sums, self._width)
+        if len(wide) < self._wide:
+            wide = padded(wide, self._wide)
+        nodes = tasks if tasks > 1 else len(spans) if booking.adds_nodes else 0
+        return (*sums, nodes, *wide)
 
     def booked_split(self, job: Job, booking: Booked) -> dict[str, Vector]:
         """The same of the parts in each partition."""
