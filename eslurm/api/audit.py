@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -64,6 +65,7 @@ _SECRET = frozenset(
     }
 )
 _FIRST_JOB_FIELDS = ("name", "account", "partition", "qos", "reservation")
+_first_job_values = operator.attrgetter(*_FIRST_JOB_FIELDS)
 _NAMED = {pb.Setting: ("key", "value")}
 _REFUSALS = frozenset({Status.PERMISSION_DENIED, Status.UNAUTHENTICATED, Status.RESOURCE_EXHAUSTED})
 """Of a call that changes nothing, only these leave a line."""
@@ -274,7 +276,7 @@ def _submission_text(request: Submission, payload: bytes) -> str:
     except ApiError:
         # That is why it was refused.
         return f"{text} first=(cannot be decoded)"
-    named = [(name, getattr(first, name)) for name in _FIRST_JOB_FIELDS]
+    named = zip(_FIRST_JOB_FIELDS, _first_job_values(first), strict=True)
     given = " ".join([f"{name}={_value_text(value, 0)}" for name, value in named if value])
     return f"{text} first=({given})"
 

@@ -432,24 +432,40 @@ def _constraint(option: str, text: str) -> str:
         raise _refuse(str(error)) from None
 
 
+_COUNTED: tuple[tuple[str, str, int], ...] = (
+    ("nodes_min", "--nodes", limits.COUNT_MAX),
+    ("nodes_max", "--nodes", limits.COUNT_MAX),
+    ("tasks_per_node", "--ntasks-per-node", limits.COUNT_MAX),
+    ("tasks", "--ntasks", limits.COUNT_MAX),
+    ("cpus_per_task", "--cpus-per-task", limits.COUNT_MAX),
+    ("memory_per_node_mib", "--mem", limits.MEMORY_MAX_MIB),
+    ("memory_per_cpu_mib", "--mem-per-cpu", limits.MEMORY_MAX_MIB),
+)
+"""Counts of a request for tasks: their names, options and bounds."""
+_counted_values = operator.attrgetter(*(name for name, *_ in _COUNTED))
+
+
 def _of_tasks(part: pb.ResourceRequest) -> Request:
-    nodes_min, nodes_max = _number("--nodes", part.nodes_min), _number("--nodes", part.nodes_max)
-    tasks_per_node = _number("--ntasks-per-node", part.tasks_per_node)
-    tasks = _number("--ntasks", part.tasks or max(1, nodes_min * max(1, tasks_per_node)))
+    # What is not given (0) passes every check.
+    nodes_min, nodes_max, tasks_per_node, given_tasks, cpus_per_task, per_node_mib, per_cpu_mib = [
+        _number(option, value, most) if value else 0
+        for (_name, option, most), value in zip(_COUNTED, _counted_values(part), strict=True)
+    ]
+    tasks = given_tasks or _number("--ntasks", max(1, nodes_min * max(1, tasks_per_node)))
     if nodes_max and nodes_max < nodes_min:
         raise _refuse(f"--nodes: the maximum {nodes_max} is below the minimum {nodes_min}")
-    if nodes_min and tasks < nodes_min and part.tasks:
+    if nodes_min and tasks < nodes_min and given_tasks:
         raise _refuse(f"--ntasks: {tasks} tasks cannot be spread over {nodes_min} nodes: ask for fewer nodes")
-    if part.memory_per_node_mib and part.memory_per_cpu_mib:
+    if per_node_mib and per_cpu_mib:
         raise _refuse("--mem and --mem-per-cpu exclude each other: give one")
     return Request(
         tasks=tasks,
-        cpus_per_task=_number("--cpus-per-task", part.cpus_per_task or 1),
+        cpus_per_task=cpus_per_task or 1,
         nodes_min=nodes_min,
         nodes_max=nodes_max or nodes_min,
         tasks_per_node=tasks_per_node,
-        memory_per_node_mib=_number("--mem", part.memory_per_node_mib, limits.MEMORY_MAX_MIB),
-        memory_per_cpu_mib=_number("--mem-per-cpu", part.memory_per_cpu_mib, limits.MEMORY_MAX_MIB),
+        memory_per_node_mib=per_node_mib,
+        memory_per_cpu_mib=per_cpu_mib,
         exclusive=part.exclusive,
         include=_nodes("--nodelist", part.include),
         exclude=_nodes("--exclude", part.exclude),

@@ -47,7 +47,8 @@ RESERVED_PART = 20
 def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[facts.Fact], Submitted]:
     """All of the jobs or none. Raises `Refused` naming the option and the way out."""
     check_room(state, message.specs[0].user, len(message.specs), sum(map(weight, message.specs)))
-    lease, ids = take_ids(state, sum(map(ids_taken, message.specs)))
+    taken = list(map(ids_taken, message.specs))
+    lease, ids = take_ids(state, sum(taken))
     job_ids: list[int] = []
     next_id = ids.start
     found: list[facts.Fact] = list(lease)
@@ -55,7 +56,7 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
     members = pack_submission.members_of(message) if message.packs else {}
     beside = 0
     for number, spec in enumerate(message.specs):
-        job_id, next_id = next_id, next_id + ids_taken(spec)
+        job_id, next_id = next_id, next_id + taken[number]
         job_ids.append(job_id)
         member = members.get(number)
         if member is None:
@@ -85,12 +86,9 @@ def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
     part, is full.
     """
     config = state.config
-    privileged = is_operator(state, user)
-    room = (
-        config.pending_jobs_max
-        if privileged
-        else config.pending_jobs_max - config.pending_jobs_max // RESERVED_PART
-    )
+    room = config.pending_jobs_max - config.pending_jobs_max // RESERVED_PART
+    if state.pending_count + jobs > room and is_operator(state, user):
+        room = config.pending_jobs_max
     if state.pending_count + jobs > room:
         raise Refused(
             RefusalCode.EXHAUSTED,
@@ -98,7 +96,7 @@ def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
             "submit again later",
         )
     most, there = config.pending_jobs_user_max, state.pending_of.get(user.uid, 0)
-    if most and not privileged and there + weights > most:
+    if most and there + weights > most and not is_operator(state, user):
         raise Refused(
             RefusalCode.EXHAUSTED,
             f"{user.name} has {there} waiting jobs, {weights} would come, and {most} may wait "

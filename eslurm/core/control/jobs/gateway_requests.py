@@ -23,6 +23,8 @@ from eslurm.core.state.cluster import State
 
 def without_gateways(spec: JobSpec) -> JobSpec:
     """The spec with the parts that its user named only."""
+    if not spec.parts:
+        return spec
     count = user_parts(spec)
     if count == len(spec.components):
         return spec
