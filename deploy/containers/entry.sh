@@ -6,6 +6,8 @@
 #
 #   /etc/eslurm/eslurm.toml         esctld, esestd   the cluster's configuration
 #   /run/secrets/postgres_password  esctld           the password of the role in controller.store_url
+#   /run/secrets/etcd_*             esctld           of a federation's cell: etcd_ca, etcd_certificate, etcd_key
+#   ESLURM_LISTEN                   all daemons      host:port at which the others find it; default: all addresses
 #   ESLURM_CLUSTER                  all but esestd   the cluster's name
 #   ESLURM_MEMBERS                  one esctld       whom it makes members: `ROLE NAMES DIRECTORY OWNER` a line, where
 #                                                    DIRECTORY is the state directory of that daemon
@@ -26,7 +28,7 @@ DOORS=/run/eslurm
 STATE=/var/lib/eslurm
 HOMES=/home
 METRICS=0.0.0.0:9464
-LINKS=0.0.0.0:6820
+LINKS=${ESLURM_LISTEN:-0.0.0.0:6820}
 EXIT_CANNOT_START=2
 EXIT_FENCED=3
 
@@ -43,6 +45,17 @@ password() {
     rm -f "$PRIVATE/pgpass"
     (umask 377 && sed 's/[\\:]/\\&/g; s/^/*:*:*:*:/' "$SECRETS/$1" >"$PRIVATE/pgpass")
     chown "$2" "$PRIVATE" "$PRIVATE/pgpass"
+}
+
+# certificates OWNER: copies of those for etcd that only OWNER can read.
+certificates() {
+    for name in etcd_ca etcd_certificate etcd_key; do
+        [ -s "$SECRETS/$name" ] || fail "the secret $name is missing: run scripts/secrets.sh, and give it to this service (secrets: [$name])"
+        mkdir -p -m 700 "$PRIVATE"
+        rm -f "$PRIVATE/$name"
+        (umask 377 && cat "$SECRETS/$name" >"$PRIVATE/$name")
+        chown "$1" "$PRIVATE" "$PRIVATE/$name"
+    done
 }
 
 # as_eslurm COMMAND ...: in the place of this script, as a user who owns nothing else.
@@ -89,7 +102,8 @@ own() {
 
 # A leader that was pushed out says so and ends; started again it stands by. Whatever else ends it, ends the container.
 controller() {
-    password postgres_password eslurm
+    if ! grep -q "^\[federation\]" "$CONFIG" || grep -q passfile= "$CONFIG"; then password postgres_password eslurm; fi
+    if grep -q "^\[federation\]" "$CONFIG"; then certificates eslurm; fi
     configuration
     own "$DOORS"
     if [ -n "${ESLURM_MEMBERS:-}" ]; then members; fi

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.compose import bad_input, faults, figures
+from tests.compose import bad_input, faults, federation, figures
 from tests.compose.cluster import Cluster
 from tests.compose.engine import Failed, Project, find_missing, run
 
@@ -95,6 +95,7 @@ def _verify(project: Project, *, build: bool) -> int:
     failures += _check("bad input", partial(bad_input.bad_input, cluster))
     failures += _check("no root where none is needed", partial(figures.unprivileged, project))
     failures += _check("scraped by Prometheus", partial(figures.scraped, project))
+    failures += _check("two cells of a federation", partial(federation.federation, project))
     say(f"FAILED: {failures} checks" if failures else "all checks held")
     return 1 if failures else 0
 

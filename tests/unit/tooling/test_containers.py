@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from eslurm.transport.tls import Tls
+from eslurm.transport.tls_options import TlsFiles
 from tests.compose import bad_input
 from tests.compose.engine import find_missing
 
@@ -71,7 +73,10 @@ def test_secrets_are_drawn_once_and_lie_where_only_the_owner_comes(tmp_path: Pat
     subprocess.run(command, check=True, capture_output=True)
     assert {path.name: path.read_text() for path in place.iterdir()} == first
     assert set(first) == set(re.findall(r"secrets\}/(\w+)", COMPOSE))
-    assert len(set(first.values())) == len(first) and all(len(text) == 64 for text in first.values())
+    assert len(set(first.values())) == len(first)
+    assert all(len(first[name]) == 64 for name in ("postgres_password", "grafana_password"))
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()}
+    assert all(mode == 0o600 for name, mode in modes.items() if name.endswith("_key"))
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
 
@@ -99,21 +104,61 @@ def test_without_an_engine_what_is_missing_is_said(tmp_path: Path, monkeypatch: 
     assert "Compose plugin is missing" in find_missing()
 
 
+def test_each_of_a_federation_has_a_certificate_of_one_authority(tmp_path: Path) -> None:
+    command = ["sh", str(ROOT / "scripts" / "secrets.sh"), str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    for name in ("etcd1", "etcd2", "etcd3", "alpha", "beta"):
+        Tls(
+            TlsFiles(
+                tmp_path / "etcd_ca", tmp_path / f"{name}_certificate", tmp_path / f"{name}_key", name=name
+            )
+        )
+
+
+def test_certificates_that_cannot_be_drawn_are_drawn_again(tmp_path: Path) -> None:
+    place, broken = tmp_path / "secrets", tmp_path / "openssl"
+    broken.write_text(
+        '#!/bin/sh\ncase "$*" in *alpha_key*) echo no entropy >&2; exit 1;; esac\nexec /usr/bin/openssl "$@"\n'
+    )
+    broken.chmod(0o755)
+    command = ["sh", str(ROOT / "scripts" / "secrets.sh"), str(place)]
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    failed = subprocess.run(command, check=False, capture_output=True, text=True, env=path)
+    assert failed.returncode and "no entropy" in failed.stderr
+    assert not list(place.glob("*_key")) and not (place / "etcd_ca").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert (place / "alpha_key").exists()
+
+
 def service(name: str) -> dict[str, Any]:
     """A service of the compose file, its anchors resolved."""
     found: dict[str, Any] = yaml.safe_load(COMPOSE)["services"][name]
     return found
 
 
-@pytest.mark.parametrize("name", ["agents", "node1", "node2", "login"])
+AGENTS = ("agents", "node1", "node2", "alpha-n1", "alpha-n2", "beta-n1", "beta-n2")
+LOGINS = ("login", "cells")
+BUILT = [
+    name
+    for name in re.findall(r"^  ([a-z0-9-]+):(?: &[a-z-]+)?\n    <<:", COMPOSE, re.MULTILINE)
+    if not name.startswith("etcd")
+]
+"""Services of the image that is built here."""
+
+
+def test_the_cells_are_looked_at_too() -> None:
+    assert {*AGENTS, *LOGINS, "alpha", "alpha-sat", "beta", "beta-sat", "esctld1"} <= set(BUILT)
+
+
+@pytest.mark.parametrize("name", (*AGENTS, *LOGINS))
 def test_no_secret_is_mounted_where_users_are(name: str) -> None:
     assert not service(name).get("secrets")
 
 
-@pytest.mark.parametrize("name", re.findall(r"^  (\w+):(?: &node)?\n    <<:", COMPOSE, re.MULTILINE))
+@pytest.mark.parametrize("name", BUILT)
 def test_a_container_keeps_the_capabilities_that_it_needs(name: str) -> None:
     found = service(name)
     assert found["cap_drop"] == ["ALL"]
     assert set(found["cap_add"]) <= {"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
     assert found["security_opt"] == ["no-new-privileges:true"]
-    assert found.get("read_only") is (None if name in ("agents", "node1", "node2", "login") else True)
+    assert found.get("read_only") is (None if name in (*AGENTS, *LOGINS) else True)
