@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
         if account is not None:
             state_dir = _own_home(site_dir, name, account)
             load_driver(_store_url(config, state_dir))
-            become(account, state_dir, ("eslurm.api.jwt_tokens",) if config.tokens.jwt.issuer else ())
+            become(account, state_dir, _later(config))
             if not os.access(config_file, os.R_OK):
                 give_up(
                     "esctld",
@@ -131,6 +132,15 @@ def main(argv: list[str] | None = None) -> None:
         give_up("esctld", f"another controller leads, this one has done nothing since: {error}", EXIT_FENCED)
     except StoreError as error:
         give_up("esctld", f"the job store {shown(url)}: {error}")
+
+
+def _later(config: Config) -> Iterator[str]:
+    """Modules that are imported on demand; the controller's user need not be able to read them."""
+    if config.tokens.jwt.issuer:
+        yield "eslurm.api.jwt_tokens"
+    if config.federation.name:
+        # `ssl` imports the last one, for the dates of certificates.
+        yield from ("esctld.lead.federation", "eslurm.federation.configured", "_strptime")
 
 
 def _check_programs(config: Config) -> None:

@@ -211,7 +211,7 @@ class Etcd:
 
 def _ctl(endpoints: Sequence[str], *words: str) -> str:
     return subprocess.run(
-        [_found("etcdctl"), f"--endpoints={','.join(endpoints)}", *words],
+        [client(), f"--endpoints={','.join(endpoints)}", *words],
         env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
@@ -222,6 +222,11 @@ def _ctl(endpoints: Sequence[str], *words: str) -> str:
 def program() -> str:
     """The server; without it the test is not run."""
     return _found("etcd")
+
+
+def client() -> str:
+    """The program for administrators; without it the test is not run."""
+    return _found("etcdctl")
 
 
 def _found(name: str) -> str:

@@ -24,10 +24,12 @@ SOCKET_BYTES_MAX = 107
 """The longest path a Unix socket may have on Linux."""
 MAIN = "main"
 """Name of the first controller."""
+FEDERATION = "federation.json"
+"""File of a directory that holds a federation of clusters, each in a directory of its own there."""
 LONGEST_SOCKET = "agent999/stepd/esstepd.socket"
 _LOCK_INTERVAL_S = 0.1
 _OWN_NAMES = re.compile(
-    r"cluster\.json(\.new)?|cluster\.key(\.retired)?|site\.(key|pub)|audit(-c\d+)?\.log(\.\d+)?|\.[a-z.]+\.\d+\.new|(identity|membership)(-c\d+)?(\.key)?|revoked|members|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|controller|agent\d+|sat\d+|esestd"
+    r"cluster\.json(\.new)?|cluster\.key(\.retired)?|site\.(key|pub)|audit(-c\d+)?\.log(\.\d+)?|\.[a-z.]+\.\d+\.new|(identity|membership)(-c\d+)?(\.key)?|revoked|members|etcd(-ca)?\.(pem|key)|eslurm\.toml(\.new)?|lock|supervisor\.lock|log|esctld(-c\d+)?\..*|controller|agent\d+|sat\d+|esestd"
 )
 
 
@@ -40,6 +42,7 @@ class Layout:
         self.config_file = directory / "eslurm.toml"
         self.lock_file = directory / "lock"
         self.supervisor_lock_file = directory / "supervisor.lock"
+        self.federation_file = directory / FEDERATION
         self.socket = directory / SOCKET
         self.logs = directory / "log"
 
@@ -98,20 +101,15 @@ def check(layout: Layout) -> ClusterRecord | None:
     Raises `ClusterError` with the reason. Changes nothing.
     """
     directory = layout.directory
-    try:
-        check_own_directory(directory)
-    except UnsafeFile as error:
-        raise unusable(f"--state-dir: {error}") from None
-    except OSError as error:
-        raise unusable(f"{directory}: cannot be used: {error.strerror}: name another --state-dir") from None
-    if not directory.exists():
+    if not is_usable(layout):
         return None
-    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        raise unusable(
-            f"{directory}: you cannot write to it: chmod u+rwx {directory}, or name another --state-dir"
-        )
     record = layout.find_record()
     if record is None:
+        if layout.federation_file.exists():
+            raise unusable(
+                f"{directory}: holds a federation of several cells: name one with --state-dir {directory}/NAME "
+                "(`eslurm status` lists them)"
+            )
         foreign = sorted(
             set(os.listdir(directory)) - {layout.lock_file.name, f"{layout.record_file.name}.new"}
         )
@@ -121,6 +119,27 @@ def check(layout: Layout) -> ClusterRecord | None:
                 "directory with --state-dir"
             )
     return record
+
+
+def is_usable(layout: Layout) -> bool:
+    """Check whether the directory is there; it, or the place where it would be made, has to be this user's alone.
+
+    Raises `ClusterError`.
+    """
+    directory = layout.directory
+    try:
+        check_own_directory(directory)
+    except UnsafeFile as error:
+        raise unusable(f"--state-dir: {error}") from None
+    except OSError as error:
+        raise unusable(f"{directory}: cannot be used: {error.strerror}: name another --state-dir") from None
+    if not directory.exists():
+        return False
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        raise unusable(
+            f"{directory}: you cannot write to it: chmod u+rwx {directory}, or name another --state-dir"
+        )
+    return True
 
 
 def make(layout: Layout) -> None:

@@ -32,7 +32,7 @@ from escli.local.plan import KINDS, PROGRAMS, Programs, can_estimate
 from escli.local.processes import usage_of
 from escli.local.settings import Wishes
 from escli.local.status import describe, look
-from escli.local.stop import Stopped, stop_all
+from escli.local.stop import Stopped, ended_text, stop_all
 from escli.local.supervise import Watch
 from escli.local.up import TIMEOUT_S, Running, bring_up
 from eslurm import __version__
@@ -120,6 +120,14 @@ def _count(option: str, short: str, highest: int, lowest: int, text: str) -> Cal
 @_count("--hosts", "", settings.PROCESSES_MAX, 1, "With --emulate: processes that serve the nodes.")
 @_count("--controllers", "", settings.CONTROLLERS_MAX, 1, "Controllers: one leads, the others stand by.")
 @click.option(
+    "--cells",
+    metavar="N|A,B,...",
+    help="A federation: several clusters that share an etcd; --nodes is of all together, other numbers of each.",
+)
+@click.option(
+    "--etcds", type=click.Choice(("1", "3")), metavar="1|3", help="With --cells: etcd members (default 1)."
+)
+@click.option(
     "--store", metavar="URL", help="Where jobs are kept: postgresql://... (default: a file in DIR)."
 )
 @_count("--port-base", "", 65535, 1024, "Use the ports from N on (default: free ones, remembered).")
@@ -155,6 +163,8 @@ def up(
     emulate: int | None,
     hosts: int | None,
     controllers: int | None,
+    cells: str | None,
+    etcds: str | None,
     store: str | None,
     port_base: int | None,
     timeout: float | None,
@@ -175,6 +185,7 @@ def up(
     eslurm up -d                              4 nodes
     eslurm up -d --emulate 20480 --hosts 8    a supercomputer in 13 processes, to see how eslurm behaves there
     eslurm up -d --controllers 2              with a hot standby: see `esinfo --controllers`, `esctl takeover`
+    eslurm up -d --cells 3 -n 12              three clusters of 4 nodes that see each other: `esinfo --federation`
     """
     layout = choose(state_dir, os.environ)
     if emulate is None and hosts is not None:
@@ -201,6 +212,19 @@ def up(
         prolog=prolog and os.path.abspath(prolog),
         epilog=epilog and os.path.abspath(epilog),
     )
+    if cells is not None or etcds is not None or layout.federation_file.exists():
+        from escli.local.cells import command
+
+        return command.up(
+            layout,
+            cells,
+            int(etcds) if etcds else None,
+            wishes,
+            programs,
+            timeout_s=timeout,
+            detach=detach,
+            as_json=as_json,
+        )
     with Interrupts() as interrupts:
         running = bring_up(layout, wishes, programs, interrupts, tell, timeout)
         say(to_json(_summary(running)) if as_json else _greeting(running, detach))
@@ -296,8 +320,12 @@ def _hints(nodes: int) -> list[str]:
 @commands.command()
 @_common
 def status(state_dir: str | None, as_json: bool) -> int:
-    """Show the daemons and the nodes. Exit code: 0 up, 1 degraded, 3 down."""
+    """Show the daemons and the nodes, of a federation its cells and etcd. Exit code: 0 up, 1 degraded, 3 down."""
     layout = choose(state_dir, os.environ)
+    if layout.federation_file.exists():
+        from escli.local.cells import command
+
+        return command.status(layout, as_json)
     record = check(layout)
     if record is None:
         raise ClusterError(f"no cluster in {layout.directory}: `eslurm up` makes one", exits.UNREACHABLE)
@@ -311,12 +339,22 @@ def status(state_dir: str | None, as_json: bool) -> int:
 @click.option(
     "--purge", is_flag=True, help="Then remove the state directory: jobs, accounting, logs, everything."
 )
+@click.option("--cell", metavar="NAME", help="Only this cell of a federation; the others and etcd go on.")
 @_common
-def down(keep_jobs: bool, purge: bool, state_dir: str | None, as_json: bool) -> int:
-    """Stop the cluster. What waits in the queue waits for the next `up`; running jobs are ended and start anew then."""
+def down(keep_jobs: bool, purge: bool, cell: str | None, state_dir: str | None, as_json: bool) -> int:
+    """Stop the cluster. What waits in the queue waits for the next `up`; running jobs are ended and start anew then.
+
+    Of a federation, cells stop first and etcd last.
+    """
     if keep_jobs and purge:
         raise click.UsageError("--purge: cannot go with --keep-jobs: jobs need the directory")
     layout = choose(state_dir, os.environ)
+    if layout.federation_file.exists():
+        from escli.local.cells import command
+
+        return command.down(layout, cell, keep_jobs=keep_jobs, purge=purge, as_json=as_json)
+    if cell is not None:
+        raise click.UsageError(f"--cell: there is no federation in {layout.directory}: leave it out")
     with Interrupts() as interrupts:
         stopped = take_down(
             layout, keep_jobs=keep_jobs, purge=purge, tell=tell, hurry=interrupts.is_hurried()
@@ -333,14 +371,10 @@ def down(keep_jobs: bool, purge: bool, state_dir: str | None, as_json: bool) -> 
 def _stopped_text(stopped: Stopped, layout: Layout, purged: bool = False) -> str:
     if purged:
         return f"The cluster is down and {layout.directory} is removed."
-    parts = [f"{stopped.daemons} daemons"]
-    if stopped.supervisors:
-        parts.append(f"{stopped.supervisors} step supervisors")
-    if stopped.job_processes:
-        parts.append(f"{stopped.job_processes} processes of jobs")
-    if not any((stopped.daemons, stopped.supervisors, stopped.job_processes)):
+    ended = ended_text(stopped.daemons, stopped.supervisors, stopped.job_processes)
+    if not ended:
         return "The cluster was down already."
-    return f"The cluster is down ({', '.join(parts)} ended); its jobs are kept in {layout.directory}."
+    return f"The cluster is down ({ended} ended); its jobs are kept in {layout.directory}."
 
 
 @commands.command(short_help="Let nodes, satellites or controllers fail, and heal them.")

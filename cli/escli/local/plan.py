@@ -41,10 +41,20 @@ WIDTH_AUTOMATIC = 64
 """Widths that a satellite's budget of connections is made for: at least, and when the width is measured."""
 
 
+class Notify(msgspec.Struct, frozen=True):
+    """Socket at which a program of another project says that it is ready, as it would to systemd (sd_notify).
+
+    `uid`: of the program, where root starts it as another user.
+    """
+
+    path: Path
+    uid: int = 0
+
+
 class Planned(msgspec.Struct, frozen=True):
     """A daemon to run. `arguments` follow the program; the ready descriptor's option follows them.
 
-    `listen` is empty for one that only calls others.
+    `listen` is empty for one that only calls others. `notify`: in the place of the ready descriptor.
     """
 
     name: str
@@ -52,6 +62,7 @@ class Planned(msgspec.Struct, frozen=True):
     listen: str
     arguments: tuple[str, ...]
     state_dir: Path | None = None
+    notify: Notify | None = None
 
 
 def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Planned]:

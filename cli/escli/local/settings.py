@@ -60,7 +60,22 @@ memory_mib = {memory_mib}
 [[partition]]
 name = "main"
 default = true
-"""
+{sections}"""
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """What differs in a new cluster that is a cell of a federation on this machine.
+
+    `prefix`: of its nodes' names, which no other cell has. `machine_nodes`: nodes of all cells, which share the machine.
+    `ports`: of its daemons. `uids`: of its agents, satellites and controllers, as root. `section`: text of `[federation]`.
+    """
+
+    name: str
+    prefix: str
+    machine_nodes: int
+    ports: tuple[int, ...]
+    uids: tuple[int, int, int] | None
+    section: str
 
 
 class Wishes(msgspec.Struct, frozen=True):
@@ -82,6 +97,7 @@ class Wishes(msgspec.Struct, frozen=True):
     allow_root_jobs: bool = False
     prolog: str | None = None
     epilog: str | None = None
+    cell: Cell | None = None
 
     @property
     def phases(self) -> dict[str, str]:
@@ -107,8 +123,10 @@ class Wishes(msgspec.Struct, frozen=True):
         )
 
 
-def cluster_name(uid: int) -> str:
-    """A name that no other cluster has."""
+def cluster_name(uid: int, cell: str = "") -> str:
+    """A name that no other cluster has; it begins with the user's, or the cell's."""
+    if cell:
+        return f"{cell}-{secrets.token_hex(3)}"
     try:
         user = re.sub(r"[^A-Za-z0-9]", "", pwd.getpwuid(uid).pw_name)[:32]
     except KeyError:
@@ -140,7 +158,11 @@ def write_site_keys(directory: Path, cluster: str) -> None:
 def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> str:
     """The configuration of a new cluster; `chosen` are the ports of the controller and the satellites."""
     nodes = wishes.nodes or NODES_DEFAULT
-    cores, memory_mib = (CORES_EMULATED, MEMORY_EMULATED_MIB) if wishes.emulated else _share_of_machine(nodes)
+    cell = wishes.cell
+    shared = cell.machine_nodes if cell else nodes
+    cores, memory_mib = (
+        (CORES_EMULATED, MEMORY_EMULATED_MIB) if wishes.emulated else _share_of_machine(shared)
+    )
     sections = [
         f'\n[[satellite]]\nname = "sat{number}"\nlisten = "{ports.address(port)}"\n'
         for number, port in enumerate(chosen[1:], 1)
@@ -152,9 +174,10 @@ def compose(cluster: str, wishes: Wishes, uid: int, chosen: Sequence[int]) -> st
         store=f"store_url = {json.dumps(wishes.store)}\n" if wishes.store else "",
         satellites="".join(sections),
         agent=_agent_section(uid, wishes.allow_root_jobs, wishes.phases),
-        nodes=node_names(nodes),
+        nodes=node_names(nodes, cell.prefix if cell else ""),
         cores=wishes.cores or cores,
         memory_mib=memory_mib,
+        sections=f"\n{cell.section}" if cell else "",
     )
 
 
@@ -182,10 +205,10 @@ def _share_of_machine(nodes: int) -> tuple[int, int]:
     return max(1, (os.cpu_count() or 1) // nodes), max(_MEMORY_MIN_MIB, _machine_memory_mib() // nodes)
 
 
-def node_names(count: int) -> str:
+def node_names(count: int, prefix: str = "") -> str:
     """`cn[01-16]`: numbers of equal width, so that they sort."""
     width = max(2, len(str(count)))
-    return f"cn[{1:0{width}}-{count:0{width}}]" if count > 1 else f"cn{1:0{width}}"
+    return f"{prefix}cn[{1:0{width}}-{count:0{width}}]" if count > 1 else f"{prefix}cn{1:0{width}}"
 
 
 def _machine_memory_mib() -> int:

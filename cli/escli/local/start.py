@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from escli.errors import ClusterError
 from escli.interrupts import Interrupts
 from escli.local import processes
 from escli.local.layout import Layout
-from escli.local.plan import Planned, Programs
+from escli.local.plan import Notify, Planned, Programs
 from escli.local.processes import Identity
 from escli.local.record import ClusterRecord, DaemonRecord
 
@@ -47,6 +48,8 @@ class Waiting(msgspec.Struct, frozen=True):
         """Close its descriptors; the daemon goes on."""
         os.close(self.ready_fd)
         os.close(self.pidfd)
+        if self.planned.notify is not None:
+            self.planned.notify.path.unlink(missing_ok=True)
 
 
 def start_all(
@@ -99,14 +102,20 @@ def _spawn(layout: Layout, planned: Planned, cluster: str, programs: Programs) -
     log = layout.log_of(planned.name)
     log.parent.mkdir(mode=0o700, exist_ok=True)
     _shorten(log)
-    argv = [*programs[planned.kind], *planned.arguments, "--ready-fd", str(_READY_FD)]
-    read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+    argv = [*programs[planned.kind], *planned.arguments]
+    environ = os.environ | {MARKER: cluster, "PYTHONSAFEPATH": "1"}
+    if planned.notify is None:
+        argv += ["--ready-fd", str(_READY_FD)]
+        read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+    else:
+        environ = _foreign(environ) | {"NOTIFY_SOCKET": str(planned.notify.path)}
+        read_fd, write_fd = _listen(planned.notify), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     began_s = time.monotonic()
     try:
         pid = os.posix_spawn(
             argv[0],
             argv,
-            os.environ | {MARKER: cluster, "PYTHONSAFEPATH": "1"},
+            environ,
             file_actions=[
                 # Ready first: its descriptor may have the number of one that is opened here.
                 (os.POSIX_SPAWN_DUP2, write_fd, _READY_FD),
@@ -124,6 +133,30 @@ def _spawn(layout: Layout, planned: Planned, cluster: str, programs: Programs) -
     finally:
         os.close(write_fd)
     return Waiting(planned, processes.identify(pid), read_fd, os.pidfd_open(pid), began_s)
+
+
+def _foreign(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the variables that etcd takes for its options."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("ETCD_") or name == "ETCD_UNSUPPORTED_ARCH"
+    }
+
+
+def _listen(notify: Notify) -> int:
+    """A socket for one word, in a directory where no other user may make or rename files. Raises `ClusterError`."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        notify.path.unlink(missing_ok=True)
+        listening.bind(str(notify.path))
+        os.chmod(notify.path, 0o600)
+        if notify.uid:
+            os.chown(notify.path, notify.uid, -1)
+        return listening.detach()
+    except OSError as error:
+        listening.close()
+        raise ClusterError(f"{notify.path}: {error.strerror}") from None
 
 
 def _shorten(log: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -52,7 +52,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 def look(layout: Layout, record: ClusterRecord) -> ClusterStatus:
     """The status now. Changes nothing."""
-    daemons = tuple(_look_at(layout, daemon) for daemon in record.daemons) + _missing(layout, record)
+    daemons = tuple(look_at(layout, daemon) for daemon in record.daemons) + _missing(layout, record)
     reply = None
     if any(daemon.kind == "esctld" and daemon.running for daemon in daemons):
         if record.standbys:
@@ -86,7 +86,8 @@ def _fields(reply: Any) -> dict[str, Any]:
     return fields_of(reply)
 
 
-def _look_at(layout: Layout, daemon: DaemonRecord) -> DaemonStatus:
+def look_at(layout: Layout, daemon: DaemonRecord) -> DaemonStatus:
+    """A daemon of the record, as the kernel sees it."""
     usage = processes.usage_of(daemon.identity)
     return DaemonStatus(
         name=daemon.name,
@@ -109,10 +110,15 @@ def _missing(layout: Layout, record: ClusterRecord) -> tuple[DaemonStatus, ...]:
     except ClusterError:
         return ()  # The configuration is being edited; `eslurm up` will say what is wrong with it.
     return tuple(
-        DaemonStatus(one.name, one.kind, False, 0, 0, 0.0, one.listen, str(layout.log_of(one.name)))
+        not_running(layout, one.name, one.kind, one.listen)
         for one in planned
         if record.find(one.name) is None
     )
+
+
+def not_running(layout: Layout, name: str, kind: str, listen: str) -> DaemonStatus:
+    """A daemon that should run."""
+    return DaemonStatus(name, kind, False, 0, 0, 0.0, listen, str(layout.log_of(name)))
 
 
 def _state(daemons: tuple[DaemonStatus, ...], reply: Any) -> State:
@@ -130,18 +136,20 @@ def describe(status: ClusterStatus) -> str:
             f"Cluster {status.cluster} ({status.state_dir}) is down; `eslurm up` starts it with the jobs it has.\n"
             + _supervisors(status)
         )
-    return f"Cluster {status.cluster} ({status.state_dir}) is {status.state}.\n\n{_table(status)}\n{_nodes(status)}"
+    head = f"Cluster {status.cluster} ({status.state_dir}) is {status.state}."
+    return f"{head}\n\n{table_of(status.daemons)}\n{_nodes(status)}"
 
 
-def _table(status: ClusterStatus) -> str:
+def table_of(daemons: Sequence[DaemonStatus]) -> str:
+    """One line for each daemon."""
     from eslurm.compat.durations import format_duration
 
     columns = columns_of("DAEMON STATE >PID >UPTIME >RSS LISTENS LOG")
-    has_roles = any(daemon.role for daemon in status.daemons)
+    has_roles = any(daemon.role for daemon in daemons)
     if has_roles:
         columns.insert(2, Column("ROLE"))
     rows = []
-    for daemon in status.daemons:
+    for daemon in daemons:
         name = daemon.name if daemon.name == daemon.kind else f"{daemon.name} ({daemon.kind})"
         if daemon.running:
             life = [

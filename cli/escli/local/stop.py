@@ -41,6 +41,18 @@ class Stopped(msgspec.Struct, frozen=True):
     kept: bool = False
 
 
+def ended_text(daemons: int, supervisors: int, job_processes: int) -> str:
+    """The processes that were ended, in words; empty when there were none."""
+    if not any((daemons, supervisors, job_processes)):
+        return ""
+    parts = [f"{daemons} daemons"]
+    if supervisors:
+        parts.append(f"{supervisors} step supervisors")
+    if job_processes:
+        parts.append(f"{job_processes} processes of jobs")
+    return ", ".join(parts)
+
+
 class _Status(msgspec.Struct):
     """The used fields of the status file that a supervisor writes (`esstepd.json`)."""
 
@@ -65,8 +77,8 @@ def stop_all(
     """
     ended: set[str] = set()
     stuck: list[Identity] = []
-    for kinds in (KINDS[:1], KINDS[1:]):
-        group = [daemon for daemon in record.daemons if daemon.kind in kinds]
+    for is_controller in (True, False):
+        group = [daemon for daemon in record.daemons if (daemon.kind == KINDS[0]) is is_controller]
         alive = [daemon for daemon in group if processes.is_alive(daemon.identity)]
         left = processes.end_all([daemon.identity for daemon in group], grace_s, hurry=hurry)
         stuck += left

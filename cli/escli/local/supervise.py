@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from escli.errors import ClusterError, Interrupted
 from escli.interrupts import Interrupts
 from escli.local import processes
 from escli.local.layout import Layout, locked
-from escli.local.plan import Programs, daemons_of
+from escli.local.plan import Planned, Programs, daemons_of
 from escli.local.processes import Identity
 from escli.local.record import ClusterRecord, DaemonRecord
 from escli.local.settings import load_config
@@ -26,56 +26,48 @@ _RESTART_TIMEOUT_S = 60.0
 _LOOK_AGAIN_S = 5.0
 
 
+def planned_by_config(layout: Layout, record: ClusterRecord) -> list[Planned]:
+    """The daemons that a cluster should have."""
+    return daemons_of(layout, load_config(layout, record.cluster), record)
+
+
 class Watch:
-    """Keeps the daemons of one cluster running until it is interrupted."""
+    """Keeps the daemons of one record running until it is interrupted. `plan` says how each is started."""
 
     def __init__(
-        self, layout: Layout, programs: Programs, interrupts: Interrupts, tell: Callable[[str], None]
+        self,
+        layout: Layout,
+        programs: Programs,
+        interrupts: Interrupts,
+        tell: Callable[[str], None],
+        plan: Callable[[Layout, ClusterRecord], list[Planned]] = planned_by_config,
     ) -> None:
         self._layout = layout
         self._programs = programs
         self._interrupts = interrupts
         self._tell = tell
+        self._plan = plan
         self._restarts: dict[str, list[float]] = {}
         self._given_up: set[Identity] = set()
 
     def run(self) -> bool:
         """Watch until told to stop (false) or until another command has stopped the cluster (true)."""
+        return watch([self], self._interrupts)
+
+    def daemons(self) -> list[DaemonRecord] | None:
+        """The daemons to watch, without those that are left dead; None when there are none, or no cluster any more."""
         try:
-            while True:
-                record = self._layout.get_record()
-                if not record.daemons:
-                    return True
-                dead = self._wait(record)
-                if dead:
-                    self._on_dead(dead)
-        except Interrupted:
-            return False
+            record = self._layout.get_record()
         except ClusterError:
             if self._layout.record_file.exists():
                 raise
-            return True  # Removed by `eslurm down --purge`.
+            return None  # Removed by `eslurm down --purge`.
+        if not record.daemons:
+            return None
+        return [daemon for daemon in record.daemons if daemon.identity not in self._given_up]
 
-    def _wait(self, record: ClusterRecord) -> list[DaemonRecord]:
-        """The daemons that died, at once or after a while; reads the record anew every few seconds."""
-        watched: dict[int, DaemonRecord] = {}
-        dead = []
-        try:
-            for daemon in record.daemons:
-                if daemon.identity in self._given_up:
-                    continue
-                pidfd = processes.open_pidfd(daemon.identity)
-                if pidfd is None:
-                    dead.append(daemon)
-                else:
-                    watched[pidfd] = daemon
-            ready = self._interrupts.wait(list(watched), 0.0 if dead else _LOOK_AGAIN_S)
-            return [*dead, *(watched[pidfd] for pidfd in ready)]
-        finally:
-            for pidfd in watched:
-                os.close(pidfd)
-
-    def _on_dead(self, dead: list[DaemonRecord]) -> None:
+    def on_dead(self, dead: list[DaemonRecord]) -> None:
+        """Start daemons again that have ended."""
         for daemon in dead:
             processes.reap(daemon.identity.pid)
         with locked(self._layout):
@@ -98,8 +90,7 @@ class Watch:
         self._restarts[name] = [*recent, now_s]
         self._tell(f"{name} (pid {daemon.identity.pid}) died; starting it again; the end of its log:")
         self._tell_log(name)
-        config = load_config(self._layout, record.cluster)
-        planned = [one for one in daemons_of(self._layout, config, record) if one.name == name]
+        planned = [one for one in self._plan(self._layout, record) if one.name == name]
         try:
             return start_all(
                 self._layout,
@@ -121,3 +112,49 @@ class Watch:
     def _tell_log(self, name: str) -> None:
         for line in log_tail(self._layout.log_of(name), 3):
             self._tell(f"    {line}")
+
+
+def watch(watches: Sequence[Watch], interrupts: Interrupts) -> bool:
+    """Watch until told to stop (false) or until other commands have stopped everything (true)."""
+    try:
+        while True:
+            found = {one: daemons for one in watches if (daemons := one.daemons()) is not None}
+            if not found:
+                return True
+            for one, dead in _wait(found, interrupts).items():
+                _settle(one, dead)
+    except Interrupted:
+        return False
+
+
+def _settle(one: Watch, dead: list[DaemonRecord]) -> None:
+    try:
+        one.on_dead(dead)
+    except Interrupted:
+        raise
+    except ClusterError:
+        if one.daemons() is not None:
+            raise
+
+
+def _wait(
+    found: Mapping[Watch, list[DaemonRecord]], interrupts: Interrupts
+) -> dict[Watch, list[DaemonRecord]]:
+    """The daemons that died, at once or after a while; records are read anew every few seconds."""
+    watched: dict[int, tuple[Watch, DaemonRecord]] = {}
+    dead: dict[Watch, list[DaemonRecord]] = {}
+    try:
+        for one, daemons in found.items():
+            for daemon in daemons:
+                pidfd = processes.open_pidfd(daemon.identity)
+                if pidfd is None:
+                    dead.setdefault(one, []).append(daemon)
+                else:
+                    watched[pidfd] = (one, daemon)
+        for pidfd in interrupts.wait(list(watched), 0.0 if dead else _LOOK_AGAIN_S):
+            one, daemon = watched[pidfd]
+            dead.setdefault(one, []).append(daemon)
+        return dead
+    finally:
+        for pidfd in watched:
+            os.close(pidfd)

@@ -95,14 +95,32 @@ def bring_up(
     return Running(layout, record, config, started)
 
 
+def furnish(layout: Layout, wishes: Wishes, programs: Programs) -> None:
+    """Make the cluster if it is new, and start nothing. Raises `ClusterError`."""
+    check(layout)
+    make(layout)
+    with locked(layout):
+        record = check(layout)
+        if record is None:
+            _create(layout, wishes, programs)
+        elif not record.agents:
+            _furnish(layout, record, wishes)
+
+
+def ports_of(wishes: Wishes) -> int:
+    """Number of ports that the daemons of a new cluster need."""
+    agents = min(wishes.nodes or settings.NODES_DEFAULT, wishes.agents_wanted)
+    return 1 + wishes.satellites_wanted + agents + (wishes.controllers or 1) - 1
+
+
 def _create(layout: Layout, wishes: Wishes, programs: Programs) -> tuple[ClusterRecord, Config]:
     uid = os.getuid()
     agents = wishes.agents_wanted
-    name = settings.cluster_name(uid)
+    name = settings.cluster_name(uid, wishes.cell.name if wishes.cell else "")
     has_estimator = can_estimate(programs) if wishes.estimator is None else wishes.estimator
     created_us = time.time_ns() // 1000
     record = ClusterRecord(FORMAT, __version__, name, uid, created_us, agents, estimator=has_estimator)
-    return _furnish(layout, with_users(record, is_up=False), wishes)
+    return _furnish(layout, with_users(record, is_up=False, cell=wishes.cell), wishes)
 
 
 def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[ClusterRecord, Config]:
@@ -111,7 +129,9 @@ def _furnish(layout: Layout, record: ClusterRecord, wishes: Wishes) -> tuple[Clu
     satellites = wishes.satellites_wanted
     agents = min(nodes, record.agents_wanted)
     standbys = standbys_of((), wishes.controllers or 1)
-    chosen = ports.choose(1 + satellites + agents + len(standbys), wishes.port_base)
+    cell = wishes.cell
+    count = 1 + satellites + agents + len(standbys)
+    chosen = list(cell.ports) if cell else ports.choose(count, wishes.port_base)
     text = settings.compose(record.cluster, wishes, record.owner_uid, chosen[: 1 + satellites])
     config = parse_config(text.encode(), str(layout.config_file))
     left = iter(chosen[1 + satellites :])

@@ -14,6 +14,7 @@ import msgspec
 
 from escli.errors import unusable
 from escli.local.record import ClusterRecord
+from escli.local.settings import Cell
 
 ACCOUNT = "eslurm"
 _FIRST, _LAST = 61_184, 65_519
@@ -21,19 +22,32 @@ _FIRST, _LAST = 61_184, 65_519
 _TRIES = 1_000
 
 
-def with_users(record: ClusterRecord, *, is_up: bool) -> ClusterRecord:
+def with_users(record: ClusterRecord, *, is_up: bool, cell: Cell | None = None) -> ClusterRecord:
     """The record with the daemons' users, the same for the cluster's whole life. Raises `ClusterError`.
 
     Missing ones are chosen while it is down: daemons that share files have one user.
     """
     if record.owner_uid != 0 or is_up:
         return record
+    if cell is not None and cell.uids is not None:
+        agents, satellites, controllers = cell.uids
+        return msgspec.structs.replace(
+            record, daemon_uid=agents, satellite_uid=satellites, controller_uid=controllers
+        )
     agents = record.daemon_uid or _account() or _free_uid(())
     satellites = record.satellite_uid or _free_uid((agents,))
     controllers = record.controller_uid or _free_uid((agents, satellites))
     return msgspec.structs.replace(
         record, daemon_uid=agents, satellite_uid=satellites, controller_uid=controllers
     )
+
+
+def free_uids(count: int) -> tuple[int, ...]:
+    """So many different ones that no account and no group has. Raises `ClusterError`."""
+    found: list[int] = []
+    for _ in range(count):
+        found.append(_free_uid(found))
+    return tuple(found)
 
 
 def _account() -> int | None:

@@ -184,6 +184,7 @@ class Federation:
                 self._problem = str(error)
             except Exception:
                 self.restarts += 1
+                self._problem = "an error of this program ended this part: the controller's log has it"
                 log.exception("the part in federation %s begins anew in %g s", self._config.name, AGAIN_S)
             await asyncio.sleep(AGAIN_S)
             self._begin()

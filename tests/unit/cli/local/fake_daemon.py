@@ -9,16 +9,18 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 import threading
 from pathlib import Path
 
 NODES = 4
+CELLS = ("alpha", "beta", "gamma")
 
 
 def main(mode: str, kind: str, arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ready-fd", type=int, required=True)
+    parser.add_argument("--ready-fd", type=int)
     parser.add_argument("--state-dir", type=Path)
     parser.add_argument("--name", default="main")
     options, _ = parser.parse_known_args(arguments)
@@ -33,8 +35,16 @@ def main(mode: str, kind: str, arguments: list[str]) -> None:
         daemon = "esctld" if options.name == "main" else f"esctld-{options.name}"
         serve(options.state_dir / f"{daemon}.sock", stopped, options.ready_fd)
         return
-    say_ready(options.ready_fd)
+    if kind == "etcd":
+        notify(os.environ["NOTIFY_SOCKET"])
+    else:
+        say_ready(options.ready_fd)
     stopped.wait()
+
+
+def notify(path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
+        speaking.sendto(b"READY=1", path)
 
 
 def say_ready(fd: int) -> None:
@@ -54,7 +64,10 @@ def serve(path: Path, stopped: threading.Event, ready_fd: int) -> None:
             pb.ControllerInfo(name="c2", role="standby"),
         ]
     )
-    with FakeApi(path, Ping=lambda _request: reply, Controllers=lambda _request: controllers):
+    cells = [pb.CellInfo(name=name, state="alive", nodes=NODES) for name in CELLS]
+    federation = pb.FederationReply(name="local", cell=path.parent.name, state="member", cells=cells)
+    answers = {"Ping": reply, "Controllers": controllers, "Federation": federation}
+    with FakeApi(path, **{name: lambda _request, one=one: one for name, one in answers.items()}):
         say_ready(ready_fd)
         stopped.wait()
 

@@ -1,0 +1,1 @@
+"""A federation of several cells on this machine: `eslurm up --cells`."""
