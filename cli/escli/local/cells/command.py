@@ -136,9 +136,8 @@ def _greeting(running: RunningCells, detach: bool) -> str:
         lines.append(f"  unset ESLURM_SOCKET   # it names another cluster: {named}")
     lines += [
         "  esinfo --federation          all cells, and what is free in each",
-        f"  essubmit --wrap hostname     submit a job to {first}; it runs there",
-        f"  ESLURM_STATE_DIR={layout.directory}/{plan.names[1]} essubmit --wrap hostname",
-        f"                               submit a job to {plan.names[1]}",
+        f"  essubmit --wrap hostname     submit a job to {first}",
+        f"  essubmit --cell {plan.names[1]} --wrap hostname   and to {plan.names[1]}; also esqueue, escancel, esinfo --cell",
         "  eslurm status                how cells, daemons and etcd do",
         "  eslurm down                  stop; jobs are kept for the next `eslurm up`",
     ]

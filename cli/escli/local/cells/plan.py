@@ -261,6 +261,8 @@ def _section(cell: str, endpoints: Sequence[str]) -> str:
     return (
         f'[federation]\nname = "{NAME}"\ncell = "{cell}"\nendpoints = [{listed}]\n'
         f'ca = "{CA}"\ncertificate = "{CERTIFICATE}"\nkey = "{KEY}"\n'
+        # Only these cells can write to it, and one user owns all of them.
+        'trust = "store"\n'
     )
 
 
