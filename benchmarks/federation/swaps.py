@@ -1,4 +1,4 @@
-"""What the shared store carries: conditional changes a second and how long each takes, and how soon a watch shows one.
+"""Capacity of the shared store: conditional changes a second, the time of each, and the delay until a watch shows one.
 
 Syncs to disk as at a site. A swap that another one forestalled is tried again at once with the values that came back.
 """

@@ -62,7 +62,7 @@ class LeaseLost(KvError):
 
 
 class WatchBroken(KvError):
-    """What was to be seen is gone from the store: list again. `compacted_revision` is 0 where the store did not compact."""
+    """The changes asked for are gone: list again. `compacted_revision` is 0 where the store did not compact."""
 
     def __init__(self, text: str, compacted_revision: int = 0) -> None:
         super().__init__(text)

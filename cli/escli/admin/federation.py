@@ -53,7 +53,7 @@ def _order(api: Api, action: str, cell: str, given: Words) -> int:
 
 
 def text(reply: Any, action: str) -> str:
-    """What holds from now on."""
+    """The order that holds from now on."""
     cell = f"cell {reply.cell} of federation {reply.name}"
     match action:
         case "drain":

@@ -1,4 +1,4 @@
-"""What the doctor looks at in a federation: measured here, judged in `eslurm.core.doctor.federation`."""
+"""The doctor's measurements of a federation, judged in `eslurm.core.doctor.federation`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators order of this cell in its federation. The log has it, so it outlives a lead and the shared store."""
+"""Administrators' orders to this cell in its federation. The log has it, so it outlives a lead and the shared store."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class StoreMember(Protocol):
 
 
 class Federated(msgspec.Struct, frozen=True):
-    """What was found. `answer_us`: time that a read took which the servers agree on, None: no answer (`problem` says why).
+    """The findings. `answer_us`: time that a read took which the servers agree on, None: no answer (`problem` says why).
 
     `open_endpoints` are on other hosts and speak no TLS; `is_anybody`: other hosts' are reached without a certificate and
     without a user.

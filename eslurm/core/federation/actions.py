@@ -1,4 +1,4 @@
-"""What the machines of a federation ask of the store, and the forms of its answers.
+"""Requests of a federation's machines to the store, and the forms of its answers.
 
 A driver makes each action a call of `eslurm.ports.kv`, once, and passes the answer back together with the action itself (the
 same object); a machine ignores answers to actions that it has given up. After each answer it asks `tick` what is next. The
@@ -95,7 +95,7 @@ class Problem(enum.Enum):
     LEASE_LOST = "lease lost"
     """The lease has ended, and its keys are gone (`LeaseLost`)."""
     BROKEN = "broken"
-    """What was to be seen is gone: list again (`WatchBroken`)."""
+    """The store no longer has the changes asked for: list again (`WatchBroken`)."""
     REFUSED = "refused"
     """Beyond the bounds of the port, or otherwise a fault of this program."""
 
@@ -172,7 +172,7 @@ class SwapAnswer(Protocol):
 
     @property
     def current(self) -> Mapping[str, StoredEntry | None]:
-        """What the keys hold now."""
+        """The present values of the keys."""
 
 
 class GrantedLease(Protocol):

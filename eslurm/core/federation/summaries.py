@@ -1,4 +1,4 @@
-"""What a cell shows of itself to the others: its classes of nodes, what is free, what is expected to become free.
+"""A cell's summary for the others: its classes of nodes, what is free, what is expected to become free.
 
 `NodeClasses` reads the last committed state, `Summaries` decides when to write: at a change that matters, but not more often
 than configured, and every WRITE_US at the latest, so others can tell an old word. Each write is conditional on this
@@ -59,7 +59,7 @@ class NodeClasses:
         return self._topology is view.topology and self._config is view.config
 
     def read(self, view: View, now_us: int, horizon: Horizon = ()) -> Summary:
-        """What the view shows. Epoch and sequence are those of the writer, see `Summaries`; `now_us` is UTC."""
+        """The summary of a view. Epoch and sequence are those of the writer, see `Summaries`; `now_us` is UTC."""
         classes = tuple(self._class(view, kind, positions) for kind, positions in self._kinds)
         return Summary(
             FORMAT,
@@ -74,7 +74,7 @@ class NodeClasses:
         )
 
     def horizon(self, profile: ResourceProfile) -> Horizon:
-        """How many nodes of each class the plan leaves free at some instants to come."""
+        """Numbers of nodes of each class that the plan leaves free at some instants to come."""
         masks = [mask_of(positions, self._topology.size) for _, positions in self._kinds]
         points = []
         for after_s in HORIZON_S:
@@ -123,20 +123,20 @@ class Summaries:
         return self._membership.standing is Standing.MEMBER and now_us >= self._read_at_us
 
     def show(self, summary: Summary, now_us: int) -> None:
-        """What the cell has now; `now_us` is monotonic."""
+        """Take the cell's present summary; `now_us` is monotonic."""
         nodes = sum(one.total for one in summary.classes)
         self._latest = summary
         self._read_at_us = now_us + max(self._every_us, nodes * READ_US_PER_NODE)
 
     def tick(self, now_us: int, draw: float) -> SwapKeys | None:
-        """What to ask of the store next, once. `draw` is of [0, 1), for pauses."""
+        """The next request to the store, given once. `draw` is of [0, 1), for pauses."""
         self._take_result(now_us, draw)
         if self._swap is None and now_us >= self._swap_at_us and self._is_due(now_us):
             self._begin()
         return self._swap.tick(now_us, draw) if self._swap is not None else None
 
     def due_us(self, now_us: int) -> int | None:
-        """When `tick` or `wants` has something next, as far as that is a matter of time."""
+        """Time at which `tick` or `wants` next has something, unless an event comes before."""
         times = [self._read_at_us, self._swap_at_us, self._written_us + WRITE_US, self._echo_at_us or 0]
         if self._swap is not None:
             times.append(self._swap.due_us or 0)

@@ -21,7 +21,7 @@ Entries = Mapping[str, StoredEntry | None]
 
 
 class Change(Protocol):
-    """What a swap is to bring about."""
+    """The change that a swap makes."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class Change(Protocol):
 
 
 class Result(enum.Enum):
-    """How a change ended."""
+    """The end of a change."""
 
     DONE = "done"
     NEEDLESS = "needless"
@@ -64,7 +64,7 @@ class Swap:
         self._at_us: int | None = None
 
     def tick(self, now_us: int, draw: float) -> SwapKeys | None:
-        """What to ask of the store next, once. `draw` is of [0, 1), for the pause after the second failure and later."""
+        """The next request, given once. `draw` is of [0, 1), for the pause after the second failure and later."""
         if self.result is not None or self._action is not None:
             return None
         if self._at_us is None:
@@ -85,7 +85,7 @@ class Swap:
 
     @property
     def due_us(self) -> int | None:
-        """When `tick` has something next, as far as that is a matter of time."""
+        """Time at which `tick` next has something, unless an event comes before."""
         return self._at_us
 
     def swapped(self, action: SwapKeys, answer: SwapAnswer) -> None:

@@ -1,4 +1,4 @@
-"""What is known of all cells of a federation, for readers: immutable, and nothing in it is older than it says."""
+"""All cells of a federation, for readers: immutable, and each part says its age."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STALE_US: Final = 15_000_000
 
 
 class CellState(enum.Enum):
-    """What is known of a cell now."""
+    """A cell as it is known now."""
 
     ALIVE = "alive"
     SILENT = "silent"
@@ -173,7 +173,7 @@ class _Decoded(Generic[V]):
         return self._mirror.gone(self._mirror.prefix + name)
 
     def heard_us(self, name: str) -> int | None:
-        """When the cell was heard of here last."""
+        """Time at which the cell was last heard of here."""
         word, gone = self._mirror.words.get(self._mirror.prefix + name), self.gone(name)
         if word is not None:
             return word.heard_us

@@ -72,7 +72,7 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
 
     @property
     def needs_record(self) -> bool:
-        """Check whether its verdict depends on the other job's record, not on the clock or on what the door found.
+        """Check whether its verdict depends on the other job's record, not on the clock or on what the API found.
 
         A standby that began after the end of that job does not have the record.
         """

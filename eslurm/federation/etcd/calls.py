@@ -32,13 +32,13 @@ _KEEPALIVE_MS = 10_000
 _CONNECT_MS = 2_000
 _SPARE_S = 1.0
 MEMBER_S = 1.0
-"""For a question to one member, while somebody waits for the answer."""
+"""For a question to one member, while a caller waits for the answer."""
 
 Metadata = tuple[tuple[str, str], ...]
 
 
 class EtcdSettings(msgspec.Struct, frozen=True):
-    """Where etcd is, and what it is shown.
+    """Etcd's endpoints, and the credentials for them.
 
     `endpoints` are `http://host:port` or, with `tls`, `https://host:port`. `password` is asked at each authentication: a
     file's password may be replaced. `probe` is the key of the first read, which the user has to be allowed.
@@ -214,7 +214,7 @@ class Calls:
         return await self._call(server, path, request, reply, timeout_s, await self.metadata(server))
 
     async def metadata(self, server: Server) -> Metadata:
-        """What goes with every call: that a leader is required, and the token of the user."""
+        """Metadata of every call: that a leader is required, and the token of the user."""
         if self.settings.user and not self._token:
             asked = pb.AuthenticateRequest(name=self.settings.user, password=self.settings.password())
             found = await self._call(

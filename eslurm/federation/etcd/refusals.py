@@ -43,12 +43,12 @@ _OLD = ("revision has been compacted", "is a future revision")
 
 
 def is_about_token(error: grpc.RpcError) -> bool:
-    """Whether etcd wants another token; it refused the call before it did anything."""
+    """Check whether etcd wants another token; it refused the call before it did anything."""
     return any(words in _details(error) for words in _TOKEN)
 
 
 def was_not_sent(error: grpc.RpcError) -> bool:
-    """Whether the call never left this host, so that another member may be asked."""
+    """Check whether the call never left this host, so that another member may be asked."""
     return _code(error) is grpc.StatusCode.UNAVAILABLE and any(words in _details(error) for words in NOT_SENT)
 
 
