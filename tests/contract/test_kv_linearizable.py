@@ -13,6 +13,7 @@ import pytest
 from eslurm.federation.etcd.calls import EtcdSettings
 from eslurm.federation.etcd.store import EtcdStore
 from eslurm.lab.kv.image import KvImage
+from eslurm.lab.kv.linearizable import Call, is_linearizable
 from eslurm.lab.kv.memory import MemoryKv
 from eslurm.ports.kv import (
     Expect,
@@ -25,7 +26,6 @@ from eslurm.ports.kv import (
     Swapped,
 )
 from tests.kits.kv import BACKENDS, Backend
-from tests.kits.linearizable import Call, is_linearizable
 from tests.support import etcd
 from tests.support.loops import run
 

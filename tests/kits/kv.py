@@ -13,6 +13,7 @@ from eslurm.federation.etcd.store import EtcdStore
 from eslurm.lab.kv.image import KvImage
 from eslurm.lab.kv.memory import MemoryKv
 from eslurm.ports.kv import Changes, Delete, Entry, Expect, KeyValueStore, Page, Put, Swapped
+from tests.kits.kv_simulated import SimulatedKv, SimulatedStore
 from tests.support import etcd
 from tests.support.loops import run
 
@@ -50,12 +51,17 @@ def _memory() -> Backend:
     return Backend(lambda: MemoryKv(image))
 
 
+def _simulated() -> Backend:
+    store = SimulatedStore()
+    return Backend(lambda: SimulatedKv(store))
+
+
 def _etcd() -> Backend:
     settings = EtcdSettings(etcd.shared().endpoints)
     return Backend(lambda: EtcdStore(settings), etcd.new_root())
 
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"memory": _memory, "etcd": _etcd}
+BACKENDS: dict[str, Callable[[], Backend]] = {"memory": _memory, "simulated": _simulated, "etcd": _etcd}
 
 
 async def put(kv: KeyValueStore, key: str, value: bytes, lease: int = 0) -> Entry:

@@ -171,6 +171,11 @@ class KvImage:
         for lease in [lease for lease, found in self._leases.items() if found.until_us <= now_us]:
             self.revoke(lease)
 
+    def is_over(self, lease: int, now_us: int) -> bool:
+        """Check whether the time of a lease has come; it may not have ended yet."""
+        found = self._leases.get(lease)
+        return found is not None and found.until_us <= now_us
+
     def next_expiry_us(self) -> int | None:
         """When the next lease ends if it is not kept; None: there is none."""
         return min((found.until_us for found in self._leases.values()), default=None)

@@ -143,6 +143,10 @@ class Network:
         process = self._listening.get(address)
         return process.name if process is not None and process.takes_links else ""
 
+    def reaches(self, source: str, target: str) -> bool:
+        """Check whether what one address says arrives at another."""
+        return not self._is_cut(source, target)
+
     # ---- messages ----
 
     def send_to(self, source: Peer, address: str, message: object) -> bool:
