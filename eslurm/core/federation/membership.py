@@ -290,8 +290,10 @@ class Membership:
 
     def _judge(self, now_us: int) -> None:
         entry = self._held(self._cells, self.own.record_key)
-        self._newest_epoch = max(self._newest_epoch, self.own.epoch_in(self.alive_entry, self.epoch))
         self.record = self.own.find_record(entry)
+        if self.record is not None:
+            # Under the name of another site's cell it is that cell's leader that shows itself.
+            self._newest_epoch = max(self._newest_epoch, self.own.epoch_in(self.alive_entry, self.epoch))
         mirrors = self._cells.problem or self._alive.problem
         if self._newest_epoch > self.epoch:
             text = f"epoch {self._newest_epoch} leads cell {self.own.name}, this controller has epoch {self.epoch}"

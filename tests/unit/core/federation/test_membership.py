@@ -157,6 +157,26 @@ def test_the_name_of_another_site_is_refused_with_the_way_out() -> None:
     assert other.membership.number == 2
 
 
+def test_a_higher_epoch_of_another_site_does_not_hide_whose_name_it_is() -> None:
+    """Epochs of two sites compare to nothing: the controller said that it was superseded, for ever."""
+    net, first = joined()
+    net.stop(first)
+    net.settle(LEASE_S + 1)
+    newer = Controller("alpha", 7)
+    net.controllers.append(newer)
+    net.settle(3)
+    other = Controller("alpha", 2, ring=b"another ring")
+    net.controllers.append(other)
+    net.settle(3)
+    assert other.membership.standing is Standing.REFUSED
+    assert "name of a cell of another site" in other.membership.problem
+    net.stop(newer)
+    net.settle(LEASE_S + 1)
+    remove(net.image, RECORD_KEY)
+    net.settle(3)
+    assert other.membership.standing is Standing.MEMBER
+
+
 @pytest.mark.parametrize(
     "value",
     [
