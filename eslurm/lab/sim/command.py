@@ -13,7 +13,9 @@ import msgspec
 
 from eslurm.compat.errors import OptionError
 from eslurm.lab.sim import failed
-from eslurm.lab.sim.coverage import merged, missing, table
+from eslurm.lab.sim.coverage import PATHS, merged, missing, table
+from eslurm.lab.sim.federation.coverage import PATHS as OF_FEDERATIONS
+from eslurm.lab.sim.federation.plan import NAMES, draw_cells
 from eslurm.lab.sim.pool import WorkerLost, cores, play_all
 from eslurm.lab.sim.run import (
     Failure,
@@ -30,13 +32,20 @@ from eslurm.lab.sim.shrink import TRIALS_MAX, Shrunk, shrink
 from eslurm.lab.sim.trace_format import Thing, TraceWriter, parse_only
 
 PROGRESS_EVERY_S = 2.0
+NODES = 4, 16
+NODES_OF_CELLS = 4, 8
 COUNTED = ("messages", "faults", "commits")
 NEW = -1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the simulator. 0: all seeds held; 1: one failed; 2: wrong usage (raised by argparse as SystemExit)."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.cells is not None and (options.shrink or options.plan is not None):
+        parser.error(
+            f"--cells with {'--shrink' if options.shrink else '--plan'}: a federation is drawn whole"
+        )
     until_us = int(options.until * 1e6) if options.until is not None else None
     scenarios = _scenarios(options)
     if options.shrink:
@@ -54,8 +63,15 @@ def _scenarios(options: argparse.Namespace) -> list[Scenario]:
         first = new_seed()
         sys.stderr.write(f"new seeds: {first} to {first + count - 1}\n")
         sys.stderr.flush()
-    drawn = [Scenario(seed, draw_nodes(seed, *options.nodes)) for seed in range(first, first + count)]
+    drawn = [_draw(seed, options) for seed in range(first, first + count)]
     return [*failed.load(options.failed), *drawn] if options.failed is not None else drawn
+
+
+def _draw(seed: int, options: argparse.Namespace) -> Scenario:
+    if options.cells is None:
+        return Scenario(seed, draw_nodes(seed, *(options.nodes or NODES)))
+    nodes = draw_nodes(seed, *(options.nodes or NODES_OF_CELLS))
+    return Scenario(seed, nodes, cells=draw_cells(seed, *options.cells))
 
 
 # ---- many seeds ----
@@ -103,7 +119,7 @@ def _run(scenarios: list[Scenario], until_us: int | None, options: argparse.Name
     except WorkerLost as lost:
         sys.stderr.write(f"eslurm sim: {lost}\n")
         return 1
-    paths = merged(report.paths for report in reports)
+    paths = merged((report.paths for report in reports), PATHS if options.cells is None else OF_FEDERATIONS)
     if options.json:
         _say(_json_summary(reports, progress, paths))
     else:
@@ -239,6 +255,14 @@ def _nodes(text: str) -> tuple[int, int]:
     return first, last
 
 
+def _cells(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    first, last = int(low), int(high or low)
+    if not 2 <= first <= last <= len(NAMES):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of cells: from 2 to {len(NAMES)}")
+    return first, last
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -298,9 +322,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--nodes",
         type=_nodes,
-        default=(4, 16),
+        default=None,
         metavar="A-B",
-        help="cluster sizes to draw from (or one size)",
+        help="cluster sizes to draw from, or one size (default: 4-16; with --cells, nodes of the largest cell: 4-8)",
+    )
+    parser.add_argument(
+        "--cells",
+        type=_cells,
+        default=None,
+        metavar="A-B",
+        help="federations of so many clusters over one simulated store (2 to 4, or one number)",
     )
     parser.add_argument("--seed", type=int, default=None, metavar="N", help="run this seed alone")
     parser.add_argument(

@@ -56,6 +56,7 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.relay import messages as tree
 from eslurm.core.state.boundaries import set_calendar
 from eslurm.core.state.cluster import State
@@ -128,6 +129,7 @@ class Controller(Process):
 
     def start(self) -> None:
         """Begin to lead."""
+        self.world.parts.on_started(self)
         self._post(ConfigLoaded(self.world.config))
         self._post(EpochStarted(self.epoch))
         self._lease.turn()
@@ -152,6 +154,11 @@ class Controller(Process):
             if len(self.broadcaster.delivery)
             else ""
         )
+
+    @property
+    def profile(self) -> ResourceProfile | None:
+        """What is booked from now on; None while a cycle is under way, or before the first one."""
+        return self._schedule.book if self._planning.is_idle and self._planning.plan is not None else None
 
     # ---- in ----
 
@@ -380,6 +387,7 @@ class Controller(Process):
     def _show(self, action: Show) -> None:
         batch = action.batch
         self.world.checks.on_shown(self.epoch, batch)
+        self.world.parts.on_shown(self, batch)
         self.perform(self.broadcaster.on_committed(action.messages, batch, self.now_us))
         self._follow_programs()
         if not self._leads and self.state.epoch == self.epoch:
@@ -387,6 +395,7 @@ class Controller(Process):
             self.perform(self.broadcaster.lead(self.now_us))
             self._end_rest()
             self._tick()
+            self.world.parts.on_leading(self)
 
     def _follow_programs(self) -> None:
         """Start and end programs as the state wants it."""
@@ -423,10 +432,17 @@ class Controller(Process):
         self.world.note(f"{self.name} ends: {error}")
         self.seat.end()
 
+    def pause(self, for_us: int) -> None:
+        """See `BareProcess.pause`; with everything that runs in this process."""
+        if self.alive and not self.is_paused:
+            self.world.parts.on_paused(self, for_us)
+        super().pause(for_us)
+
     def hand_over(self, to: str = "") -> None:
         """Accept nothing more, finish the work under way, and let this standby lead; "": stop, with any successor."""
         if self._successor is None:
             self._successor = to
+            self.world.parts.on_leaving(self)
             self._runner.drop()
             self._pipeline.stop()
             self._wake()

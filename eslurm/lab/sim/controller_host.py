@@ -68,6 +68,8 @@ class ControllerHost:
         process, self.process = self.process, None
         if process is not None:
             process.alive = False
+            if isinstance(process, Controller):
+                self.world.parts.on_gone(process)
             self.world.network.detach(process)
             self.world.disk.crash(self.world.owner, process.name)
 

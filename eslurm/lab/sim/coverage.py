@@ -166,9 +166,9 @@ COUNTED: Final = frozenset(kind.__name__ for kind in _COUNTERS)
 """Kinds of the facts that `on_durable` takes, and no others: decoding all of them would take as long as the run."""
 
 
-def merged(runs: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def merged(runs: Iterable[Mapping[str, int]], paths: Iterable[str] = PATHS) -> dict[str, int]:
     """The sums over many runs, every path in its order."""
-    sums = dict.fromkeys(PATHS, 0)
+    sums = dict.fromkeys(paths, 0)
     for counts in runs:
         for path, count in counts.items():
             sums[path] = sums.get(path, 0) + count

@@ -1,5 +1,7 @@
 """Seeds that failed once: a file of lines `SEED/NODES  # what failed`, which run again each time.
 
+A federation is `SEED/NODES/CELLS`.
+
 Invariant: a seed with a size stands in a file once, and none is ever taken out by a program.
 """
 
@@ -21,21 +23,23 @@ def load(path: Path) -> list[Scenario]:
         run = line.partition("#")[0].strip()
         if not run:
             continue
-        seed, _, nodes = run.partition("/")
-        if not (seed.isdecimal() and nodes.isdecimal()):
+        parts = run.split("/")
+        if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
             raise ValueError(
-                f"{path}, line {number}: {run!r} is no run: write SEED/NODES, for example 1483/20"
+                f"{path}, line {number}: {run!r} is no run: write SEED/NODES, for example 1483/20, "
+                "or SEED/NODES/CELLS"
             )
-        found.append(Scenario(int(seed), int(nodes)))
+        found.append(Scenario(int(parts[0]), int(parts[1]), cells=int(parts[2]) if len(parts) > 2 else 0))
     return found
 
 
 def keep(path: Path, failure: Failure) -> bool:
     """Adds what has failed, unless it is there or is more than a seed and a size. Whether it was added."""
     scenario = failure.scenario
-    run = Scenario(scenario.seed, scenario.nodes)
+    run = Scenario(scenario.seed, scenario.nodes, cells=scenario.cells)
     if run != scenario or run in load(path):
         return False
     with path.open("a") as file:
-        file.write(f"{run.seed}/{run.nodes}  # {' '.join(failure.what.split())[:WHAT_MAX]}\n")
+        cells = f"/{run.cells}" if run.cells else ""
+        file.write(f"{run.seed}/{run.nodes}{cells}  # {' '.join(failure.what.split())[:WHAT_MAX]}\n")
     return True

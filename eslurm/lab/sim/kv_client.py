@@ -56,6 +56,8 @@ class KvClient(BareProcess):
     def __init__(self, ground: Ground, address: str, servers: Sequence[str], offset_us: int = 0) -> None:
         super().__init__(ground, address, offset_us)
         self._servers = servers
+        self.moves = 0
+        """How often it has gone on to another server."""
         self._at = 0
         self._last = 0
         self._calls: dict[int, _Call] = {}
@@ -101,6 +103,7 @@ class KvClient(BareProcess):
     def _move_on(self, address: str) -> None:
         if self._servers[self._at] == address:
             self._at = (self._at + 1) % len(self._servers)
+            self.moves += 1
 
     def _on_answer(self, source: str, answer: wire.Answer) -> None:
         call = self._calls.get(answer.ask_id)

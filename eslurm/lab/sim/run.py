@@ -14,6 +14,9 @@ import msgspec
 
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.fault_schedule import FaultPlan
+from eslurm.lab.sim.federation.plan import draw_federation
+from eslurm.lab.sim.federation.play import play
+from eslurm.lab.sim.federation.world import FederatedWorld
 from eslurm.lab.sim.world import START_US, Trace, World
 
 RECOVERY_MAX_US = 300 * SECOND_US
@@ -28,12 +31,15 @@ _NUMBERS = re.compile(r"\d+(\.-?\d+)*")
 class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
     """The parameters of a run. `plan` None and `actions` -1: drawn from the seed; `actions` is the number of requests from
     users.
+
+    With `cells` it is a federation of so many clusters with up to `nodes` each, and everything else is drawn.
     """
 
     seed: int
     nodes: int
     plan: FaultPlan | None = None
     actions: int = -1
+    cells: int = 0
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):
@@ -66,8 +72,9 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
     def text(self) -> str:
         """The failure, with the commands that shrink and replay it."""
         seed, nodes = self.scenario.seed, self.scenario.nodes
-        told = f"seed {seed} ({nodes} nodes) failed at {self.at_s:.6f} s: {self.what}"
-        if self.scenario.plan is None and self.scenario.actions < 0:
+        cells = f"{self.scenario.cells} cells of up to " if self.scenario.cells else ""
+        told = f"seed {seed} ({cells}{nodes} nodes) failed at {self.at_s:.6f} s: {self.what}"
+        if self.scenario.plan is None and self.scenario.actions < 0 and not self.scenario.cells:
             told += f"\nshrink: eslurm sim --seed {seed} --nodes {nodes} --shrink"
         return f"{told}\nreplay: {replay_of(self.scenario)}"
 
@@ -81,15 +88,16 @@ class SeedFailed(AssertionError):
         self.seed = failure.scenario.seed
 
 
-def replay(seed: int, nodes: int) -> str:
+def replay(seed: int, nodes: int, cells: int = 0) -> str:
     """The command that shows the run of a seed again."""
-    return f"eslurm sim --seed {seed} --nodes {nodes} --trace"
+    federated = f" --cells {cells}" if cells else ""
+    return f"eslurm sim --seed {seed} --nodes {nodes}{federated} --trace"
 
 
 def replay_of(scenario: Scenario) -> str:
     """The command that shows the run of any scenario again, in one line."""
     if scenario.plan is None and scenario.actions < 0:
-        return replay(scenario.seed, scenario.nodes)
+        return replay(scenario.seed, scenario.nodes, scenario.cells)
     return f"eslurm sim --plan '{msgspec.json.encode(scenario).decode()}' --trace"
 
 
@@ -116,11 +124,15 @@ def run_seed(seed: int, nodes: int, trace: Trace | None = None, until_us: int | 
 
 def run_scenario(scenario: Scenario, trace: Trace | None = None, until_us: int | None = None) -> Report:
     """The same for any scenario."""
+    if scenario.cells:
+        return _run_federation(scenario, trace, until_us)
     world = make_world(scenario, trace)
     try:
         _play(world, until_us)
     except Exception as cause:
-        raise SeedFailed(_failure(scenario, world, cause)) from cause
+        raise SeedFailed(
+            _failure(scenario, cause, world.scheduler.at_us, world.network.messages, world.faults.count)
+        ) from cause
     return Report(
         seed=scenario.seed,
         nodes=scenario.nodes,
@@ -132,6 +144,33 @@ def run_scenario(scenario: Scenario, trace: Trace | None = None, until_us: int |
         virtual_s=(world.scheduler.at_us - START_US) / SECOND_US,
         events_hash=world.events_hash,
         paths=world.coverage.counts,
+    )
+
+
+def _run_federation(scenario: Scenario, trace: Trace | None, until_us: int | None) -> Report:
+    plan = draw_federation(scenario.seed, scenario.cells, scenario.nodes)
+    world = FederatedWorld(scenario.seed, plan, trace)
+    cells = [cell.world for cell in world.cells]
+    cause: Exception | None = None
+    try:
+        play(world, until_us)
+    except Exception as raised:
+        cause = raised
+    messages = world.network.messages + sum(cell.network.messages for cell in cells)
+    faults = world.own_faults + sum(cell.faults.count for cell in cells)
+    if cause is not None:
+        raise SeedFailed(_failure(scenario, cause, world.scheduler.at_us, messages, faults)) from cause
+    return Report(
+        seed=scenario.seed,
+        nodes=sum(len(cell.names) for cell in cells),
+        messages=messages,
+        faults=faults,
+        commits=sum(cell.checks.commits for cell in cells),
+        facts=sum(cell.checks.facts for cell in cells),
+        jobs=sum(len(cell.checks.acknowledged) for cell in cells),
+        virtual_s=(world.scheduler.at_us - START_US) / SECOND_US,
+        events_hash=world.events_hash,
+        paths=world.paths,
     )
 
 
@@ -173,14 +212,14 @@ def kind_of(cause: BaseException) -> str:
     return f"{type(cause).__name__} in {frames[-1].name if frames else 'nowhere'}"
 
 
-def _failure(scenario: Scenario, world: World, cause: BaseException) -> Failure:
+def _failure(scenario: Scenario, cause: BaseException, at_us: int, messages: int, faults: int) -> Failure:
     return Failure(
         scenario=scenario,
         kind=kind_of(cause),
         what=f"{type(cause).__name__}: {cause}",
-        at_s=(world.scheduler.at_us - START_US) / SECOND_US,
-        messages=world.network.messages,
-        faults=world.faults.count,
+        at_s=(at_us - START_US) / SECOND_US,
+        messages=messages,
+        faults=faults,
     )
 
 

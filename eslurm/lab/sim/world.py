@@ -46,6 +46,7 @@ from eslurm.lab.sim.standby import Standby
 from eslurm.lab.sim.step_runner import LONG_LIMIT_S, StepScript
 from eslurm.lab.sim.trace_format import describe
 from eslurm.lab.sim.violation import require
+from eslurm.lab.sim.world_view import LeaderParts, NoParts
 from eslurm.ports.step_runner import StepSpec
 from eslurm.store.rows import load
 
@@ -68,19 +69,28 @@ def _calendar(zone: str) -> SiteCalendar:
 
 
 class World:
-    """The cluster of one seed. `trace`, if given, gets every event; `plan` replaces the seed's own faults."""
+    """The cluster of one seed. `trace`, if given, gets every event; `plan` replaces the seed's own faults.
+
+    Clusters with one `scheduler` live in one time.
+    """
 
     cluster = "sim"
     owner = "ctl"
     node_offer = NODE_OFFER
 
     def __init__(
-        self, seed: int, nodes: int, trace: Trace | None = None, plan: FaultPlan | None = None
+        self,
+        seed: int,
+        nodes: int,
+        trace: Trace | None = None,
+        plan: FaultPlan | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
         rng = random.Random(f"{seed}/shape")
         self.seed = seed
         self.random = random.Random(f"{seed}/world")
-        self.scheduler = Scheduler(START_US)
+        self.scheduler = scheduler or Scheduler(START_US)
+        self.parts: LeaderParts = NoParts()
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
         self.tuning = Tuning()
         drawn = draw_modules(seed, draw_config(rng, self.cluster, nodes))

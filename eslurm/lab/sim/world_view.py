@@ -130,6 +130,44 @@ class FaultSource(Protocol):
     def overhear(self, reports: tuple[Report, ...]) -> None: ...
 
 
+class LeaderParts(Protocol):
+    """What else runs in the process of a controller that leads. Leaders are of any kind here."""
+
+    def on_started(self, leader: Any) -> None: ...
+
+    def on_leading(self, leader: Any) -> None: ...
+
+    def on_shown(self, leader: Any, batch: Batch) -> None: ...
+
+    def on_paused(self, leader: Any, for_us: int) -> None: ...
+
+    def on_leaving(self, leader: Any) -> None: ...
+
+    def on_gone(self, leader: Any) -> None: ...
+
+
+class NoParts:
+    """Nothing: the cluster is in no federation."""
+
+    def on_started(self, leader: Any) -> None:
+        """It begins, from the state where the log stood."""
+
+    def on_leading(self, leader: Any) -> None:
+        """Its epoch is committed."""
+
+    def on_shown(self, leader: Any, batch: Batch) -> None:
+        """This is durable."""
+
+    def on_paused(self, leader: Any, for_us: int) -> None:
+        """It stands still for so long."""
+
+    def on_leaving(self, leader: Any) -> None:
+        """It ends in good order."""
+
+    def on_gone(self, leader: Any) -> None:
+        """Its process has ended, or goes on in another role."""
+
+
 class Leading(Protocol):
     """The controller that leads, as others than its host see it."""
 
@@ -160,6 +198,7 @@ class WorldView(Protocol):
     satellite_names: tuple[str, ...]
     log_kept_us: int
     inbox_max: int
+    parts: LeaderParts
 
     @property
     def checks(self) -> Witness: ...

@@ -1,0 +1,85 @@
+"""Rare paths of a federation that a run has taken, counted from outside.
+
+Invariant: counting changes nothing, so a run is the same whatever is counted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eslurm.core.federation.actions import Action, KeepLease, List, SwapKeys, Watch
+from eslurm.core.federation.membership import Standing
+from eslurm.lab.kv.image import KvImage
+from eslurm.lab.sim.federation.part import Part
+from eslurm.ports.kv import KvAmbiguous, KvError, KvFull, LeaseLost, WatchBroken
+
+PATHS: Final = (
+    "cell listed anew after a compaction",
+    "lease of a cell lost and granted anew",
+    "word that a cell is alive taken over by a standby",
+    "swap without an answer was done",
+    "swap without an answer was not done, or not yet",
+    "swap refused for want of room",
+    "cell without an answer went to another server",
+    "former leader superseded",
+    "cell refused: its name is another's",
+    "store elected another leader",
+    "cell shown silent",
+    "silent cell came back",
+)
+"""Every path that is counted."""
+
+
+class FederationCoverage:
+    """Counts of one run, by path."""
+
+    def __init__(self, image: KvImage) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(PATHS, 0)
+        self._image = image
+        self._members: dict[str, int] = {}
+        self._silent: set[tuple[str, str]] = set()
+
+    def count(self, path: str) -> None:
+        """It was taken once more."""
+        self.counts[path] += 1
+
+    def on_failed(self, part: Part, action: Action, error: KvError) -> None:
+        """A call of a part failed."""
+        if isinstance(error, WatchBroken) and isinstance(action, List | Watch):
+            self.count("cell listed anew after a compaction")
+        elif isinstance(error, LeaseLost) and isinstance(action, KeepLease):
+            self.count("lease of a cell lost and granted anew")
+        elif isinstance(error, KvFull):
+            self.count("swap refused for want of room")
+        elif isinstance(error, KvAmbiguous) and isinstance(action, SwapKeys) and action.then:
+            write = action.then[0]
+            entry = self._image.get(write.key).entry
+            is_done = (entry.value if entry is not None else None) == write.value
+            self.count(f"swap without an answer was {'done' if is_done else 'not done, or not yet'}")
+
+    def on_standing(self, cell: str, part: Part, standing: Standing) -> None:
+        """A part stands elsewhere than before."""
+        if standing is Standing.MEMBER:
+            before = self._members.get(cell, part.epoch)
+            self._members[cell] = max(before, part.epoch)
+            if before < part.epoch:
+                self.count("word that a cell is alive taken over by a standby")
+        elif standing is Standing.SUPERSEDED:
+            self.count("former leader superseded")
+        elif standing is Standing.REFUSED:
+            self.count("cell refused: its name is another's")
+
+    def on_end(self, part: Part) -> None:
+        """A part has ended."""
+        if part.client is not None:
+            self.counts["cell without an answer went to another server"] += part.client.moves
+
+    def on_shown(self, observer: str, cell: str, *, is_silent: bool) -> None:
+        """One cell shows another."""
+        pair = observer, cell
+        if is_silent and pair not in self._silent:
+            self._silent.add(pair)
+            self.count("cell shown silent")
+        elif not is_silent and pair in self._silent:
+            self._silent.discard(pair)
+            self.count("silent cell came back")

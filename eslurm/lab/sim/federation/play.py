@@ -1,0 +1,35 @@
+"""A run of a federation from start to verdict."""
+
+from __future__ import annotations
+
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.sim.federation.world import FederatedWorld
+from eslurm.lab.sim.world import START_US
+
+RECOVERY_MAX_US = 300 * SECOND_US
+GATEWAYS_MAX_US = (600 + 4 * (300 + 60 + 10)) * SECOND_US
+"""See `eslurm.lab.sim.run`."""
+LOOK_EVERY_US = SECOND_US
+CALM_US = 40 * SECOND_US
+"""It goes on so long when all is well: sound cells go on seeing each other."""
+
+
+def play(world: FederatedWorld, until_us: int | None) -> None:
+    """Play it. Raises what is violated."""
+    scheduler = world.scheduler
+    world.start()
+    if until_us is not None:
+        scheduler.run(START_US + until_us)
+        return
+    scheduler.run(START_US + world.plan.calm_us)
+    has_gateways = any(cell.world.config.modules for cell in world.cells)
+    recovery_us = RECOVERY_MAX_US + (GATEWAYS_MAX_US if has_gateways else 0)
+    deadline_us = scheduler.at_us + recovery_us
+    while why := world.why_unsettled():
+        if scheduler.at_us >= deadline_us:
+            raise AssertionError(f"no recovery within {recovery_us // SECOND_US} s: {why}")
+        for cell in world.cells:
+            cell.world.set_clocks_right()
+        scheduler.run(scheduler.at_us + LOOK_EVERY_US)
+    scheduler.run(scheduler.at_us + CALM_US)
+    world.final_check()

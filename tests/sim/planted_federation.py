@@ -1,0 +1,53 @@
+"""Bugs to plant into the part of a cell in its federation: each breaks one rule that a federated world must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from eslurm.core.federation.actions import Write
+from eslurm.core.federation.member_changes import Join, Own
+from eslurm.core.federation.membership import Membership
+from eslurm.core.federation.mirror import Mirror
+from eslurm.core.federation.swapping import Entries
+from eslurm.core.federation.values import encode
+from eslurm.lab.sim.federation.part import Part
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def lease_kept_by_a_former_leader(patch: pytest.MonkeyPatch) -> None:
+    """The part of a controller in the federation goes on when its controller has ended."""
+    patch.setattr(Part, "leave", lambda self: setattr(self, "is_leaving", True))
+    patch.setattr(Part, "end", lambda self: None)
+
+
+def number_taken_without_reading(patch: pytest.MonkeyPatch) -> None:
+    """A cell that joins takes the number that its own copy shows as free and does not compare the counter."""
+
+    def writes(self: Join, current: Entries) -> Any:
+        if current[self._own.record_key] is not None:
+            return ()
+        record = msgspec.structs.replace(self._record, number=self._choose(None))
+        return (Write(self._own.record_key, encode(record)),)
+
+    def keys(self: Join, own: Own, record: Any, cells: Mirror) -> None:
+        init(self, own, record, cells)
+        self.keys = (own.record_key,)  # type: ignore[assignment]
+
+    init = Join.__init__
+    patch.setattr(Join, "__init__", keys)
+    patch.setattr(Join, "writes", writes)
+
+
+def name_of_another_taken(patch: pytest.MonkeyPatch) -> None:
+    """Every record is taken for one's own."""
+    patch.setattr(Own, "is_own", lambda self, record: True)
+
+
+def lease_granted_once(patch: pytest.MonkeyPatch) -> None:
+    """A lease that has ended is taken for a living one: the word that the cell is alive is not written again."""
+    patch.setattr(Membership, "_drop_lease", lambda self: None)
