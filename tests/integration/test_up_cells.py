@@ -94,8 +94,9 @@ def test_cells_see_each_other_and_run_jobs(federation: Federation) -> None:
         job = cell.submit("echo $SLURM_JOB_NODELIST", "-o", f"{name}.out", "--wait")
         assert job == 1
         assert (federation.work / f"{name}.out").read_text() == f"{name}-cn01\n"
-    # A cell passes on what is for another.
-    assert federation("essubmit", "--cell", "beta", "--wait", "--wrap", "true").code == 0
+    # A cell passes on what is for another, but for root.
+    passed = federation("essubmit", "--cell", "beta", "--wait", "--wrap", "true")
+    assert passed.code == (os.geteuid() == 0), passed.err
     # Plain commands talk to the first cell.
     assert "alpha-cn01" in federation("esinfo", "-N").out
 

@@ -137,13 +137,20 @@ def _greeting(running: RunningCells, detach: bool) -> str:
     lines += [
         "  esinfo --federation          all cells, and what is free in each",
         f"  essubmit --wrap hostname     submit a job to {first}",
-        f"  essubmit --cell {plan.names[1]} --wrap hostname   and to {plan.names[1]}; also esqueue, escancel, esinfo --cell",
+        _in_another(layout, plan.names[1]),
         "  eslurm status                how cells, daemons and etcd do",
         "  eslurm down                  stop; jobs are kept for the next `eslurm up`",
     ]
     if not detach:
         lines.append("This command watches the daemons. Ctrl-C stops the federation.")
     return "\n".join(lines)
+
+
+def _in_another(layout: CellsLayout, name: str) -> str:
+    """The line on work in another cell: a cell passes no command of root's on."""
+    if os.geteuid() == 0:
+        return f"  ESLURM_STATE_DIR={layout.directory / name} essubmit --wrap hostname   and to {name}"
+    return f"  essubmit --cell {name} --wrap hostname   and to {name}; also esqueue, escancel, esinfo --cell"
 
 
 def status(plain: Layout, as_json: bool) -> int:
