@@ -46,7 +46,7 @@ def named_cell(given: Words) -> tuple[str, str]:
 
 
 class CellApi(Api):
-    """Calls that another cell answers. `label` stands before its refusals; no call takes longer than `most_s`."""
+    """Calls that another cell answers. `label`, if any, stands before its refusals; no call takes longer than `most_s`."""
 
     def __init__(
         self, endpoint: Endpoint, command: str, cell: str, label: str, most_s: float | None = None
@@ -67,13 +67,15 @@ class CellApi(Api):
         try:
             reply = super()._call(passing, Raw(encode(body, CALL_CELL_REQUEST)), timeout_s, request_id)
         except CommandFailed as failure:
-            raise CommandFailed(failure.code, f"{self._label}: {failure.text}") from None
+            raise CommandFailed(failure.code, self._labelled(failure.text)) from None
         try:
             return _decoded(method, decode(reply.data, CALL_CELL_REPLY)["reply"])
         except WireError:
-            raise CommandFailed(
-                exits.FAILED, f"{self._label}: its answer makes no sense to this release of the command"
-            ) from None
+            text = self._labelled("its answer makes no sense to this release of the command")
+            raise CommandFailed(exits.FAILED, text) from None
+
+    def _labelled(self, text: str) -> str:
+        return f"{self._label}: {text}" if self._label else text
 
     def _not_ready(self, why: str, timeout_s: float) -> str:
         return why

@@ -87,6 +87,11 @@ def _account(given: Words) -> int:
     names = _columns(given)
     limit = _limit(given)
     request = _request(given)
+    if given.has("cells") or given.has("clusters"):
+        from escli.user import cells
+
+        if cells.cells_named(given):
+            return _account_of_cells(given, request, names, limit)
     with open_api(given, COMMAND) as api:
         if given.has("packs") and given.has("jobs"):
             _add_members(api, request)
@@ -96,6 +101,33 @@ def _account(given: Words) -> int:
     sys.stdout.write(_render(runs, names, given, request.jobs))
     if is_cut:
         program.warn(COMMAND, f"there is more than these {limit} lines: see --limit, -S and -E")
+    return exits.OK
+
+
+def _account_of_cells(given: Words, request: Any, names: Sequence[str], limit: int) -> int:
+    """The runs of several cells in one table, at most `limit` of each."""
+    from escli.user import cells
+
+    def ask(api: Api) -> tuple[list[Any], bool]:
+        asked = type(request)()
+        asked.CopyFrom(request)
+        return _fetch(api, asked, limit)
+
+    found = cells.ask_cells(given, COMMAND, ask)
+    if given.has("json"):
+        sys.stdout.write(cells.to_json(found, "attempts", lambda answer: answer[0]))
+        return exits.OK
+    answered = [one for one in found if one.answer is not None]
+    shown = _table_columns(names)
+    columns, rows = cells.joint(
+        (one.name, shown, _rows(one.answer[0], names, request.jobs)) for one in answered
+    )
+    sys.stdout.write(_text(columns, rows, given))
+    for one in answered:
+        if one.answer[1]:
+            program.warn(
+                COMMAND, f"cell {one.name}: there is more than these {limit} lines: see --limit, -S and -E"
+            )
     return exits.OK
 
 
@@ -177,9 +209,20 @@ def _render(runs: Sequence[Any], names: Sequence[str], given: Words, refs: Seque
         from escli.as_json import fields_of
 
         return json.dumps({"attempts": [fields_of(run) for run in runs]}, indent=1) + "\n"
-    chosen = [COLUMNS[name] for name in names]
-    rows = [[cell(run) for _, _, cell in chosen] for run in by_part(runs, refs, each=True)]
+    return _text(_table_columns(names), _rows(runs, names, refs), given)
+
+
+def _rows(runs: Sequence[Any], names: Sequence[str], refs: Sequence[Any]) -> list[list[str]]:
+    chosen = [COLUMNS[name][2] for name in names]
+    return [[cell(run) for cell in chosen] for run in by_part(runs, refs, each=True)]
+
+
+def _table_columns(names: Sequence[str]) -> list[Column]:
+    return [Column(COLUMNS[name][0], right=COLUMNS[name][1]) for name in names]
+
+
+def _text(columns: Sequence[Column], rows: Sequence[Sequence[str]], given: Words) -> str:
     header = not given.has("noheader")
     if given.has("parsable2"):
-        return separated([head for head, _, _ in chosen], rows, header=header)
-    return render([Column(head, right=right) for head, right, _ in chosen], rows, header=header)
+        return separated([column.head for column in columns], rows, header=header)
+    return render(columns, rows, header=header)

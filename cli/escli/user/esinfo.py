@@ -18,9 +18,11 @@ from eslurm.compat.states import NODE_STATES, node_state
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from escli.options import Words
+
+    Table: TypeAlias = tuple[list[Column], list[list[str]]]
 
 COMMAND = "esinfo"
 
@@ -36,6 +38,13 @@ def _info(given: Words) -> int:
     names = expand(given.text("nodes"), given.spelling("nodes")) if given.has("nodes") else ()
     from eslurm.v1 import controller_pb2 as pb
 
+    if given.has("cells") or given.has("clusters"):
+        from escli.user import cells
+
+        if cells.cells_named(given):
+            return _info_of_cells(
+                given, pb.NodesRequest(names=names, partition=given.text("partition")), states
+            )
     with open_api(given, COMMAND) as api:
         if given.has("satellites"):
             satellites.print_table(api, given)
@@ -54,11 +63,24 @@ def _info(given: Words) -> int:
 
         program.say(to_json(reply))
         return exits.OK
-    nodes = [node for node in reply.nodes if not states or state_of(node) in states]
-    if given.has("modules"):
-        sys.stdout.write(by_module(nodes, reply.modules, not given.has("noheader")))
+    columns, rows = _table(given, reply, states)
+    sys.stdout.write(render(columns, rows, header=not given.has("noheader")))
+    return exits.OK
+
+
+def _info_of_cells(given: Words, request: Any, states: frozenset[str]) -> int:
+    """The nodes of several cells in one table."""
+    from escli.user import cells
+
+    found = cells.ask_cells(given, COMMAND, lambda api: api.call("Nodes", request))
+    if given.has("json"):
+        sys.stdout.write(cells.to_json(found, "nodes", lambda reply: reply.nodes))
         return exits.OK
-    sys.stdout.write(_table(given, nodes, reply.partitions))
+    replies = [(one.name, one.answer) for one in found if one.answer is not None]
+    has_modules = any(node.module for _name, reply in replies for node in reply.nodes)
+    tables = ((name, *_table(given, reply, states, has_modules=has_modules)) for name, reply in replies)
+    columns, rows = cells.joint(tables)
+    sys.stdout.write(render(columns, rows, header=not given.has("noheader")))
     return exits.OK
 
 
@@ -86,19 +108,26 @@ def is_login_host(node: Any) -> bool:
     return "LOGIN" in node.flags
 
 
-def _table(given: Words, nodes: Sequence[Any], partitions: Sequence[Any]) -> str:
-    header = not given.has("noheader")
+def _table(given: Words, reply: Any, states: frozenset[str], *, has_modules: bool = False) -> Table:
+    nodes = [node for node in reply.nodes if not states or state_of(node) in states]
+    if given.has("modules"):
+        return _modules(nodes, reply.modules)
     if given.has("list-reasons"):
-        return _reasons(nodes, header)
+        return _reasons(nodes)
     if given.has("Node"):
-        return by_node(nodes, header, is_long=given.has("long"))
-    return by_partition(nodes, partitions, header, is_long=given.has("long"))
+        return _nodes(nodes, is_long=given.has("long"), has_modules=has_modules)
+    return _partitions(nodes, reply.partitions, is_long=given.has("long"))
 
 
 def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, *, is_long: bool) -> str:
     """One line for each partition and state of its nodes; then the login hosts, which are in none. Gateways are left out:
     no job names their partition.
     """
+    columns, rows = _partitions(nodes, partitions, is_long=is_long)
+    return render(columns, rows, header=header)
+
+
+def _partitions(nodes: Sequence[Any], partitions: Sequence[Any], *, is_long: bool) -> Table:
     columns = columns_of("PARTITION AVAIL >TIMELIMIT >NODES STATE")
     if is_long:
         columns += columns_of(">CORES(A/T) >MEMORY GRES")
@@ -120,11 +149,16 @@ def by_partition(nodes: Sequence[Any], partitions: Sequence[Any], header: bool, 
     for state, group in _grouped(filter(is_login_host, nodes)):
         row = ["-", "-", "-", str(len(group)), state, *(["-"] * 3 if is_long else ())]
         rows.append([*row, fold(node.name for node in group)])
-    return render(columns, rows, header=header)
+    return columns, rows
 
 
 def by_module(nodes: Sequence[Any], modules: Sequence[Any], header: bool) -> str:
     """One line for each module and state of its nodes, and for the nodes of no module."""
+    columns, rows = _modules(nodes, modules)
+    return render(columns, rows, header=header)
+
+
+def _modules(nodes: Sequence[Any], modules: Sequence[Any]) -> Table:
     columns = columns_of("MODULE KIND REACHES >NODES STATE NODELIST")
     heads = [(one.name, one.kind, ",".join(one.reaches) or "-") for one in modules]
     rows = []
@@ -133,7 +167,7 @@ def by_module(nodes: Sequence[Any], modules: Sequence[Any], header: bool) -> str
         for state, group in _grouped(members):
             row = [head[0] or "-", *head[1:], str(len(group)), state]
             rows.append([*row, fold(node.name for node in group)])
-    return render(columns, rows, header=header)
+    return columns, rows
 
 
 def _grouped(nodes: Iterable[Any]) -> list[tuple[str, list[Any]]]:
@@ -170,8 +204,13 @@ def _uses(node: Any) -> str:
 
 def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
     """One line for each node."""
+    columns, rows = _nodes(nodes, is_long=is_long)
+    return render(columns, rows, header=header)
+
+
+def _nodes(nodes: Sequence[Any], *, is_long: bool, has_modules: bool = False) -> Table:
     columns = columns_of("NODE PARTITION STATE >CORES(A/T)")
-    has_modules = any(node.module for node in nodes)
+    has_modules = has_modules or any(node.module for node in nodes)
     if has_modules:
         columns.insert(2, Column("MODULE"))
     if is_long:
@@ -193,10 +232,10 @@ def by_node(nodes: Sequence[Any], header: bool, *, is_long: bool) -> str:
                 escaped(node.reason) or "-",
             ]
         rows.append(row)
-    return render(columns, rows, header=header)
+    return columns, rows
 
 
-def _reasons(nodes: Sequence[Any], header: bool) -> str:
+def _reasons(nodes: Sequence[Any]) -> Table:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for node in nodes:
         state = state_of(node)
@@ -204,5 +243,4 @@ def _reasons(nodes: Sequence[Any], header: bool) -> str:
             since = format_moment(node.since_us, clock.local_offset_s)
             groups.setdefault((escaped(node.reason) or "none", since, state), []).append(node.name)
     rows = [[*key, fold(names)] for key, names in groups.items()]
-    columns = columns_of("REASON SINCE STATE NODELIST")
-    return render(columns, rows, header=header)
+    return columns_of("REASON SINCE STATE NODELIST"), rows

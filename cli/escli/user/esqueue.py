@@ -37,6 +37,11 @@ def _queue(given: Words) -> int:
     shape = _shape(given)
     request = _request(given)
     refs = job_refs(split_jobs(given.text("jobs")), given.spelling("jobs")) if given.has("jobs") else []
+    if given.has("cells") or given.has("clusters"):
+        from escli.user import cells
+
+        if cells.cells_named(given):
+            return _queue_of_cells(given, request, shape, refs, pause_s)
     with open_api(given, COMMAND) as api:
         request.user = chosen_user(given, api)
         text = _render(_ask(api, request, given), given, shape, refs)
@@ -44,6 +49,35 @@ def _queue(given: Words) -> int:
             _watch(lambda: _render(_ask(api, request, given), given, shape, refs), text, pause_s)
         sys.stdout.write(text)
         return exits.OK
+
+
+def _queue_of_cells(given: Words, request: Any, shape: Any, refs: Sequence[Any], pause_s: float) -> int:
+    """The jobs of several cells in one table."""
+    from escli.tables import render
+    from escli.user import cells
+
+    def ask(api: Api) -> Any:
+        asked = type(request)()
+        asked.CopyFrom(request)
+        asked.user = chosen_user(given, api)
+        return _ask(api, asked, given)
+
+    def look() -> str:
+        found = cells.ask_cells(given, COMMAND, ask)
+        if given.has("json"):
+            return cells.to_json(found, "jobs", lambda reply: reply.jobs)
+        (columns, letters), gap = shape
+        answered = [one for one in found if one.answer is not None]
+        width = 0 if gap else max(map(len, ["CELL", *(one.name for one in answered)])) + 1
+        tables = ((one.name, columns, _rows(one.answer, given, letters, refs)) for one in answered)
+        columns, rows = cells.joint(tables, width=width)
+        return render(columns, rows, header=not given.has("noheader"), gap=gap)
+
+    text = look()
+    if pause_s:
+        _watch(look, text, pause_s)
+    sys.stdout.write(text)
+    return exits.OK
 
 
 def _ask(api: Api, request: Any, given: Words) -> Any:
@@ -151,14 +185,20 @@ def _render(reply: Any, given: Words, shape: Any, refs: Sequence[Any]) -> str:
     (columns, cells), gap = shape
     if given.has("start") and not given.has("format") and any(info.planned_latest_us for info in reply.jobs):
         columns, cells = queue_columns.by_letters(queue_columns.START_BETWEEN)
+    rows = _rows(reply, given, cells, refs)
+    return render(columns, rows, header=not given.has("noheader"), gap=gap)
+
+
+def _rows(reply: Any, given: Words, cells: Any, refs: Sequence[Any]) -> list[list[str]]:
+    from escli.user import queue_columns
+
     # An array's record whose last tasks are running has nothing to show that its tasks do not.
     infos = [info for info in reply.jobs if info.array_tasks_left or not info.tasks_running]
     infos.sort(key=queue_columns.sort_key)
     if given.has("array"):
         infos = queue_columns.unfolded(infos)
     infos = by_part(infos, refs, each=given.has("parts"))
-    rows = queue_columns.fill(infos, cells, reply.now_us)
-    return render(columns, rows, header=not given.has("noheader"), gap=gap)
+    return queue_columns.fill(infos, cells, reply.now_us)
 
 
 def _render_packs(reply: Any, given: Words, refs: Sequence[Any]) -> str:

@@ -76,7 +76,7 @@ def table(reply: Any, *, header: bool = True) -> str:
             _share(one, one.jobs_running, one.jobs_waiting),
             _age(one.age_ms),
             escaped(one.endpoint) or "-",
-            escaped(one.problem) or _silence(one) or "-",
+            escaped(one.problem) or silence(one) or "-",
         ]
         for one in reply.cells
     ]
@@ -88,7 +88,8 @@ def _share(one: Any, first: int, second: int) -> str:
     return f"{first}/{second}" if one.age_ms >= 0 else "-"
 
 
-def _silence(one: Any) -> str:
+def silence(one: Any) -> str:
+    """How long a cell has been silent; empty: it is not, or it was before it was ever heard of here."""
     return f"lease ended {format_duration(one.silent_ms // 1000)} ago" if one.silent_ms >= 0 else ""
 
 

@@ -57,6 +57,8 @@ MARGIN_S: Final = 0.2
 """An answer of our own leaves here so long before the caller's deadline."""
 BACKOFF_MAX_S: Final = 1.0
 RETRY_S: Final = 0.5
+TAKEOVER_S: Final = 10.0
+"""A cell that has been silent for less may have a standby that is about to lead."""
 NEVER_S: Final = 600.0
 """As the time of a retry: longer than callers wait."""
 NAME_MAX: Final = 256
@@ -238,7 +240,9 @@ class CellLinks:
             try:
                 link = await self._table.get(endpoint, wanted, BACKOFF_MAX_S)
             except LinkRefused as error:
-                peer.refused = failure = str(error)
+                peer.refused = failure = (
+                    f"{error} (does cell {peer.name} trust this one: [[federation.peer]] there?)"
+                )
                 continue
             except LinkError as error:
                 is_backoff = isinstance(error, LinkUnreachable) and error.retry_after_s > 0
@@ -253,16 +257,14 @@ class CellLinks:
             peer.link = link
             return
         peer.link = None
-        state = next((one for one in self._federation.view().cells if one.name == peer.name), None)
-        is_silent = state is not None and state.state is CellState.SILENT
-        silent = ""
-        if state is not None and state.silent_us is not None and is_silent:
-            silent = f"it is silent, its lease ended {state.silent_us / 1e6:.0f} s ago; "
-        elif is_silent:
-            silent = "it is silent; "
-        raise ApiError(
-            Status.UNAVAILABLE, f"{silent}{failure}", NEVER_S if is_silent or peer.refused else RETRY_S
-        )
+        found = next((one for one in self._federation.view().cells if one.name == peer.name), None)
+        may_return = not peer.refused
+        if found is not None and found.state is CellState.SILENT:
+            ago_s = float("inf") if found.silent_us is None else found.silent_us / 1e6
+            since = f", its lease ended {ago_s:.0f} s ago" if found.silent_us is not None else ""
+            failure = f"it is silent{since}; {failure}"
+            may_return = may_return and ago_s < TAKEOVER_S
+        raise ApiError(Status.UNAVAILABLE, failure, RETRY_S if may_return else NEVER_S)
 
     # ---- items of links, for `ControllerLinks` ----
 
