@@ -380,6 +380,7 @@ class Controller:
         self._state_metrics = StateMetrics(
             self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
         )
+        self._cells = self._link_cells()
         self.status = LeaderStatus(
             self._dispatcher,
             broadcaster,
@@ -387,8 +388,8 @@ class Controller:
             self._table,
             self._driver.counters,
             self._federation,
+            self._cells,
         )
-        self._cells = self._link_cells()
         self._authoriser = Authoriser(
             CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit, self._cells
         )

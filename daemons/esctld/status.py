@@ -36,6 +36,7 @@ from eslurm.telemetry.status import Health, StatusServer
 from eslurm.telemetry.vitals import LoopLag
 
 if TYPE_CHECKING:
+    from esctld.lead.cell_links import CellLinks
     from esctld.lead.federation import Federation
 
 STARTING = "starting"
@@ -132,7 +133,9 @@ class LeaderStatus:
         table: LinkTable,
         counters: RelayCounters,
         federation: Federation | None = None,
+        cells: CellLinks | None = None,
     ) -> None:
+        self._cells = cells
         self._federation = federation
         self._dispatcher = dispatcher
         self._broadcaster = broadcaster
@@ -169,7 +172,7 @@ class LeaderStatus:
         yield from self._state_metrics.families()
         yield from parts.relay_families(self._counters, broadcaster.relay)
         yield from parts.link_families(self._table.counters)
-        yield from federation_metrics.families(self._federation)
+        yield from federation_metrics.families(self._federation, self._cells)
 
 
 class CountedCalls:

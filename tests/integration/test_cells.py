@@ -54,6 +54,8 @@ def cells(state_dir: Path) -> Iterator[tuple[LiveCluster, LiveCluster]]:
                 set(states(one).values()) == {"alive"} and len(seen(one)) == 2 for one in (alpha, beta)
             )
         )
+        # Each has seen the record of the other.
+        until(lambda: ask(alpha, "esqueue", "--cell", "beta").code == 0)
         yield alpha, beta
 
 
@@ -210,7 +212,7 @@ def test_the_store_may_be_believed_and_keys_be_replaced(state_dir: Path) -> None
             stack.callback(one.stop)
             one.start()
         until(lambda: states(alpha) == states(beta) == {"alpha": "alive", "beta": "alive"})
-        assert ask(alpha, "esqueue", "--cell", "beta").code == 0
+        until(lambda: ask(alpha, "esqueue", "--cell", "beta").code == 0)
         beta.site.keys = beta.site.keys.with_next(int(time.time() * 1e6))
         beta.site.write_keys(beta.directory)
         beta.site.keys = beta.site.keys.with_next_signing()

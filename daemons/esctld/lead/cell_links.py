@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("esctld.cells")
 
-FOLLOW_S: Final = 0.5
+FOLLOW_S: Final = 0.1
 """Interval of looks at the cells' records."""
 IDLE_S: Final = 60.0
 CALLS_MAX: Final = 1024
@@ -120,6 +120,7 @@ class CellLinks:
         self._users = users
         self._peers: dict[str, _Peer] = {}
         self._ended: set[Link] = set()
+        self._followed: object = None
         self.calls: Counter[str] = Counter(out=0, **{"in": 0})
         self.refused = 0
 
@@ -148,9 +149,13 @@ class CellLinks:
 
     def follow(self) -> None:
         """Trust the cells whose records say so now. While the store is away the last word counts."""
+        version = self._federation.records_version
+        if version == self._followed:
+            return
         rings = self._federation.rings()
         if rings is None:
             return
+        self._followed = version
         refused = self._trust.refused
         if self._trust.follow(rings):
             self._credentials.cells = dict(self._trust.cells)

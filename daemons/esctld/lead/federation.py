@@ -102,6 +102,11 @@ class Federation:
         """Name of this cell."""
         return self._config.cell
 
+    @property
+    def records_version(self) -> object:
+        """Equal as long as no cell's record has changed."""
+        return self._part.cells, self._part.cells.changes
+
     def rings(self) -> dict[str, bytes] | None:
         """The sealed keys in the records of the other cells; None: no record has come yet."""
         if not self._part.cells.is_listed:

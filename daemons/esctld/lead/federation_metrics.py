@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from eslurm.telemetry.exposition import Described, MetricFamily
 
 if TYPE_CHECKING:
+    from esctld.lead.cell_links import CellLinks
     from esctld.lead.federation import Federation
 
 STANDINGS = ("away", "joining", "member", "refused", "superseded", "left")
@@ -29,10 +30,21 @@ RESTARTS = Described(
     "counter",
     "How often an error made the part in the federation begin anew.",
 )
-FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS)
+CALLS = Described(
+    "eslurm_federation_calls_total",
+    "counter",
+    "Calls that passed between this cell and others: out for its own users, in for those of others.",
+    ("way",),
+)
+CALLS_REFUSED = Described(
+    "eslurm_federation_calls_refused_total",
+    "counter",
+    "Calls of other cells that were refused before they were looked at as a user's.",
+)
+FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS, CALLS, CALLS_REFUSED)
 
 
-def families(federation: Federation | None) -> Iterator[MetricFamily]:
+def families(federation: Federation | None, cells: CellLinks | None) -> Iterator[MetricFamily]:
     """The metrics of a member; of a cluster that is none, they are there and say nothing."""
     view = federation.view() if federation is not None else None
     counts = Counter(cell.state.value for cell in view.cells) if view is not None else Counter()
@@ -43,3 +55,5 @@ def families(federation: Federation | None) -> Iterator[MetricFamily]:
     yield AGE.is_(-1 if view is None or view.age_us is None else view.age_us / 1e6)
     yield SKIPPED.is_(0 if view is None else len(view.unreadable) + view.skipped)
     yield RESTARTS.is_(federation.restarts if federation is not None else 0)
+    yield CALLS.by({way: cells.calls[way] if cells is not None else 0 for way in ("out", "in")})
+    yield CALLS_REFUSED.is_(cells.refused if cells is not None else 0)
