@@ -20,6 +20,7 @@ from escli.errors import ClusterError
 from escli.interrupts import Interrupts
 from escli.lab.estimate import estimate
 from escli.lab.simulate import simulate
+from escli.lab.simulate_federation import simulate_federation
 from escli.local import settings
 from escli.local.chaos import ACTIONS, Chaos, Request
 from escli.local.convert_command import convert_command
@@ -528,6 +529,7 @@ def replay(
 
 
 commands.add_command(simulate)
+commands.add_command(simulate_federation)
 commands.add_command(estimate)
 commands.add_command(health)
 commands.add_command(keys)

@@ -11,13 +11,14 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from eslurm.core.federation import pools
 from eslurm.core.federation.actions import StoredEntry
-from eslurm.core.model.federation import FORMAT, Alive, CellRecord, NextNumber, Summary
+from eslurm.core.model.federation import FORMAT, Alive, CellRecord, NextNumber, Pool, Summary
 
 VALUE_BYTES_MAX: Final = 16 * 1024
 """The largest bound of all kinds."""
 
-Value: TypeAlias = CellRecord | NextNumber | Alive | Summary
+Value: TypeAlias = CellRecord | NextNumber | Alive | Summary | Pool
 V = TypeVar("V", bound=Value)
 
 _BYTES_MAX: Final[dict[type, int]] = {
@@ -25,6 +26,7 @@ _BYTES_MAX: Final[dict[type, int]] = {
     NextNumber: 64,
     Alive: 2 * 1024,
     Summary: VALUE_BYTES_MAX,
+    Pool: VALUE_BYTES_MAX,
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ENCODER = msgspec.msgpack.Encoder()
@@ -44,6 +46,7 @@ class Keys:
         self.cells = f"/eslurm/{federation}/cells/"
         self.alive = f"/eslurm/{federation}/alive/"
         self.summary = f"/eslurm/{federation}/summary/"
+        self.pool = f"/eslurm/{federation}/pool/"
         self.number = f"{self.cells}+number"
 
 
@@ -108,6 +111,8 @@ class Reader(Generic[V]):
             return f"the record of cell {value.name} under the key of {name}"
         if isinstance(value, Summary):
             return _faulty_summary(value)
+        if isinstance(value, Pool):
+            return pools.faults(value)
         return ""
 
 

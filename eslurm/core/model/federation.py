@@ -124,3 +124,59 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
     ] = ()
     revision: Count = 0
     """Revision of the cell's log that it shows."""
+
+
+RUNS_MAX: Final = 1_024
+"""Runs of nodes in one pool."""
+CLAIMS_MAX: Final = 100
+"""Claims and tickets in one pool. With `RUNS_MAX` a pool's value stays below 16 KiB."""
+NODES_MAX: Final = 4_096
+"""Nodes in one pool."""
+
+Place = Annotated[int, Meta(ge=0, le=2**20)]
+"""The number of a node in its cell."""
+Runs = Annotated[
+    tuple[tuple[Place, Annotated[int, Meta(ge=1, le=NODES_MAX)]], ...], Meta(max_length=RUNS_MAX)
+]
+"""A set of nodes: (first, how many), ascending, with a gap between each two."""
+Order = tuple[Count, Number, Count]
+"""A rank among all jobs that ask for nodes of others, lowest first: the store's revision when its cell began to ask, the
+cell, the claim's serial there. No two are equal, and no clock is in it."""
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True):
+    """Free nodes of one class that any cell may claim. `for_s`: nothing is booked on them for so long; 0: nothing is."""
+
+    kind: Annotated[int, Meta(ge=0, lt=CLASSES_MAX)]
+    for_s: Count
+    nodes: Runs
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes of a pool that a cell holds; with `wanted` above 0 it is a ticket, which waits for so many nodes.
+
+    `borrower` and `serial` name it. `is_open`: the lender has taken note, its nodes are lent.
+    """
+
+    borrower: Number
+    serial: Count
+    epoch: Epoch
+    order: Order
+    kind: Annotated[int, Meta(ge=0, lt=CLASSES_MAX)]
+    nodes: Runs = ()
+    wanted: Annotated[int, Meta(ge=0, le=NODES_MAX)] = 0
+    is_open: bool = False
+
+
+class Pool(msgspec.Struct, frozen=True, array_like=True):
+    """The nodes that a cell offers, and the claims on them. Written by the lender and by borrowers, by comparison only.
+
+    `epoch` is the lender's; `serial` rises with each change that the lender makes. `stopped`: no new claims.
+    """
+
+    format: Version
+    epoch: Epoch
+    serial: Count
+    offers: Annotated[tuple[Offer, ...], Meta(max_length=CLASSES_MAX * 8)] = ()
+    claims: Annotated[tuple[Claim, ...], Meta(max_length=CLAIMS_MAX)] = ()
+    stopped: bool = False
