@@ -71,9 +71,12 @@ class Hunter:
         self.until_us = 0
         self.is_done = False
         self.steps: list[Step] = []
+        self.holds: list[int] = []
+        """Nodes that it held before each of its steps."""
 
     def choose(self, now_us: int, draw: Callable[[], float]) -> Step:
         """The next step; one that needs no answer is taken."""
+        self.holds.append(self.search.held)
         step = self.search.choose(now_us, draw)
         self.steps.append(step)
         match step:
@@ -191,6 +194,10 @@ def meet(
             running.pop(0).give_back()
         ready = [one for one in hunters if not one.is_done and (one.pending or one.until_us <= now_us)]
         if not ready:
+            # Each waits; nothing happens until the first of them goes on.
+            steps -= 1
+            waiting = [one.until_us for one in hunters if not one.is_done]
+            now_us = max(now_us, min(waiting)) if not running else now_us
             continue
         one = ready[next(picks) % len(ready)]
         if one.pending is not None:

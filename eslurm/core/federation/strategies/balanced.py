@@ -4,9 +4,10 @@ The cells that were ever seen stand in an index ordered by free nodes. A search 
 enough, else the one with most; a cell that was tried is out of its choice until the pause after a failed try, and has the
 count that the answer brought. When no cell is known to have free nodes, a random one is read.
 
-Progress: pauses are drawn anew below a bound that doubles from 5 to 80 ms, and a search that is short of nodes gives all
-back. Of searches that want the same nodes one has, with a probability that does not go to zero, the pools for itself for as
-long as it needs; so each finds its nodes with probability one, once others have ended. How long that takes has no bound.
+Progress: pauses are drawn anew below a bound that doubles from 5 to 80 ms, and a search that is short of nodes twice gives
+all back before its next pause. Of searches that want the same nodes one has, with a probability that does not go to zero,
+the pools for itself for as long as it needs; so each finds its nodes with probability one, once others have ended. How long
+that takes has no bound.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eslurm.core.federation.strategies.guided import Guided, newer
 from eslurm.core.federation.strategies.interface import Draw, Look, Need, PoolSeen, Search
 from eslurm.core.federation.strategies.one_by_one import OneByOne, Pick, Tries
 
-BACK_OFF: Final = Tries(num_retry=10, sleep_ms=5.0, longest_ms=80.0)
+BACK_OFF: Final = Tries(num_retry=1, sleep_ms=5.0, longest_ms=80.0)
 
 
 class Balanced(Guided):

@@ -97,7 +97,8 @@ class OneByOne:
         missing = self._need.nodes - self._held
         if missing == 0:
             return Done()
-        if now_us < self._pause_until_us:
+        # Where pauses are drawn, nothing is held in the one before the next attempt.
+        if now_us < self._pause_until_us and not (self._is_giving_back and self._tries.longest_ms):
             return Later(self._pause_until_us)
         if self._is_giving_back:
             self._is_giving_back = False
@@ -152,7 +153,7 @@ class OneByOne:
         self._cell = None
         self._fresh = None
 
-    def _failed(self, now_us: int, draw: Draw) -> Later:
+    def _failed(self, now_us: int, draw: Draw) -> Step:
         self._failures += 1
         self._has_looked = False
         self._tried.clear()
@@ -161,4 +162,6 @@ class OneByOne:
             self._failures = 0
             self._rounds += 1
             self._is_giving_back = self._held > 0
+            if self._is_giving_back and self._tries.longest_ms:
+                return self.choose(now_us, draw)
         return Later(self._pause_until_us)

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from eslurm.core.federation import pools
-from eslurm.core.federation.strategies.interface import PoolSeen
 from eslurm.core.federation.runs import Runs
+from eslurm.core.federation.strategies.interface import PoolSeen
 from eslurm.core.model.federation import Pool
 
 READ_US: Final = 20

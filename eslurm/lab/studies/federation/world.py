@@ -109,12 +109,10 @@ class World:
         self._draws = random.Random(f"world {shape.seed}")
         running = draw_running(shape)
         self._whole: Runs = ((0, shape.nodes),)
-        initial = []
         used_by = [0] * shape.cells
         for one in running:
             used_by[one.cell] += one.nodes
-        for used in used_by:
-            initial.append(_offered(used, shape.nodes - used))
+        initial = [_offered(used, shape.nodes - used) for used in used_by]
         self.store = Store(self.clock, self._draws, initial)
         self.store.on_change = self._pool_changed
         self._counts = FreeIndex()
