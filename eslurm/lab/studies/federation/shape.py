@@ -26,7 +26,8 @@ class Shape(msgspec.Struct, frozen=True):
     """A federation and its jobs. `load` is what the jobs ask for, as a part of all node-seconds; 0: all come at once.
 
     `at_once`: jobs for which a cell looks for nodes at the same time, the first of its queue. `patience` ends the run so
-    many mean run times after the last job has come; jobs that have no nodes by then are counted as not started.
+    many mean run times, and as long as all nodes need for all jobs, after the last job has come; jobs that have no nodes by
+    then are counted as not started.
     """
 
     cells: int = 100

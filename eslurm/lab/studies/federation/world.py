@@ -142,7 +142,9 @@ class World:
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Until all jobs have started, or patience is at its end."""
         last_us = self.outcomes[-1].job.at_us if self.outcomes else 0
-        until_us = last_us + int(self.shape.patience * self.shape.run_s * 1e6)
+        work_us = sum(one.job.nodes * one.job.run_us for one in self.outcomes)
+        work_us //= self.shape.cells * self.shape.nodes
+        until_us = last_us + work_us + int(self.shape.patience * self.shape.run_s * 1e6)
         while self._left and self.clock.step(until_us):
             if not self.clock.events & 0xFFF:
                 progress(self.started, len(self.outcomes))

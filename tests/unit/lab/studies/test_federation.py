@@ -52,7 +52,7 @@ def test_big_jobs_are_spread_and_held_nodes_are_counted() -> None:
 
 
 def test_jobs_that_never_find_nodes_are_counted() -> None:
-    figures = run(replace(TINY, cells=1, load=2.0, jobs=50, patience=0.1), "joint")
+    figures = run(replace(TINY, cells=1, load=2.0, jobs=50, patience=-25.0), "joint")
     assert figures.not_started > 0
     assert figures.started + figures.not_started == 50
     assert figures.wait_max_s > 0
