@@ -102,16 +102,6 @@ def state_dir(environ: Mapping[str, str]) -> str:
     return ROOT_STATE_DIR
 
 
-def open_api(given: Words, command: str) -> Api:
-    """The API endpoint from a command's options and its environment."""
-    endpoint = find_endpoint(given, os.environ)
-    if given.has("cell") or given.has("clusters"):
-        from escli.cells import cell_api
-
-        return cell_api(given, endpoint, command)
-    return Api(endpoint, command)
-
-
 def find_endpoint(given: Words, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint from the options, else the environment, else this host's sockets, else a client file.
 

@@ -7,9 +7,10 @@ import time
 
 from escli import changes, exits, program
 from escli.admin import audit, broadcasts, doctor, log_export, policies, shares, show, tree_report
-from escli.api import Api, open_api
+from escli.api import Api
 from escli.as_json import to_json
 from escli.job_refs import job_refs, split_jobs
+from escli.open_api import open_api
 from escli.user import controllers, plan_table, satellites, why
 from eslurm.compat.errors import OptionError, nearest
 from eslurm.compat.hostlist import expand

@@ -13,9 +13,10 @@ import click
 import msgspec
 
 from escli import clock, exits
-from escli.api import Api, open_api
+from escli.api import Api
 from escli.errors import ClusterError, unusable
 from escli.failures import CommandFailed
+from escli.open_api import open_api
 from escli.options import Words
 from escli.tables import Column, render
 from eslurm.compat.durations import format_duration

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 from escli import clock, exits, program
-from escli.api import Api, open_api
+from escli.api import Api
 from escli.job_refs import by_part, job_refs, label_of_part, split_jobs
+from escli.open_api import open_api
 from escli.tables import Column, render, separated
 from escli.user.queue_columns import pack_label
 from eslurm.compat.durations import format_elapsed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from escli import changes, program
-from escli.api import open_api
 from escli.job_refs import job_refs, split_jobs
+from escli.open_api import open_api
 from escli.user.esqueue import chosen_user
 from eslurm.compat.errors import OptionError
 from eslurm.compat.states import LIVE_STATES, parse_states

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from escli import clock, exits, program
-from escli.api import open_api
+from escli.open_api import open_api
 from escli.tables import Column, columns_of, render
 from escli.user import controllers, satellites
 from eslurm.compat.durations import format_time_limit

@@ -6,9 +6,10 @@ import sys
 import time
 
 from escli import exits, program
-from escli.api import GIVE_UP_S, is_away, open_api
+from escli.api import GIVE_UP_S, is_away
 from escli.failures import CommandFailed
 from escli.job_refs import by_part, job_refs, split_jobs
+from escli.open_api import open_api
 from eslurm.compat.errors import OptionError
 from eslurm.compat.states import parse_states
 

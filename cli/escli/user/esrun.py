@@ -14,10 +14,11 @@ import threading
 import time
 
 from escli import exits, program
-from escli.api import GIVE_UP_S, Api, is_away, open_api
+from escli.api import GIVE_UP_S, Api, is_away
 from escli.errors import Interrupted
 from escli.failures import CommandFailed
 from escli.interrupts import Interrupts
+from escli.open_api import open_api
 from escli.user.step_output import LineWriter, StepOutput
 from escli.user.step_programs import SYNONYMS, PartProgram, read_programs
 from eslurm.compat.environment import describes_a_job, encode_environment

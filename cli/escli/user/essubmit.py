@@ -10,8 +10,9 @@ import stat
 import sys
 
 from escli import clock, exits, program
-from escli.api import SUBMIT, Api, open_api
+from escli.api import SUBMIT, Api
 from escli.failures import CommandFailed
+from escli.open_api import open_api
 from escli.option_table import rows_of
 from escli.options import Parser, Words
 from escli.user.draft import SubmitContext, draft_job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escli import exits, program
-from escli.api import open_api
+from escli.open_api import open_api
 from escli.user.why import why
 from eslurm.compat.errors import OptionError
 
