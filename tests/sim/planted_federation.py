@@ -19,6 +19,17 @@ from eslurm.lab.sim.federation.part import Part
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
+def keep_what_a_listing_lacks(patch: pytest.MonkeyPatch) -> None:
+    """A listing adds to a mirror and removes nothing."""
+    replace = Mirror._replace
+
+    def keeping(self: Mirror, revision: int, now_us: int) -> None:
+        self._pages = {**self._words, **self._pages}
+        replace(self, revision, now_us)
+
+    patch.setattr(Mirror, "_replace", keeping)
+
+
 def lease_kept_by_a_former_leader(patch: pytest.MonkeyPatch) -> None:
     """The part of a controller in the federation goes on when its controller has ended."""
     patch.setattr(Part, "leave", lambda self: setattr(self, "is_leaving", True))

@@ -162,8 +162,25 @@ class FederationFaults:
 
     def cell_away(self) -> None:
         """A whole cell is gone for a while: no controller of it is started."""
+        self._take_away(self._random.choice(self._world.cells), self._for_us(10, 45))
+
+    def miss_a_death(self) -> None:
+        """A cell goes away while another does not reach the store, which has to learn it from what is listed no more."""
+        away, blind = self._random.sample(list(self._world.cells), 2)
+        self._take_away(away, self._for_us(50, 60))
+        self._cut(blind, Trouble(cuts_out=True, cuts_in=True), 12, 16)
+
+    def wrong_clock(self) -> None:
+        """All clocks of a cell are wrong by ten minutes for a while."""
         cell = self._random.choice(self._world.cells)
-        for_us = self._for_us(10, 45)
+        error_us = self._random.choice((-CLOCK_US, CLOCK_US))
+        self._world.note_fault("wrong_clock", f"{cell.name} by {error_us // SECOND_US} s")
+        self._shift(cell, error_us)
+        self._world.scheduler.call_in(self._for_us(10, 60), lambda: self._shift(cell, -error_us))
+
+    # ---- within ----
+
+    def _take_away(self, cell: Cell, for_us: int) -> None:
         until_us = self._world.scheduler.at_us + for_us
         self._world.note_fault("cell_away", f"{cell.name} for {for_us / SECOND_US:.0f} s")
         cell.health.begin_trouble()
@@ -179,16 +196,6 @@ class FederationFaults:
             cell.health.end_trouble()
 
         keep_down()
-
-    def wrong_clock(self) -> None:
-        """All clocks of a cell are wrong by ten minutes for a while."""
-        cell = self._random.choice(self._world.cells)
-        error_us = self._random.choice((-CLOCK_US, CLOCK_US))
-        self._world.note_fault("wrong_clock", f"{cell.name} by {error_us // SECOND_US} s")
-        self._shift(cell, error_us)
-        self._world.scheduler.call_in(self._for_us(10, 60), lambda: self._shift(cell, -error_us))
-
-    # ---- within ----
 
     def _shift(self, cell: Cell, by_us: int) -> None:
         for seat in cell.world.seats:
