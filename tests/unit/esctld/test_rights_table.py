@@ -56,7 +56,7 @@ LINKS: Final = {
     "satellite that names a node": ("satellite", "s1", "cn1"),
 }
 """Doors behind a link: the role and the name of who is at its other end, and the node that its calls name."""
-DOORS: Final = ("socket", "token", *LINKS)
+DOORS: Final = ("socket", "token", "cell", *LINKS)
 CLOSED: Final = frozenset(name for name in LINKS if "without" in name or "that names" in name)
 
 ANYONE: Final = frozenset(IDENTITIES)
