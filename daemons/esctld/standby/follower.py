@@ -42,11 +42,17 @@ class Follower:
                     await self._catch_up(state.revision + 1)
                 except LogPruned:
                     log.info("the log no longer holds revision %d: loading the rows", state.revision + 1)
-                    self._replica.drop()
-                    state = await self._load()
+                    state = await self._load_anew()
+                if self._replica.lacks_record:
+                    log.info("a job waits for one that had ended before this standby began: loading the rows")
+                    state = await self._load_anew()
             if state.revision < revision:
                 raise StoreFailed(f"the log ends at revision {state.revision}, but {revision} was committed")
             return state
+
+    async def _load_anew(self) -> State:
+        self._replica.drop()
+        return await self._load()
 
     async def _load(self) -> State:
         state = self._replica.begin(await load(self._store, self._owner))

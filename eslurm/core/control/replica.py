@@ -1,8 +1,8 @@
 """A state kept warm by another controller's log, without I/O: begun with the rows, brought forward by what is committed.
 
 The standby and the simulator drive this one machine. Invariant: it decides nothing; its state is the leader's own as of
-some revision. Memory is bounded as the leader's is: jobs leave when the log says that they are forgotten, timers that mean
-nothing any more are dropped.
+some revision, once the rows have been loaded anew where it `lacks_record`. Memory is bounded as the leader's is: jobs leave
+when the log says that they are forgotten, timers that mean nothing any more are dropped.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ class Replica:
 
     def __init__(self) -> None:
         self.state: State | None = None
+        self.lacks_record = False
+        """A job waits for one whose record the leader has and the state does not: it had ended before `begin`. The row says
+        since then that it is awaited: drop the state, load the rows and begin anew."""
         self._timers_alive = 0
 
     @property
@@ -61,6 +64,7 @@ class Replica:
     def begin(self, state: State) -> State:
         """The state that the rows give."""
         self.state = state
+        self.lacks_record = False
         self._timers_alive = len(state.timers)
         return state
 
@@ -77,7 +81,8 @@ class Replica:
             if not at % SLICE_FACTS:
                 yield
         # The leader that committed these facts wrote their rows.
-        state.take_touched()
+        lacking = state.take_touched().lacking
+        self.lacks_record = self.lacks_record or not lacking <= state.jobs.keys()
         if len(state.timers) > 2 * self._timers_alive + TIMERS_SLACK:
             drop_stale(state)
             self._timers_alive = len(state.timers)

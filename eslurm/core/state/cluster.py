@@ -88,6 +88,8 @@ class Touched:
         self.returned: list[tuple[Job, Attempt]] = []
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
+        # Jobs without a record here that others wait for now: only a state which began after their end lacks them.
+        self.lacking: set[int] = set()
         self.settings = False
         # (kind, name) of policies, of usage, of promises, of tokens and of members.
         self.records: set[tuple[str, str]] = set()
@@ -741,5 +743,8 @@ class State:
     def _touch_ended(self, job_id: int) -> None:
         """Touch an ended job: its row says whether a dependency of a waiting job needs it after a restart."""
         job = self.jobs.get(job_id)
-        if job is not None and job.state in FINAL:
+        if job is None:
+            if job_id:
+                self.touched.lacking.add(job_id)
+        elif job.state in FINAL:
             self.touched.jobs.add(job_id)

@@ -134,6 +134,8 @@ class Standby(Process):
                 for _ in replica.advance(facts):
                     pass
                 world.checks.on_followed(replica.state)
+                if replica.lacks_record:
+                    replica.drop()
         return replica.state or replica.begin(world.load_state())
 
     # ---- passing on ----

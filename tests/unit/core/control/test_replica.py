@@ -9,6 +9,7 @@ from eslurm.core.control.replica import Replica, UnknownFact
 from eslurm.core.model.facts import EpochBegan, encode_fact
 from eslurm.core.state.cluster import State
 from eslurm.ports.store import LoggedFact
+from tests.kits.core import World, depends
 
 
 def logged(revision: int, version: int = 0) -> LoggedFact:
@@ -47,3 +48,29 @@ def test_a_replica_that_was_dropped_is_cold() -> None:
     list(replica.advance([logged(1)]))
     replica.drop()
     assert replica.state is None and replica.revision == 0
+
+
+def test_a_replica_says_when_a_job_waits_for_one_that_ended_before_it_began() -> None:
+    """The leader has that job's record; a new leader without it would take the dependency for one that is never met."""
+    world = World()
+    array = world.submit(tasks=((0, 1),))
+    world.cancel(array)
+    replica = Replica()
+    replica.begin(world.mirror.restored())
+    assert replica.state is not None and array not in replica.state.jobs
+    since = world.state.revision
+    waits = (*depends("singleton"), *depends("aftercorr", array))
+    world.submit(name="twin", held=True)
+    world.submit(name="twin", tasks=((0, 1),), dependencies=waits, dependency_any=True)
+    new = world.log[len(world.log) - (world.state.revision - since) :]
+    list(
+        replica.advance(
+            [
+                LoggedFact(since + at, world.now_us, *encode_fact(fact), since + at)
+                for at, fact in enumerate(new, 1)
+            ]
+        )
+    )
+    assert replica.lacks_record
+    replica.begin(world.mirror.restored())
+    assert array in replica.state.jobs and not replica.lacks_record
