@@ -1,4 +1,4 @@
-"""Jobs and tasks as the commands name them: `17,18_[3,5],19+1`."""
+"""Jobs and tasks as the commands name them: `17,18_[3,5],19+1,20@beta`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ def job_refs(words: Sequence[str], option: str) -> list[Any]:
 
     return [
         pb.JobRef(
-            job_id=job_id, task=None if task == NO_TASK else task, part=None if part == NO_PART else part
+            job_id=job_id,
+            task=None if task == NO_TASK else task,
+            part=None if part == NO_PART else part,
+            cell=cell,
         )
         for word in words
-        for job_id, task, part in parse_job_refs(word, option)
+        for job_id, task, part, cell in parse_job_refs(word, option)
     ]
 
 

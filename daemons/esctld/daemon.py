@@ -44,6 +44,7 @@ from esctld.lead.trees import TreeQueries
 from esctld.serve.audit import Audits, open_audit
 from esctld.serve.federation import FederationAnswers
 from esctld.serve.job_events import JobEvents
+from esctld.serve.jobs_of_cells import JobsOfCells
 from esctld.serve.policies import Policies
 from esctld.serve.service import ControllerService
 from esctld.serve.shares import Shares
@@ -66,7 +67,7 @@ from eslurm.core.control.reactor import Batch, Reactor
 from eslurm.core.control.rights import level_of
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.standby import Lead
-from eslurm.core.model.messages import ConfigLoaded, EpochStarted, Message, Refused
+from eslurm.core.model.messages import ConfigLoaded, EpochStarted, IdsBounded, Message, Refused
 from eslurm.core.model.timekeeping import leap_bound_us
 from eslurm.core.state.boundaries import set_calendar
 from eslurm.core.state.cluster import State
@@ -391,7 +392,19 @@ class Controller:
             self._cells,
         )
         self._authoriser = Authoriser(
-            CountedCalls(service, self.metrics), partial(level_of, state), limits, self._audit, self._cells
+            CountedCalls(
+                JobsOfCells(
+                    service,
+                    lambda: self._dispatcher.view,
+                    self._federation,
+                    self._cells.pass_on if self._cells is not None else None,
+                ),
+                self.metrics,
+            ),
+            partial(level_of, state),
+            limits,
+            self._audit,
+            self._cells,
         )
         if self._cells is not None:
             self._cells.attach(self._table, self._authoriser, self._audit)
@@ -427,6 +440,9 @@ class Controller:
         options = self._options
         config = federation_of(options.config.federation, options.config.cluster.name)
         if config is None:
+            if self._dispatcher.view.id_blocks:
+                # It was one: from now on the ids after those that it has leased are its own.
+                self._dispatcher.post(IdsBounded(is_open=True))
             return None
         # A plain cluster loads none of it.
         from esctld.lead.federation import Federation
@@ -441,7 +457,9 @@ class Controller:
             Identity(site.cluster, site.ring.sealed, __version__),
             Lead(epoch, self._lead.endpoint, since_us=wall_us()),
             site,
-            Inputs(lambda: self._dispatcher.view, lambda: self._planner.profile, wall_us),
+            Inputs(
+                lambda: self._dispatcher.view, lambda: self._planner.profile, wall_us, self._dispatcher.post
+            ),
         )
 
     def _link_cells(self) -> CellLinks | None:

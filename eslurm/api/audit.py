@@ -297,7 +297,8 @@ def _fields_text(message: Message, depth: int) -> str:
 def _value_text(value: Any, depth: int) -> str:
     if isinstance(value, pb.JobRef):
         task = f"_{value.task}" if value.HasField("task") else ""
-        return f"{value.job_id}{task}" + (f"+{value.part}" if value.HasField("part") else "")
+        part = f"+{value.part}" if value.HasField("part") else ""
+        return f"{value.job_id}{task}{part}" + (f"@{_value_text(value.cell, depth)}" if value.cell else "")
     if isinstance(value, Message):
         return f"({_fields_text(value, depth + 1)})" if depth < DEPTH_MAX else "(...)"
     if isinstance(value, bytes):

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from eslurm.compat.errors import OptionError
 from eslurm.config.values import Positive
-from eslurm.core.model.federation import CellName, FederationConfig
+from eslurm.core.model.federation import ID_RESERVE, CellName, FederationConfig
 
 FINGERPRINT_DIGITS: Final = 32
 """Of a key's fingerprint, as `eslurm.security.joining` makes it."""
@@ -60,6 +60,10 @@ class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
     """What makes a user of another cell one of here: `same` name and uid, or the name alone."""
     peer: list[PeerSection] = msgspec.field(default_factory=list)
     """Cells whose keys are pinned."""
+    id_reserve: Annotated[int, Meta(ge=1_000, le=5_000_000)] = ID_RESERVE
+    """Job ids that the cell has in hand, at least; or a day's ids, if those are more. So many jobs are taken while etcd is
+    away. Ids are leased 100,000 at a time, and no other cell ever has them.
+    """
 
 
 def federation_of(section: FederationSection, cluster: str) -> FederationConfig | None:
@@ -85,7 +89,9 @@ def federation_of(section: FederationSection, cluster: str) -> FederationConfig 
     if bool(section.user) != bool(section.password_file):
         raise OptionError("federation.password_file", None, "belongs to a user", "give both or none")
     pins_of(section)
-    return FederationConfig(section.name, cell, section.lease_s, section.summary_min_s, section.users)
+    return FederationConfig(
+        section.name, cell, section.lease_s, section.summary_min_s, section.users, section.id_reserve
+    )
 
 
 def pins_of(section: FederationSection) -> dict[str, frozenset[str]]:

@@ -294,14 +294,16 @@ class SubmitReply(_message.Message):
     def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., revision: _Optional[int] = ..., test_answer: _Optional[str] = ..., test_start_us: _Optional[int] = ..., test_nodes: _Optional[str] = ..., test_reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., test_earliest_us: _Optional[int] = ..., test_latest_us: _Optional[int] = ..., tests: _Optional[_Iterable[_Union[TestAnswer, _Mapping]]] = ...) -> None: ...
 
 class JobRef(_message.Message):
-    __slots__ = ("job_id", "task", "part")
+    __slots__ = ("job_id", "task", "part", "cell")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     task: int
     part: int
-    def __init__(self, job_id: _Optional[int] = ..., task: _Optional[int] = ..., part: _Optional[int] = ...) -> None: ...
+    cell: str
+    def __init__(self, job_id: _Optional[int] = ..., task: _Optional[int] = ..., part: _Optional[int] = ..., cell: _Optional[str] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("jobs", "user", "name", "partition", "state", "signal")
@@ -1943,7 +1945,7 @@ class FederationRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class FederationReply(_message.Message):
-    __slots__ = ("name", "cell", "state", "problem", "age_ms", "cells", "members", "values_skipped")
+    __slots__ = ("name", "cell", "state", "problem", "age_ms", "cells", "members", "values_skipped", "ids")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -1952,6 +1954,7 @@ class FederationReply(_message.Message):
     CELLS_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     VALUES_SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     cell: str
     state: str
@@ -1960,7 +1963,30 @@ class FederationReply(_message.Message):
     cells: _containers.RepeatedCompositeFieldContainer[CellInfo]
     members: _containers.RepeatedCompositeFieldContainer[StoreMemberInfo]
     values_skipped: int
-    def __init__(self, name: _Optional[str] = ..., cell: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., age_ms: _Optional[int] = ..., cells: _Optional[_Iterable[_Union[CellInfo, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[StoreMemberInfo, _Mapping]]] = ..., values_skipped: _Optional[int] = ...) -> None: ...
+    ids: JobIdsInfo
+    def __init__(self, name: _Optional[str] = ..., cell: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., age_ms: _Optional[int] = ..., cells: _Optional[_Iterable[_Union[CellInfo, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[StoreMemberInfo, _Mapping]]] = ..., values_skipped: _Optional[int] = ..., ids: _Optional[_Union[JobIdsInfo, _Mapping]] = ...) -> None: ...
+
+class JobIdsInfo(_message.Message):
+    __slots__ = ("left", "reserve", "unleased", "problem", "in_hand")
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    RESERVE_FIELD_NUMBER: _ClassVar[int]
+    UNLEASED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    IN_HAND_FIELD_NUMBER: _ClassVar[int]
+    left: int
+    reserve: int
+    unleased: int
+    problem: str
+    in_hand: _containers.RepeatedCompositeFieldContainer[JobIdRange]
+    def __init__(self, left: _Optional[int] = ..., reserve: _Optional[int] = ..., unleased: _Optional[int] = ..., problem: _Optional[str] = ..., in_hand: _Optional[_Iterable[_Union[JobIdRange, _Mapping]]] = ...) -> None: ...
+
+class JobIdRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class ChangeFederationRequest(_message.Message):
     __slots__ = ("action", "cell")
@@ -2005,7 +2031,7 @@ class CallCellReply(_message.Message):
     def __init__(self, reply: _Optional[bytes] = ...) -> None: ...
 
 class CellInfo(_message.Message):
-    __slots__ = ("name", "number", "state", "endpoint", "epoch", "build", "since_us", "age_ms", "nodes", "nodes_free", "cores", "cores_free", "jobs_waiting", "jobs_running", "draining", "classes", "silent_ms", "problem")
+    __slots__ = ("name", "number", "state", "endpoint", "epoch", "build", "since_us", "age_ms", "nodes", "nodes_free", "cores", "cores_free", "jobs_waiting", "jobs_running", "draining", "classes", "silent_ms", "problem", "ids")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -2024,6 +2050,7 @@ class CellInfo(_message.Message):
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     SILENT_MS_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     number: int
     state: str
@@ -2042,7 +2069,8 @@ class CellInfo(_message.Message):
     classes: _containers.RepeatedCompositeFieldContainer[NodeClassInfo]
     silent_ms: int
     problem: str
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., build: _Optional[str] = ..., since_us: _Optional[int] = ..., age_ms: _Optional[int] = ..., nodes: _Optional[int] = ..., nodes_free: _Optional[int] = ..., cores: _Optional[int] = ..., cores_free: _Optional[int] = ..., jobs_waiting: _Optional[int] = ..., jobs_running: _Optional[int] = ..., draining: _Optional[bool] = ..., classes: _Optional[_Iterable[_Union[NodeClassInfo, _Mapping]]] = ..., silent_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    ids: int
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., build: _Optional[str] = ..., since_us: _Optional[int] = ..., age_ms: _Optional[int] = ..., nodes: _Optional[int] = ..., nodes_free: _Optional[int] = ..., cores: _Optional[int] = ..., cores_free: _Optional[int] = ..., jobs_waiting: _Optional[int] = ..., jobs_running: _Optional[int] = ..., draining: _Optional[bool] = ..., classes: _Optional[_Iterable[_Union[NodeClassInfo, _Mapping]]] = ..., silent_ms: _Optional[int] = ..., problem: _Optional[str] = ..., ids: _Optional[int] = ...) -> None: ...
 
 class NodeClassInfo(_message.Message):
     __slots__ = ("cores", "memory_mib", "resources", "features", "partitions", "nodes", "nodes_free")

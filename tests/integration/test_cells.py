@@ -224,3 +224,24 @@ def test_the_store_may_be_believed_and_keys_be_replaced(state_dir: Path) -> None
         store.members[0].stop()
         until(lambda: alpha.call("Federation", pb.FederationRequest()).state == "away")
         assert ask(alpha, "esqueue", "--cell", "beta").code == 0
+
+
+def test_a_job_is_found_by_its_number_in_any_cell(cells: tuple[LiveCluster, LiveCluster]) -> None:
+    alpha, beta = cells
+    until(lambda: all(one.call("Federation", pb.FederationRequest()).ids.left for one in cells))
+    sent = [
+        ask(one, "essubmit", "-D", str(one.work), "--parsable", "--wrap", "sleep 600")
+        for one in (alpha, beta)
+    ]
+    assert all(one.code == 0 for one in sent), sent
+    own, other = (int(one.out) for one in sent)
+    until(lambda: seen(alpha)["beta"].ids > 0)
+    shown = ask(alpha, "esqueue", "-h", "-j", f"{own},{other}")
+    assert shown.code == 0 and str(own) in shown.out and str(other) in shown.out, shown
+    why = ask(alpha, "eswhy", str(other))
+    assert why.code == 0 and str(other) in why.out, why
+    ended = ask(alpha, "escancel", str(own), f"{other}@beta")
+    assert ended.code == 0, ended
+    assert alpha.end(own) == beta.end(other) == "CANCELLED"
+    kept = ask(alpha, "esacct", "-j", str(other), "-o", "jobid,state", "-P")
+    assert f"{other}|CANCELLED" in kept.out, kept

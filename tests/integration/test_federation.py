@@ -228,3 +228,35 @@ def test_two_sites_cannot_have_one_name(
         assert states(alpha)["alpha"] == "alive"
     finally:
         other.stop()
+
+
+def ids_of(cluster: LiveCluster) -> pb.JobIdsInfo:
+    return cluster.call("Federation", pb.FederationRequest()).ids
+
+
+def test_ids_of_two_cells_are_never_the_same(cells: tuple[LiveCluster, LiveCluster]) -> None:
+    alpha, beta = cells
+    until(lambda: both_alive(alpha) and both_alive(beta))
+    until(lambda: all(ids_of(one).left >= 200_000 and not ids_of(one).problem for one in cells))
+    first, other = alpha.wrap("true"), beta.wrap("sleep 600", "-t", "30")
+    assert first >= 100_000 and abs(first - other) >= 100_000
+    # With the first job fewer than the reserve are in hand: each leases another block.
+    until(lambda: all({one.ids for one in seen(cell).values()} == {300_000} for cell in cells))
+    until(lambda: ids_of(alpha).left == 299_999)
+    told = alpha.run("esctl", "federation", "status").out
+    assert "IDS 299999 left in hand" in told and "LEASED alpha 300000, beta 300000" in told
+
+    # Any cell knows whose a job is; root's calls do not pass there.
+    why = alpha.run("eswhy", str(other))
+    assert why.code and "cell beta" in why.err, why
+    assert "no such cell" in alpha.run("eswhy", "17@omega").err
+    assert "17@beta" in alpha.run("eswhy", "17").err
+    assert beta.run("escancel", f"{other}@beta").code == 0
+
+    # The next leader goes on with the same block.
+    alpha.kill("esctld")
+    alpha.kill("esctld-c2")
+    alpha.start()
+    following = alpha.wrap("true")
+    assert first < following < first + 200_000
+    assert alpha.end(following) == "COMPLETED"

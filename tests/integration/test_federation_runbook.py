@@ -38,7 +38,9 @@ class Cell:
 
     def __init__(self, store: etcd.Etcd, tls: Tls | None = None) -> None:
         self.world = World(nodes=2)
-        inputs = Inputs(lambda: View(self.world.state), lambda: None, lambda: self.world.now_us)
+        inputs = Inputs(
+            lambda: View(self.world.state), lambda: None, lambda: self.world.now_us, self.world.send
+        )
         ring = new_site("one", 1).ring
         self.settings = EtcdSettings(store.endpoints, tls)
         self.part = Federation(

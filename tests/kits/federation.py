@@ -12,6 +12,8 @@ from typing import NoReturn
 
 import msgspec
 
+from eslurm.core.control.decide import decide
+from eslurm.core.control.job_ids import take_ids
 from eslurm.core.federation.actions import (
     Action,
     Failure,
@@ -23,11 +25,16 @@ from eslurm.core.federation.actions import (
     SwapKeys,
     Watch,
 )
+from eslurm.core.federation.blocks import IdsWish, OwnIds
 from eslurm.core.federation.membership import Identity, Lead
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.participant import Inputs, Participant
 from eslurm.core.federation.values import Keys
+from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.facts import Fact
 from eslurm.core.model.federation import FORMAT, FederationConfig, NodeClass, Summary
+from eslurm.core.state.apply import apply
+from eslurm.core.state.cluster import State
 from eslurm.federation.calls import conditions_of, failure_of, operations_of
 from eslurm.lab.kv.image import KvImage
 from eslurm.ports.kv import (
@@ -71,22 +78,77 @@ def summary(free: int = 2, total: int = 4) -> Summary:
     return Summary(FORMAT, 1, 0, 0, (one,))
 
 
-class Controller(Participant):
-    """One controller that leads its cell, or believes so."""
+class CellLog:
+    """The log of a cell: what its core makes of messages about ids. Only the newest leader writes to it."""
 
-    def __init__(self, name: str, epoch: int = 1, ring: bytes = b"", *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, name: str) -> None:
+        self.state = State(name)
+        self.state.config = ClusterConfig(name, job_id_block=50)
+        self.epoch = 0
+        self.drawn: list[tuple[int, bool]] = []
+        """Ids in order, and whether they were leased."""
+
+    def commit(self, epoch: int, message: IdsWish) -> None:
+        """A message of a leader; one that does not lead any more is not heard."""
+        if epoch == self.epoch:
+            facts, _ = decide(self.state, message, 0)
+            self._apply(facts)
+
+    def draw(self, count: int) -> None:
+        """Use so many ids. Raises `Refused` when there are not so many in a row."""
+        facts, ids = take_ids(self.state, count)
+        leased = {one.first: one for one in self.state.id_blocks if one.version}
+        for job_id in ids:
+            is_leased = any(one.first <= job_id < one.end for one in leased.values())
+            self.drawn.append((job_id, is_leased))
+        self._apply(facts)
+        self.state.next_id = ids.stop
+
+    def _apply(self, facts: list[Fact]) -> None:
+        for fact in facts:
+            apply(self.state, fact, self.state.revision + 1, 0)
+
+
+class Controller(Participant):
+    """One controller that leads its cell, or believes so. With a `log`, what it wishes is committed by `commit`."""
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int = 1,
+        ring: bytes = b"",
+        *,
+        lease_s: float = LEASE_S,
+        log: CellLog | None = None,
+    ) -> None:
         self.name = name
         self.epoch = epoch
         self.shows: Summary | None = None
         """What it has; None: that changes every second."""
+        self.log = log or CellLog(name)
+        self.log.epoch = max(self.log.epoch, epoch)
+        self._seen = OwnIds(1)
+        self.wished: list[IdsWish] = []
+        """What its log is to take up."""
         own = ring or f"ring of {name}".encode()
         identity = Identity(name, own, "2.0", 3)
-        inputs = Inputs(_no_cluster, _no_cluster, _no_cluster)
+        inputs = Inputs(_no_cluster, _no_cluster, _no_cluster, self.wished.append)
         super().__init__(
             FederationConfig(FEDERATION, name, lease_s), identity, lambda sealed: sealed == own, inputs
         )
         self.leads(Lead(epoch, f"host-{name}:{epoch}", since_us=epoch))
-        self.mirrors = (self.cells, self.alive, self.shown)
+        self.mirrors = (self.cells, self.alive, self.shown, self.leases)
+
+    def commit(self) -> None:
+        """Commit all that it has wished."""
+        while self.wished:
+            self.log.commit(self.epoch, self.wished.pop(0))
+
+    def _own_ids(self) -> OwnIds:
+        if self.log.epoch == self.epoch:
+            # A former leader hears nothing any more.
+            self._seen = OwnIds(self.log.state.next_id, self.log.state.id_blocks)
+        return self._seen
 
     def _read(self, now_us: int) -> Summary:
         return self.shows or summary(now_us // 1_000_000 % 5)

@@ -63,6 +63,7 @@ def picture(state: State) -> dict[str, object]:
             state.lease_end,
             state.next_number,
             state.phase_lengths,
+            state.id_blocks,
             state.phases_us,
         ),
         "jobs": dict(state.jobs),

@@ -108,7 +108,12 @@ def priority(api: Api, words: list[str], given: Words) -> int:
     """`esctl priority [JOB ...]`."""
     from eslurm.v1 import controller_pb2 as pb
 
-    jobs = [ref.job_id for ref in job_refs([part for word in words for part in split_jobs(word)], "priority")]
+    refs = job_refs([part for word in words for part in split_jobs(word)], "priority")
+    if any(ref.cell for ref in refs):
+        raise OptionError(
+            "priority", " ".join(words), "names a cell", "ask that cell: esctl --cell CELL priority"
+        )
+    jobs = [ref.job_id for ref in refs]
     reply = api.call("Shares", pb.SharesRequest(priorities=True, jobs=jobs))
     if given.has("json"):
         from escli.as_json import to_json

@@ -90,7 +90,9 @@ def _take_part(given: Words) -> None:
     for long in SYNONYMS:
         if given.has(long):
             raise OptionError(spelling, text, f"names a part beside --{long}", "name it in one of them")
-    job_id, _, part = parse_job_refs(text, spelling)[0]
+    job_id, _, part, cell = parse_job_refs(text, spelling)[0]
+    if cell:
+        raise OptionError(spelling, text, "names a cell", "run steps at the cell that runs the job")
     given.put("jobid", str(job_id), spelling)
     given.put("het-group", str(part), spelling)
 

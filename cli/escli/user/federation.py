@@ -39,7 +39,7 @@ def status(api: Api, given: Words) -> int:
 
         program.say(to_json(reply))
     else:
-        sys.stdout.write(text(reply) + "\n" + store_table(reply))
+        sys.stdout.write(text(reply) + "\n" + ids_text(reply) + "\n" + store_table(reply))
     return exits.OK
 
 
@@ -102,6 +102,17 @@ def _store(reply: Any) -> str:
         return "away"
     well = sum(not one.error for one in reply.members)
     return f"{well} of {len(reply.members)} answer"
+
+
+def ids_text(reply: Any) -> str:
+    """The job ids that this cell has in hand, and how many each cell has leased."""
+    ids = reply.ids
+    ranges = ", ".join(f"{one.first}-{one.last}" for one in ids.in_hand)
+    head = f"IDS {ids.left} left in hand{f' ({ranges})' if ranges else ''}, {ids.unleased} not leased yet\n"
+    if ids.problem:
+        head += f"{escaped(ids.problem)}\n"
+    leased = [f"{one.name} {one.ids}" for one in reply.cells if one.ids]
+    return head + (f"LEASED {', '.join(leased)}\n" if leased else "")
 
 
 def store_table(reply: Any) -> str:

@@ -27,6 +27,7 @@ from eslurm.core.federation.actions import (
     SwapKeys,
     Watch,
 )
+from eslurm.core.federation.blocks import IdBlocks
 from eslurm.core.federation.membership import Identity, Lead
 from eslurm.core.federation.participant import Inputs, Participant
 from eslurm.core.federation.values import Keys
@@ -88,8 +89,9 @@ class Federation:
         self._stepped = asyncio.Event()
         self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, *, rejoins: bool = False) -> None:
         self._part = Participant(self._config, self._identity, self._is_own_ring, self._inputs)
+        self._part.ids.rejoins = rejoins
 
     # ---- reading ----
 
@@ -116,6 +118,15 @@ class Federation:
             for one in self.view().cells
             if one.record is not None and not one.record.left and one.name != self.cell
         }
+
+    @property
+    def ids(self) -> IdBlocks:
+        """Job ids in hand, and whose the others are."""
+        return self._part.ids
+
+    def cell_of(self, job_id: int) -> str:
+        """The cell that has leased this id; empty: none has, as far as is known."""
+        return self._part.ids.table.cell_of(job_id)
 
     @property
     def problem(self) -> str:
@@ -146,6 +157,11 @@ class Federation:
         return self._now_us() - began_us, ""
 
     # ---- orders ----
+
+    def write_ids_again(self) -> None:
+        """If the store lacks job ids of this cell, write them there once more."""
+        self._part.ids.rejoins = True
+        self._wake()
 
     def begin_again(self) -> None:
         """Take the store for what it is now, whatever it was: what was seen of it before is forgotten."""
@@ -181,7 +197,7 @@ class Federation:
             try:
                 await self._once()
             except _AskedAgain:
-                self._begin()
+                self._begin(rejoins=self._part.ids.rejoins)
                 continue
             except KvError as error:
                 if self._problem != str(error):
@@ -192,7 +208,7 @@ class Federation:
                 self._problem = "an error of this program ended this part: the controller's log has it"
                 log.exception("the part in federation %s begins anew in %g s", self._config.name, AGAIN_S)
             await asyncio.sleep(AGAIN_S)
-            self._begin()
+            self._begin(rejoins=self._part.ids.rejoins)
 
     async def _once(self) -> None:
         """Take part until something breaks. Raises `KvError` when the store is not to be had from the start."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from eslurm.core.model.job_ids import JOB_ID_MAX
 from eslurm.core.model.messages import ChangeFederation, Message, RefusalCode, Refused
 from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:
     from esctld.lead.federation import Federation
+    from eslurm.core.federation.blocks import IdBlocks
     from eslurm.core.federation.view import CellView
     from eslurm.core.model.federation import NodeClass
 
@@ -36,13 +38,14 @@ class FederationAnswers:
             return pb.FederationReply()
         members = await self._federation.members()
         view = self._federation.view()
+        leased = self._federation.ids.table.counts()
         return pb.FederationReply(
             name=view.federation,
             cell=view.cell,
             state=view.standing.value,
             problem=self._federation.problem or view.problem,
             age_ms=_ms(view.age_us),
-            cells=[_cell(cell) for cell in view.cells],
+            cells=[_cell(cell, leased.get(cell.name, 0)) for cell in view.cells],
             members=[
                 pb.StoreMemberInfo(
                     endpoint=member.endpoint,
@@ -55,6 +58,7 @@ class FederationAnswers:
                 for member in members
             ],
             values_skipped=len(view.unreadable) + view.skipped,
+            ids=_ids(self._federation.ids),
         )
 
     async def change(self, request: pb.ChangeFederationRequest, caller: Caller) -> pb.ChangeFederationReply:
@@ -79,8 +83,10 @@ class FederationAnswers:
         changed = await self._change(
             ChangeFederation(caller.principal, view.federation, request.action), caller
         )
-        if request.action == "rejoin" and view.standing.value != "member":
-            part.begin_again()
+        if request.action == "rejoin":
+            part.write_ids_again()
+            if view.standing.value != "member":
+                part.begin_again()
         is_done = await part.is_ordered(ORDERED_S)
         view = part.view()
         own = next((cell for cell in view.cells if cell.name == view.cell), None)
@@ -95,8 +101,19 @@ class FederationAnswers:
         )
 
 
-def _cell(cell: CellView) -> pb.CellInfo:
+def _ids(ids: IdBlocks) -> pb.JobIdsInfo:
+    return pb.JobIdsInfo(
+        left=ids.left,
+        reserve=ids.reserve,
+        unleased=max(0, JOB_ID_MAX - ids.table.end),
+        problem=ids.problem,
+        in_hand=[pb.JobIdRange(first=one.first, last=one.end - 1) for one in ids.in_hand],
+    )
+
+
+def _cell(cell: CellView, ids: int) -> pb.CellInfo:
     info = pb.CellInfo(
+        ids=ids,
         name=cell.name,
         state=cell.state.value,
         age_ms=_ms(cell.age_us),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from eslurm.core.control import federation, members, nodes, satellites, steps, tokens
+from eslurm.core.control import federation, job_ids, members, nodes, satellites, steps, tokens
 from eslurm.core.control.accounts.decide import on_change
 from eslurm.core.control.jobs import (
     admission,
@@ -43,6 +43,8 @@ from eslurm.core.model.messages import (
     FinishStep,
     HeartbeatDone,
     HoldJobs,
+    IdsBounded,
+    IdsTaken,
     JoinHost,
     JoinTokenMade,
     Message,
@@ -163,6 +165,10 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return federation.on_change(state, message)
         case ControllerPhaseDone():
             return controller_phases.on_done(state, message, now_us), None
+        case IdsTaken():
+            return job_ids.on_ids_taken(state, message), None
+        case IdsBounded():
+            return job_ids.on_ids_bounded(state, message), None
         case EpochStarted():
             return nodes.on_epoch(state, message), None
         case ConfigLoaded():

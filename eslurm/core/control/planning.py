@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from eslurm.core.control import promises
 from eslurm.core.control.fair_share import rank
-from eslurm.core.control.job_ids import take_ids
+from eslurm.core.control.job_ids import take_task_ids
 from eslurm.core.control.jobs import pack_starts as starts
 from eslurm.core.control.jobs.moves import on_answers, wishes_of
 from eslurm.core.control.jobs.preemption import is_possible, on_preemptions, running_work
@@ -215,8 +215,10 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
                 continue
             scratch = trial
         drafts += [(job, placement, -1) for job, placement in together]
-    lease, ids = take_ids(state, new_tasks)
+    lease, ids = take_task_ids(state, new_tasks)
     found += lease
+    if len(ids) < new_tasks:
+        drafts = [draft for draft in drafts if draft[2] < len(ids)]
     tasks = {job.job_id: _ready_tasks(job) for job, _, at in drafts if at >= 0}
     picker = Picker(state.devices, state.ledger.topology)
     for job, placement, at in drafts:

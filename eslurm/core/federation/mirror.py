@@ -27,7 +27,7 @@ from eslurm.core.federation.actions import (
 from eslurm.core.federation.values import VALUE_BYTES_MAX
 
 ENTRIES_MAX: Final = 4_096
-"""Further keys are left out and counted."""
+"""Further keys are left out and counted, unless the mirror has another bound."""
 BACK_OFF_MIN_US: Final = 200_000
 BACK_OFF_MAX_US: Final = 5_000_000
 
@@ -56,8 +56,9 @@ class Mirror:
     `changes` rises whenever the copy changes. `skipped` counts keys that were left out.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, entries_max: int = 0) -> None:
         self.prefix = prefix
+        self._entries_max = entries_max or ENTRIES_MAX
         self.revision = 0
         self.changes = 0
         self.skipped = 0
@@ -198,7 +199,7 @@ class Mirror:
         if not entry.key.startswith(self.prefix):
             self.skipped += 1
             return False
-        if entry.key not in words and len(words) >= ENTRIES_MAX:
+        if entry.key not in words and len(words) >= self._entries_max:
             self.skipped += 1
             self._is_cut = True
             return False

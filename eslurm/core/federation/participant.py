@@ -1,4 +1,4 @@
-"""A cell's whole part in its federation as one machine: copies of the store's keys, the membership, the summaries, the view.
+"""A cell's whole part in its federation as one machine: copies of the store's keys, membership, summaries, job ids, view.
 
 A driver carries its actions to the store, one call each, and brings each answer back together with its action; the
 controller's and the simulator's do nothing else. Invariant: an action that has an answer is over, except a `Watch`, which is
@@ -8,6 +8,7 @@ answered until it fails or another action takes the place of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,7 @@ from eslurm.core.federation.actions import (
     SwapKeys,
     Watch,
 )
+from eslurm.core.federation.blocks import BLOCKS_MAX, IdBlocks, IdsWish, OwnIds
 from eslurm.core.federation.membership import Identity, Lead, Membership, Standing
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.summaries import HORIZON_US, Horizon, NodeClasses, Summaries
@@ -34,13 +36,21 @@ from eslurm.core.model.federation import FederationConfig, Summary
 from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.state.view import View
 
+COMMIT_LOOK_US: Final = 20_000
+"""Interval of looks whether a wish has been committed."""
+COMMIT_AGAIN_US: Final = 2_000_000
+
 
 class Inputs(msgspec.Struct, frozen=True):
-    """What the cell shows: its last committed state, its plan (None: none yet), the time of day."""
+    """What the cell shows: its last committed state, its plan (None: none yet), the time of day.
+
+    `commit` passes a message to the cell's core; whether it came about shows in the view.
+    """
 
     view: Callable[[], View]
     profile: Callable[[], ResourceProfile | None]
     wall_us: Callable[[], int]
+    commit: Callable[[IdsWish], None]
 
 
 class Participant:
@@ -55,15 +65,19 @@ class Participant:
     ) -> None:
         keys = Keys(config.name)
         self.cells, self.alive, self.shown = Mirror(keys.cells), Mirror(keys.alive), Mirror(keys.summary)
+        self.leases = Mirror(keys.ids, BLOCKS_MAX)
         self.membership = Membership(config, identity, self.cells, self.alive, is_own_ring)
         self.summaries = Summaries(config, self.membership, self.shown)
+        self.ids = IdBlocks(config, self.membership, self.leases)
         self._inputs = inputs
         self._federation = config.name
-        self._mirrors = {mirror.prefix: mirror for mirror in (self.cells, self.alive, self.shown)}
+        mirrors = self.cells, self.alive, self.shown, self.leases
+        self._mirrors = {mirror.prefix: mirror for mirror in mirrors}
         self._observer = Observer(config.name, self.membership, self.cells, self.alive, self.shown)
         self._classes: NodeClasses | None = None
         self._horizon: Horizon = ()
         self._horizon_at_us = 0
+        self._wished: tuple[IdsWish, int] | None = None
 
     def leads(self, lead: Lead) -> None:
         """See `Membership.leads`: nothing is asked of the store before."""
@@ -104,18 +118,24 @@ class Participant:
         self._follow_orders()
         if self.summaries.wants(now_us):
             self.summaries.show(self._read(now_us), now_us)
+        self.ids.show(self._own_ids(), now_us)
         actions: list[Action] = [
             asked for mirror in self._mirrors.values() if (asked := mirror.tick(now_us, draw)) is not None
         ]
         actions += self.membership.tick(now_us, draw)
         if (swap := self.summaries.tick(now_us, draw)) is not None:
             actions.append(swap)
+        if (lease := self.ids.tick(now_us, draw)) is not None:
+            actions.append(lease)
+        self._commit(now_us)
         return actions
 
     def due_us(self, now_us: int) -> int | None:
         """When `tick` has something next, as far as that is a matter of time."""
         times = [mirror.due_us for mirror in self._mirrors.values()]
-        times += [self.membership.due_us(now_us), self.summaries.due_us(now_us)]
+        times += [machine.due_us(now_us) for machine in (self.membership, self.summaries, self.ids)]
+        if self.ids.wish is not None:
+            times.append(now_us + COMMIT_LOOK_US)
         return min((at_us for at_us in times if at_us is not None), default=None)
 
     # ---- answers ----
@@ -132,6 +152,7 @@ class Participant:
         """The store has answered to a swap; its machine knows it as its own."""
         self.membership.swapped(action, answer)
         self.summaries.swapped(action, answer)
+        self.ids.swapped(action, answer)
 
     def granted(self, action: GrantLease, lease: GrantedLease, now_us: int) -> None:
         """There is a lease."""
@@ -153,6 +174,7 @@ class Participant:
         self.membership.failed(action, failure, now_us)
         if isinstance(action, SwapKeys):
             self.summaries.failed(action, failure)
+            self.ids.failed(action, failure)
 
     # ---- within ----
 
@@ -161,6 +183,14 @@ class Participant:
         wish = self._inputs.view().federation
         if wish is not None and wish.federation == self._federation:
             self.membership.change(draining=wish.draining, left=wish.left)
+
+    def _commit(self, now_us: int) -> None:
+        wish = self.ids.wish
+        if wish is not None and (
+            self._wished is None or self._wished[0] != wish or now_us >= self._wished[1] + COMMIT_AGAIN_US
+        ):
+            self._inputs.commit(wish)
+            self._wished = wish, now_us
 
     def _read(self, now_us: int) -> Summary:
         view = self._inputs.view()
@@ -172,3 +202,7 @@ class Participant:
             self._horizon = self._classes.horizon(profile)
             self._horizon_at_us = now_us + HORIZON_US
         return self._classes.read(view, self._inputs.wall_us(), self._horizon)
+
+    def _own_ids(self) -> OwnIds:
+        view = self._inputs.view()
+        return OwnIds(view.next_id, view.id_blocks)

@@ -13,22 +13,27 @@ import msgspec
 
 from eslurm.core.federation import pools
 from eslurm.core.federation.actions import StoredEntry
-from eslurm.core.model.federation import FORMAT, Alive, CellRecord, NextNumber, Pool, Summary
+from eslurm.core.model.federation import FORMAT, Alive, CellRecord, IdBlock, NextId, NextNumber, Pool, Summary
+from eslurm.core.model.job_ids import JOB_ID_MAX
 
 VALUE_BYTES_MAX: Final = 16 * 1024
 """The largest bound of all kinds."""
 
-Value: TypeAlias = CellRecord | NextNumber | Alive | Summary | Pool
+Value: TypeAlias = CellRecord | NextNumber | Alive | Summary | Pool | IdBlock | NextId
 V = TypeVar("V", bound=Value)
 
 _BYTES_MAX: Final[dict[type, int]] = {
     CellRecord: 8 * 1024,
     NextNumber: 64,
+    IdBlock: 128,
+    NextId: 64,
     Alive: 2 * 1024,
     Summary: VALUE_BYTES_MAX,
     Pool: VALUE_BYTES_MAX,
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_ID_DIGITS: Final = 10
+_ID = re.compile(rf"[0-9]{{{_ID_DIGITS}}}")
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -40,7 +45,10 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 
 class Keys:
-    """The paths of a federation. `number` is beside the records so that one watch shows both at one revision."""
+    """The paths of a federation.
+
+    `number` is beside the records, and `next_id` beside the blocks of ids, so that one watch shows both at one revision.
+    """
 
     def __init__(self, federation: str) -> None:
         self.cells = f"/eslurm/{federation}/cells/"
@@ -48,12 +56,24 @@ class Keys:
         self.summary = f"/eslurm/{federation}/summary/"
         self.pool = f"/eslurm/{federation}/pool/"
         self.number = f"{self.cells}+number"
+        self.ids = f"/eslurm/{federation}/ids/"
+        self.next_id = f"{self.ids}+next"
+
+    def id_block(self, first: int) -> str:
+        """The key of the block that begins with this id."""
+        return f"{self.ids}{first:0{_ID_DIGITS}}"
 
 
 def name_in(prefix: str, key: str) -> str:
     """The cell that a key below `prefix` belongs to; empty: none."""
     name = key.removeprefix(prefix)
     return name if name != key and _NAME.fullmatch(name) else ""
+
+
+def first_id_in(prefix: str, key: str) -> int:
+    """The first id of the block whose key this is; 0: it is none's."""
+    digits = key.removeprefix(prefix)
+    return int(digits) if digits != key and _ID.fullmatch(digits) else 0
 
 
 def encode(value: Value) -> bytes:
@@ -102,8 +122,12 @@ class Reader(Generic[V]):
         return decoded
 
     def _faulty(self, key: str, value: Value) -> str:
-        if isinstance(value, NextNumber):
+        if isinstance(value, NextNumber | NextId):
             return ""
+        if isinstance(value, IdBlock):
+            first = first_id_in(self._prefix, key)
+            fits = first > 0 and first + value.count <= JOB_ID_MAX
+            return "" if fits else "the key names no ids"
         name = name_in(self._prefix, key)
         if not name:
             return "the key names no cell"

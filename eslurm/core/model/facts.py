@@ -592,6 +592,14 @@ class FederationChanged(FactBase, frozen=True, tag=True):
     wish: FederationWish
 
 
+class IdBlockTaken(FactBase, frozen=True, tag=True):
+    """The cell draws its next ids from this range (`IdRange`) instead of those that it has by its own word."""
+
+    first: int
+    count: int
+    version: int = 0
+
+
 Fact: TypeAlias = (
     ConfigAccepted
     | EpochBegan
@@ -654,6 +662,7 @@ Fact: TypeAlias = (
     | ControllerPhaseBegan
     | ControllerPhaseEnded
     | FederationChanged
+    | IdBlockTaken
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -11,12 +11,17 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from eslurm.core.model.job_ids import ID_BLOCK, JOB_ID_MAX
+
 FORMAT: Final = 1
 LEASE_S: Final = 5.0
 NUMBER_MAX: Final = 1_000_000
 """The highest number of a cell."""
 CLASSES_MAX: Final = 64
 HORIZON_MAX: Final = 8
+ID_RESERVE: Final = 200_000
+ID_COUNT_MAX: Final = 100 * ID_BLOCK
+"""Ids that are leased at once, at most."""
 
 _PRINTED = r"\A[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
 
@@ -39,6 +44,8 @@ class FederationConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaul
     """The shortest time between two summaries of this cell."""
     users: str = "same"
     """What identifies users of other cells: `same` (name and uid) or `named` (the name alone)."""
+    id_reserve: int = ID_RESERVE
+    """Job ids in hand, at least: so many jobs are taken while the store is away."""
 
 
 class FederationWish(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -72,6 +79,21 @@ class NextNumber(msgspec.Struct, frozen=True, array_like=True):
 
     format: Version
     first: Number
+
+
+class IdBlock(msgspec.Struct, frozen=True, array_like=True):
+    """Job ids that a cell has leased for ever: `count` of them from the one that the key names."""
+
+    format: Version
+    cell: CellName
+    count: Annotated[int, Meta(ge=1, le=ID_COUNT_MAX)]
+
+
+class NextId(msgspec.Struct, frozen=True, array_like=True):
+    """The first job id that no cell has leased. Each lease changes it, so no two cells get one id."""
+
+    format: Version
+    first: Annotated[int, Meta(ge=1, le=JOB_ID_MAX)]
 
 
 class Alive(msgspec.Struct, frozen=True, array_like=True):

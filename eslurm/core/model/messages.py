@@ -426,6 +426,23 @@ class ControllerPhaseDone(msgspec.Struct, frozen=True, gc=False):
     end: StepEnd
 
 
+class IdsTaken(msgspec.Struct, frozen=True, gc=False):
+    """The shared store has leased these ids to this cell, at this revision of it."""
+
+    first: int
+    count: int
+    version: int
+
+
+class IdsBounded(msgspec.Struct, frozen=True, gc=False):
+    """This cell is about to lease ids: until then it draws only a bounded number of its own ones.
+
+    `is_open`: it is no member any more, and all ids after those that it has leased are its own.
+    """
+
+    is_open: bool = False
+
+
 class Tick(msgspec.Struct, frozen=True, gc=False):
     """Time has passed: due timers fire."""
 
@@ -488,6 +505,8 @@ Event: TypeAlias = (
     | PlanMade
     | JoinHost
     | ControllerPhaseDone
+    | IdsTaken
+    | IdsBounded
 )
 Message: TypeAlias = Request | Event
 

@@ -21,7 +21,7 @@ from eslurm.core.state import apply_phases as phases
 from eslurm.core.state import apply_satellites as satellite
 from eslurm.core.state import apply_steps as step
 from eslurm.core.state import apply_tokens as token
-from eslurm.core.state import faults
+from eslurm.core.state import faults, federation
 from eslurm.core.state.cluster import State
 
 
@@ -101,6 +101,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.HostJoined: member.apply_joined,
     facts.MembersRevoked: member.apply_revoked,
     facts.FederationChanged: _federation,
+    facts.IdBlockTaken: federation.apply_block_taken,
 }
 
 

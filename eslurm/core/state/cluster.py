@@ -19,6 +19,7 @@ from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
 from eslurm.core.model.federation import FederationWish
 from eslurm.core.model.job import Attempt, AttemptMore, Job
+from eslurm.core.model.job_ids import IdRange
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.node import Node, is_older, is_usable, names_of
@@ -107,6 +108,8 @@ class State:
         self.now_us = 0
         self.next_id = 1
         self.lease_end = 1
+        # Ranges that ids are drawn from, rising; none: the cluster is no member of a federation.
+        self.id_blocks: tuple[IdRange, ...] = ()
         self.next_number = 0
         self.jobs: dict[int, Job] = {}
         self.nodes: dict[int, Node] = {}

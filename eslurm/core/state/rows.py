@@ -15,6 +15,7 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.federation import FederationWish
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import Job, StepEnd
+from eslurm.core.model.job_ids import IdRange
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.member import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.model.node import Node
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     revoked_revision: int = 0
     phase_lengths: PhaseLengths | None = None
     federation: FederationWish | None = None
+    id_blocks: tuple[IdRange, ...] = ()
 
 
 class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -133,6 +135,7 @@ def settings_of(state: State) -> Settings:
         state.revoked_revision,
         state.phase_lengths if state.phase_lengths != PhaseLengths() else None,
         state.federation,
+        state.id_blocks,
     )
 
 
@@ -164,6 +167,7 @@ def restore(
         state.epoch = scalars.epoch
         state.next_id = scalars.next_id
         state.lease_end = scalars.lease_end
+        state.id_blocks = scalars.id_blocks
         state.next_number = max(state.next_number, scalars.next_number)
         state.satellites_down = {down.name: down for down in scalars.satellites_down}
         state.revoked_revision = scalars.revoked_revision

@@ -243,6 +243,10 @@ class Controller(Process):
         """Write rows that are no part of the state with the next commit; False when nothing is taken on any more."""
         return self._post(Tick(), lambda _answer: done(), rows, blobs)
 
+    def post(self, message: Message) -> None:
+        """An event of a part of this process; dropped when nothing is taken on any more."""
+        self._post(message)
+
     def _post(
         self,
         message: Message,

@@ -37,6 +37,7 @@ TAKES_NOTHING = frozenset(
         "AttemptInformed",
         "ExtensionAnswered",
         "ExtensionAsked",
+        "IdBlockTaken",
         "IdsLeased",
         "JobFinished",
         "JobHeld",

@@ -356,17 +356,17 @@ def test_dependencies_are_shown_as_they_are_written() -> None:
 
 
 def test_job_references() -> None:
-    assert jobrefs.parse_job_refs("17") == ((17, -1, -1),)
-    assert jobrefs.parse_job_refs("17_4") == ((17, 4, -1),)
+    assert jobrefs.parse_job_refs("17") == ((17, -1, -1, ""),)
+    assert jobrefs.parse_job_refs("17_4") == ((17, 4, -1, ""),)
     assert jobrefs.parse_job_refs("17_[4-6,9]") == (
-        (17, 4, -1),
-        (17, 5, -1),
-        (17, 6, -1),
-        (17, 9, -1),
+        (17, 4, -1, ""),
+        (17, 5, -1, ""),
+        (17, 6, -1, ""),
+        (17, 9, -1, ""),
     )
-    assert jobrefs.parse_job_refs("17+1") == ((17, -1, 1),)
-    assert jobrefs.parse_job_refs("17_4+0") == ((17, 4, 0),)
-    assert jobrefs.parse_job_refs("17_[4,9]+2") == ((17, 4, 2), (17, 9, 2))
+    assert jobrefs.parse_job_refs("17+1") == ((17, -1, 1, ""),)
+    assert jobrefs.parse_job_refs("17_4+0") == ((17, 4, 0, ""),)
+    assert jobrefs.parse_job_refs("17_[4,9]+2") == ((17, 4, 2, ""), (17, 9, 2, ""))
 
 
 @pytest.mark.parametrize(

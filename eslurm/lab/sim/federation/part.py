@@ -71,7 +71,7 @@ class Part:
         self._witness = witness
         self._random = random.Random(f"{leader.world.seed}/federation/{leader.name}")
         self._view = View(leader.state)
-        inputs = Inputs(lambda: self._view, lambda: leader.profile, lambda: leader.seat.wall_us)
+        inputs = Inputs(lambda: self._view, lambda: leader.profile, lambda: leader.seat.wall_us, leader.post)
         self.participant = Participant(config, identity, lambda sealed: sealed == identity.ring, inputs)
         self._watches: dict[str, int] = {}
         self._standing = Standing.AWAY

@@ -34,6 +34,7 @@ from eslurm.core.model.messages import (
     FinishPart,
     FinishStep,
     HeartbeatDone,
+    IdsTaken,
     JobRef,
     JoinHost,
     MovePack,
@@ -147,6 +148,7 @@ def history() -> World:
     run_on_the_controller(world)
     lose_a_gateway(world)
     world.send(ChangeFederation(ROOT, "lab", "drain"))
+    world.send(IdsTaken(100_000, 100_000, 7))
     return world
 
 

@@ -39,7 +39,7 @@ def federation(
     world: World | None = None,
 ) -> Federation:
     world = world or World(nodes=2)
-    inputs = Inputs(lambda: View(world.state), lambda: None, lambda: world.now_us)
+    inputs = Inputs(lambda: View(world.state), lambda: None, lambda: world.now_us, world.send)
     return Federation(open_store, CONFIG, Identity("one", site.ring.sealed), Lead(1, endpoint), site, inputs)
 
 

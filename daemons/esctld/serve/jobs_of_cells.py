@@ -1,0 +1,286 @@
+"""Calls about jobs of other cells of the federation: by the cell that a job is named with, or the one that leased its id.
+
+A job of this cell comes first, whatever its id: ids of before the federation may be those of several cells. A call that came
+from another cell is not passed on. In a cluster that is no member, a job that is named with a cell is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import DecodeError
+
+from eslurm.api.methods import Method
+from eslurm.core.federation.view import CellState, FederationView
+from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.state.view import View
+from eslurm.ports.api import Answered, ApiError, ApiService, Caller, Status
+from eslurm.ports.link import CELL
+from eslurm.v1 import controller_pb2 as pb
+
+CHANGES: Final = frozenset({"Cancel", "Hold", "Requeue", "Suspend"})
+"""Calls that change several jobs and tell the problem of each."""
+READS: Final = frozenset({"Jobs", "WaitJobs", "Accounting"})
+ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob"})
+PROBLEMS_MAX: Final = 1_000
+NAMED_MAX: Final = 8
+"""Cells that a text names."""
+
+PassOn = Callable[[str, Method[Any, Any], bytes, Caller], Awaitable[Answered]]
+"""Makes a call at the leader of another cell, for this caller."""
+
+
+class Cells(Protocol):
+    """What is known of the federation: `lead.federation.Federation`."""
+
+    def view(self) -> FederationView:
+        """All cells."""
+        ...
+
+    def cell_of(self, job_id: int) -> str:
+        """The cell that has leased this id; empty: none has."""
+        ...
+
+
+class JobsOfCells:
+    """An `ApiService` over that of this cell. `cells` is None in a cluster that is no member of a federation.
+
+    Without `pass_on`, jobs of other cells are refused with the place to ask.
+    """
+
+    def __init__(
+        self,
+        service: ApiService,
+        view: Callable[[], View],
+        cells: Cells | None,
+        pass_on: PassOn | None = None,
+    ) -> None:
+        self._service = service
+        self._view = view
+        self._cells = cells
+        self._pass_on = pass_on
+
+    async def call(self, method: Any, request: Any, caller: Caller) -> Any:
+        """See `ports.api.ApiService`."""
+        name = method.name
+        if name in CHANGES or name in READS:
+            refs: Sequence[pb.JobRef] = request.jobs
+        elif name in ABOUT_ONE:
+            refs = (request.job,)
+        else:
+            return await self._service.call(method, request, caller)
+        if self._cells is not None:
+            return await self._sorted(self._cells, method, request, refs, caller)
+        for ref in refs:
+            if ref.cell:
+                raise Refused(
+                    RefusalCode.INVALID,
+                    f"job {_label(ref)}: this cluster is no member of a federation: name the job {ref.job_id}",
+                )
+        return await self._service.call(method, request, caller)
+
+    async def _sorted(
+        self, cells: Cells, method: Any, request: Any, refs: Sequence[pb.JobRef], caller: Caller
+    ) -> Any:
+        own: list[pb.JobRef] = []
+        elsewhere: dict[str, list[pb.JobRef]] = {}
+        view = cells.view() if refs else None
+        for ref in refs:
+            cell = self._cell_of(cells, ref)
+            if view is not None and cell in ("", view.cell):
+                ref.cell = ""
+                own.append(ref)
+            else:
+                elsewhere.setdefault(cell, []).append(ref)
+        if view is None or not elsewhere:
+            return await self._here(cells, method, request, caller)
+        if method.name in ABOUT_ONE:
+            ((cell, named),) = elsewhere.items()
+            return await self._there(view, cell, method, request, named, caller)
+        if method.name in CHANGES:
+            return await self._changed(cells, method, request, own, elsewhere, caller)
+        if method.name == "Accounting":
+            # The oldest jobs of this cell may have ids that another one has leased.
+            own = [ref for ref in refs if ref.cell in ("", view.cell)]
+        asked = [self._there(view, cell, method, request, named, caller) for cell, named in elsewhere.items()]
+        if own:
+            asked.append(self._encoded(self._here(cells, method, _only(request, own, ""), caller)))
+        return await self._merged(method, own, asked)
+
+    def _cell_of(self, cells: Cells, ref: pb.JobRef) -> str:
+        if ref.cell or self._view().find_named(ref.job_id) is not None:
+            return ref.cell
+        return cells.cell_of(ref.job_id)
+
+    async def _here(self, cells: Cells, method: Any, request: Any, caller: Caller) -> Any:
+        """This cell's answer. What it does not know may be a job of another cell, from before the federation."""
+        try:
+            reply = await self._service.call(method, request, caller)
+        except Refused as refused:
+            if refused.code is not RefusalCode.NOT_FOUND or method.name not in ABOUT_ONE:
+                raise
+            raise Refused(refused.code, refused.text + _older(cells, request.job.job_id)) from None
+        if method.name in CHANGES:
+            for problem in reply.problems:
+                digits = "".join(itertools.takewhile(str.isdigit, problem.what))
+                if problem.code == RefusalCode.NOT_FOUND.value and digits:
+                    problem.text += _older(cells, int(digits))
+        return reply
+
+    async def _there(
+        self,
+        view: FederationView,
+        cell: str,
+        method: Any,
+        request: Any,
+        named: Sequence[pb.JobRef],
+        caller: Caller,
+    ) -> bytes:
+        """The encoded answer of another cell about these jobs. Raises `Refused` or `ApiError`."""
+        is_known = any(one.name == cell for one in view.cells)
+        if self._pass_on is None or caller.via == CELL or not is_known:
+            raise Refused(RefusalCode.NOT_FOUND, _elsewhere(view, named[0], cell))
+        if method.name in ABOUT_ONE:
+            request.job.cell = cell
+        else:
+            request = _only(request, named, cell)
+        answered = await self._pass_on(cell, method, request.SerializeToString(), caller)
+        if answered.status is not Status.OK:
+            raise ApiError(answered.status, f"cell {cell}: {answered.text}", answered.retry_after_s)
+        return answered.reply
+
+    async def _changed(
+        self,
+        cells: Cells,
+        method: Any,
+        request: Any,
+        own: Sequence[pb.JobRef],
+        elsewhere: Mapping[str, Sequence[pb.JobRef]],
+        caller: Caller,
+    ) -> pb.ChangeReply:
+        """What all cells have changed. A cell that does not answer is the problem of each of its jobs."""
+        asked = [
+            self._try_change(cells.view(), cell, method, request, named, caller)
+            for cell, named in elsewhere.items()
+        ]
+        there = asyncio.gather(*asked)
+        try:
+            reply = pb.ChangeReply(revision=self._view().revision)
+            if own:
+                reply = await self._here(cells, method, _only(request, own, ""), caller)
+            answers = await there
+        finally:
+            there.cancel()
+        for answer in answers:
+            reply.count += answer.count
+            reply.problems.extend(answer.problems)
+            reply.notes.extend(answer.notes)
+        del reply.problems[PROBLEMS_MAX:]
+        return reply
+
+    async def _try_change(
+        self,
+        view: FederationView,
+        cell: str,
+        method: Any,
+        request: Any,
+        named: Sequence[pb.JobRef],
+        caller: Caller,
+    ) -> pb.ChangeReply:
+        try:
+            reply = pb.ChangeReply.FromString(await self._there(view, cell, method, request, named, caller))
+        except (Refused, ApiError, DecodeError) as error:
+            code = error.code.value if isinstance(error, Refused) else "failed"
+            text = str(error) or f"cell {cell} gave no answer that can be read"
+            return pb.ChangeReply(
+                problems=[
+                    pb.Problem(
+                        what=_label(ref, cell),
+                        code=code,
+                        text=_elsewhere(view, ref, cell) if code == "not_found" else text,
+                    )
+                    for ref in named[:PROBLEMS_MAX]
+                ]
+            )
+        for problem in reply.problems:
+            problem.what += f"@{cell}" if problem.what else ""
+        return reply
+
+    @staticmethod
+    async def _encoded(answer: Awaitable[Any]) -> bytes:
+        reply = await answer
+        return reply if isinstance(reply, bytes) else bytes(reply.SerializeToString())
+
+    async def _merged(
+        self, method: Any, own: Sequence[pb.JobRef], asked: Sequence[Coroutine[Any, Any, bytes]]
+    ) -> bytes:
+        """One reply: entries of all, and this cell's revision and time, for its encoding comes last."""
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        answers: list[bytes] = []
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+            answers.append(one)
+        if method.name != "Accounting":
+            if not own:
+                answers.append(pb.JobsReply(revision=self._view().revision).SerializeToString())
+            return b"".join(answers)
+        # A cell that knows nothing of these jobs has no further page either.
+        answers = [answer for answer in answers if pb.AccountingReply.FromString(answer).attempts]
+        if len(answers) > 1 and any(pb.AccountingReply.FromString(answer).next_page for answer in answers):
+            raise Refused(
+                RefusalCode.INVALID,
+                "these jobs of several cells have too many runs for one answer: ask for those of one cell at a time",
+            )
+        return b"".join(answers)
+
+
+def _only(request: Any, refs: Sequence[pb.JobRef], cell: str) -> Any:
+    """The request about these jobs alone; another cell has other revisions."""
+    part = type(request)()
+    part.CopyFrom(request)
+    del part.jobs[:]
+    for ref in refs:
+        one = part.jobs.add()
+        one.CopyFrom(ref)
+        one.cell = cell
+    if cell and isinstance(part, pb.JobsRequest):
+        part.after_revision = 0
+    return part
+
+
+def _label(ref: pb.JobRef, cell: str = "") -> str:
+    task = f"_{ref.task}" if ref.HasField("task") else ""
+    part = f"+{ref.part}" if ref.HasField("part") else ""
+    name = ref.cell or cell
+    return f"{ref.job_id}{task}{part}" + (f"@{name[:63]}" if name else "")
+
+
+def _elsewhere(view: FederationView, ref: pb.JobRef, cell: str) -> str:
+    """The refusal of a job of another cell that cannot be asked from here."""
+    names = [one.name for one in view.cells]
+    if cell not in names:
+        return f"job {_label(ref, cell)}: there is no such cell: {_listed(names)}"
+    there = next(one for one in view.cells if one.name == cell)
+    place = f"its controller is at {there.alive.endpoint}" if there.alive is not None else "it is silent now"
+    return f"job {ref.job_id} belongs to cell {cell}: ask there ({place})"
+
+
+def _older(cells: Cells, job_id: int) -> str:
+    """The way out for an id that no cell has leased."""
+    view = cells.view()
+    others = [one.name for one in view.cells if one.name != view.cell and one.state is not CellState.LEFT]
+    if not others or cells.cell_of(job_id):
+        return ""
+    name = f"{job_id}@{others[0]}"
+    return (
+        f"; a job of another cell from before the federation is named with it, as {name} ({_listed(others)})"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return "cells are " + ", ".join(names[:NAMED_MAX]) + more
