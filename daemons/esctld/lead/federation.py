@@ -168,6 +168,12 @@ class Federation:
         self._must_begin = True
         self._wake()
 
+    @property
+    def is_draining(self) -> bool:
+        """True when the cell drains, as the store last answered; its watch may tell later."""
+        record = self._part.membership.record
+        return record is not None and record.draining
+
     async def is_ordered(self, timeout_s: float) -> bool:
         """Wait until the store has what was ordered, and say whether it has."""
         self._wake()

@@ -89,13 +89,12 @@ class FederationAnswers:
                 part.begin_again()
         is_done = await part.is_ordered(ORDERED_S)
         view = part.view()
-        own = next((cell for cell in view.cells if cell.name == view.cell), None)
         return pb.ChangeFederationReply(
             name=view.federation,
             cell=view.cell,
             state=view.standing.value,
             problem=part.problem or view.problem,
-            draining=own is not None and own.record is not None and own.record.draining,
+            draining=part.is_draining,
             done=is_done,
             revision=changed.revision,
         )
