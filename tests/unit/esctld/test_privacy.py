@@ -47,6 +47,8 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Config": None,
     "WaitStep": None,
     "Broadcasts": None,
+    # The answer is another cell's, under that cell's settings.
+    "CallCell": None,
     "TreeReport": lambda _ada, _ben: pb.TreeReportRequest(),
     "Controllers": lambda _ada, _ben: pb.ControllersRequest(),
     "Policies": lambda _ada, _ben: pb.PoliciesRequest(),

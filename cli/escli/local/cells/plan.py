@@ -25,6 +25,7 @@ from escli.local.settings import Cell, Wishes
 from escli.local.up import ports_of
 from escli.local.users import free_uids
 from eslurm import __version__
+from eslurm.core.model.wording import quoted
 
 NAME = "local"
 """Of each federation that is made here; each has an etcd of its own."""
@@ -184,8 +185,8 @@ def names_of(text: str) -> tuple[str, ...]:
     for name in names:
         if not _CELL.fullmatch(name):
             raise unusable(
-                f"--cells: '{name[:40]}' is no name of a cell: use up to {CELL_BYTES_MAX} letters, digits and '-' after "
-                "the first letter"
+                f"--cells: {quoted(name[:40])} is no name of a cell: use up to {CELL_BYTES_MAX} letters, digits and '-' "
+                "after the first letter"
             )
         if name.lower() in _RESERVED:
             raise unusable(f"--cells: {name} names something else in the directory: use another name")
