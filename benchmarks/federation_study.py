@@ -29,7 +29,7 @@ DRAWN: Final[tuple[tuple[str, str, Callable[[Figures], float]], ...]] = (
 
 
 class Runs(msgspec.Struct):
-    """What the command prints."""
+    """The output of the command."""
 
     runs: list[Figures]
 

@@ -39,7 +39,7 @@ class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
     endpoints: list[str] = msgspec.field(default_factory=list)
     """Members of the etcd, as https://etcd1:2379; with http:// only on this host, or with `plain`."""
     plain: bool = False
-    """Allow http:// to other hosts: whoever is on the network then reads and writes what cells agree on."""
+    """Allow http:// to other hosts: anyone on the network then reads and changes the records that cells share."""
     ca: str = ""
     """Certificates (PEM) of the authorities of the etcd's certificate; needed for https://."""
     certificate: str = ""
@@ -57,7 +57,7 @@ class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
     trust: Literal["pinned", "store"] = "pinned"
     """Cells that calls go to and come from: those with a `[[federation.peer]]`, or also those whose keys the etcd has."""
     users: Literal["same", "named"] = "same"
-    """What makes a user of another cell one of here: `same` name and uid, or the name alone."""
+    """Match a user of another cell with one of this cell: `same` by name and uid, `named` by the name alone."""
     peer: list[PeerSection] = msgspec.field(default_factory=list)
     """Cells whose keys are pinned."""
     id_reserve: Annotated[int, Meta(ge=1_000, le=5_000_000)] = ID_RESERVE

@@ -64,7 +64,7 @@ default = true
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """What differs in a new cluster that is a cell of a federation on this machine.
+    """The settings by which a new cluster differs when it is a cell of a federation on this machine.
 
     `prefix`: of its nodes' names, which no other cell has. `machine_nodes`: nodes of all cells, which share the machine.
     `ports`: of its daemons. `uids`: of its agents, satellites and controllers, as root. `section`: text of `[federation]`.

@@ -89,7 +89,7 @@ def _share(one: Any, first: int, second: int) -> str:
 
 
 def silence(one: Any) -> str:
-    """How long a cell has been silent; empty: it is not, or it was before it was ever heard of here."""
+    """The time since a cell's lease ended; empty for a live cell, and for one that was never seen alive here."""
     return f"lease ended {format_duration(one.silent_ms // 1000)} ago" if one.silent_ms >= 0 else ""
 
 

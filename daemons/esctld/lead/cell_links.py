@@ -93,7 +93,7 @@ class _Peer:
         self.parts: dict[Link, CallParts] = {}
 
     def learn(self, view: CellView) -> None:
-        """Where its leader is; without a word the last one counts."""
+        """Take the address of the cell's leader from its record; without one the last address stays."""
         if view.alive is not None:
             self.epoch = view.alive.epoch
             self.endpoints = tuple(dict.fromkeys(filter(None, (view.alive.endpoint, *view.alive.others))))

@@ -71,7 +71,7 @@ class Federation:
         now_us: Callable[[], int] = monotonic_us,
     ) -> None:
         self.restarts = 0
-        """How often an error of this program made it begin anew."""
+        """Fresh starts of the participant after an error of this program."""
         self._open_store = open_store
         self._store: KeyValueStore | None = None
         self._config = config
@@ -270,7 +270,7 @@ class Federation:
             log.exception("federation %s: cell %s did not leave", self._config.name, self._config.cell)
 
     def _is_own_ring(self, sealed: bytes) -> bool:
-        """Whether a key of this site has sealed it: a ring that vouches for itself alone may be anybody's."""
+        """Check that a key of this site seals the ring: a ring that only vouches for itself may be forged."""
         try:
             self._site.ring.keys.open(Purpose.RING, sealed)
         except BadSeal:

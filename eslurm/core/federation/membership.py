@@ -39,11 +39,11 @@ KEEP_AGAIN_US: Final = 500_000
 OTHERS_MAX: Final = 5
 RING_BYTES_MAX: Final = 6_144
 ECHO_US: Final = 5_000_000
-"""What this cell wrote comes back within this time, or the mirror lists again."""
+"""A value that this cell has written comes back within this time, or the mirror lists again."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What this cell says of itself. `ring` is the sealed ring of its site."""
+    """The identity of this cell, for its record. `ring` is the sealed ring of its site."""
 
     cluster: str
     ring: bytes
@@ -61,7 +61,7 @@ class Lead(msgspec.Struct, frozen=True):
 
 
 class Standing(enum.Enum):
-    """Where this cell stands."""
+    """The membership of this cell."""
 
     AWAY = "away"
     """The store is not to be had, or the lease may have ended."""
@@ -179,7 +179,7 @@ class Membership:
     # ---- what next ----
 
     def tick(self, now_us: int, draw: float) -> tuple[MemberAction, ...]:
-        """What to ask of the store next, each once. `draw` is of [0, 1), for pauses."""
+        """The next requests to the store, each once. `draw` is of [0, 1), for pauses."""
         if self._lead is None:
             return ()
         self._take_result(now_us, draw)
@@ -195,7 +195,7 @@ class Membership:
         return tuple(actions)
 
     def due_us(self, now_us: int) -> int | None:
-        """When `tick` has something next, as far as that is a matter of time."""
+        """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
         times = [
             self._lease_at_us,
             self._grant_at_us,

@@ -33,7 +33,7 @@ BACK_OFF_MAX_US: Final = 5_000_000
 
 
 class Word(msgspec.Struct, frozen=True, gc=False):
-    """What a key holds, and when this cell heard of it (monotonic time). `size` is that of the value in the store."""
+    """The value of a key, and the time when this cell last heard of it (monotonic). `size` is that of the stored value."""
 
     key: str
     value: bytes
@@ -44,7 +44,7 @@ class Word(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False):
-    """When a key was seen to be gone, and when it was heard of last."""
+    """The time when a key was seen to be gone, and when the cell last heard of it."""
 
     at_us: int
     heard_us: int
@@ -86,7 +86,7 @@ class Mirror:
         return None if self._heard_us < 0 else max(0, now_us - self._heard_us)
 
     def gone(self, key: str) -> Gone | None:
-        """What is known of a key that was here before and is gone."""
+        """The times of a key that was here before and is gone."""
         return self._gone.get(key)
 
     def doubt(self) -> None:
@@ -94,7 +94,7 @@ class Mirror:
         self._must_list = True
 
     def tick(self, now_us: int, draw: float) -> MirrorAction | None:
-        """What to ask next, once; it takes the place of what was asked before. `draw` is of [0, 1), for pauses."""
+        """The next request, once; it replaces the request before. `draw` is of [0, 1), for pauses."""
         if self._must_list and self._list_at_us is None:
             self._list_at_us = now_us + int(draw * self._longest_pause_us())
         if self._list_at_us is not None and now_us >= self._list_at_us:
@@ -108,7 +108,7 @@ class Mirror:
 
     @property
     def due_us(self) -> int | None:
-        """When `tick` has something next, as far as that is a matter of time."""
+        """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
         return self._list_at_us
 
     def listed(self, action: List, page: StoredPage, now_us: int) -> None:

@@ -42,7 +42,7 @@ COMMIT_AGAIN_US: Final = 2_000_000
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """What the cell shows: its last committed state, its plan (None: none yet), the time of day.
+    """The state that the cell shows: its last committed view, its plan (None: none yet), the time of day.
 
     `commit` passes a message to the cell's core; whether it came about shows in the view.
     """
@@ -131,7 +131,7 @@ class Participant:
         return actions
 
     def due_us(self, now_us: int) -> int | None:
-        """When `tick` has something next, as far as that is a matter of time."""
+        """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
         times = [mirror.due_us for mirror in self._mirrors.values()]
         times += [machine.due_us(now_us) for machine in (self.membership, self.summaries, self.ids)]
         if self.ids.wish is not None:

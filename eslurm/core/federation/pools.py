@@ -37,7 +37,7 @@ def empty(epoch: int) -> Pool:
 
 
 def id_of(claim: Claim) -> ClaimId:
-    """What names a claim within its pool."""
+    """The id of a claim within its pool."""
     return claim.borrower, claim.serial
 
 

@@ -12,7 +12,7 @@ Runs: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def size(runs: Runs) -> int:
-    """How many nodes there are."""
+    """Count the nodes."""
     return sum(count for _, count in runs)
 
 

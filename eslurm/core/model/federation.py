@@ -1,4 +1,4 @@
-"""What the cells of a federation write into the shared store, and the part of the configuration that concerns it.
+"""Records that the cells of a federation write into the shared store, and the part of the configuration that concerns it.
 
 A *cell* is a cluster that is a member. Values are read by cells of other releases: fields are appended, with defaults, and
 `format` changes when that is not enough. The bounds stand at the fields, for whatever is read was written by others.
@@ -43,13 +43,13 @@ class FederationConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaul
     summary_min_s: float = 0.2
     """The shortest time between two summaries of this cell."""
     users: str = "same"
-    """What identifies users of other cells: `same` (name and uid) or `named` (the name alone)."""
+    """The identity of users of other cells: `same` (name and uid) or `named` (the name alone)."""
     id_reserve: int = ID_RESERVE
     """Job ids in hand, at least: so many jobs are taken while the store is away."""
 
 
 class FederationWish(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What an administrator has ordered of this cell in a federation; None: nothing, its record stays as it is."""
+    """An administrator's orders to this cell in a federation. None gives no order: the record stays as it is."""
 
     federation: str
     draining: bool | None = None
@@ -127,7 +127,7 @@ class NodeClass(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, array_like=True):
-    """What a cell has, what of it is free, and what is expected to become free.
+    """The nodes of a cell: all, the free ones, and those that are expected to become free.
 
     `epoch` and `seq` order the summaries of a cell. `at_us` is the cell's own clock and for display alone. `horizon` are
     (seconds from then, free nodes of each class).

@@ -31,11 +31,11 @@ from eslurm.ports.kv import (
 FIRST_REVISION = 1
 """Of a store in which nothing was ever written."""
 _ENTRY_BYTES = 64
-"""What an entry takes beside its key and value."""
+"""The size of an entry beside its key and value."""
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """What a key held from `revision` on; None: it was removed then."""
+    """The value of a key from `revision` on; None: it was removed then."""
 
     revision: int
     entry: Entry | None
@@ -85,7 +85,7 @@ class KvImage:
         return Page(tuple(entries), at, more=False)
 
     def changes(self, prefix: str, after: int, until: int = 0) -> Changes:
-        """What happened to keys with `prefix` after revision `after`, up to `until` (0: all). Raises `WatchBroken`."""
+        """Changes of keys with `prefix` after revision `after`, up to `until` (0: all). Raises `WatchBroken`."""
         if after < self.compacted:
             raise WatchBroken(f"revisions up to {self.compacted} are compacted", self.compacted)
         at = min(until or self.revision, self.revision)
@@ -177,7 +177,7 @@ class KvImage:
         return found is not None and found.until_us <= now_us
 
     def next_expiry_us(self) -> int | None:
-        """When the next lease ends if it is not kept; None: there is none."""
+        """The end of the next lease that runs out unless it is kept; None without leases."""
         return min((found.until_us for found in self._leases.values()), default=None)
 
     # ---- watchers ----

@@ -31,7 +31,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 def is_linearizable(history: Sequence[Call], first: bytes | None = None) -> bool:
-    """Whether one order of the calls explains all answers, with each call between its beginning and its end.
+    """Check that one order of the calls explains all answers, with each call between its beginning and its end.
 
     Raises `RuntimeError` when the search takes too long: the history has too many calls at once.
     """
@@ -75,7 +75,7 @@ def _next(calls: Sequence[Call], taken: int) -> list[int]:
 
 
 def _applied(call: Call, value: bytes | None) -> tuple[bool, bytes | None]:
-    """Whether the call's answer is right at this value, and the value after it."""
+    """Check the call's answer at this value; the result has the verdict and the value after the call."""
     if not call.is_swap:
         return call.seen == value, value
     if call.done is None:

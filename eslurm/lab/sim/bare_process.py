@@ -14,7 +14,7 @@ from eslurm.lab.sim.scheduler import Scheduler
 
 
 class Ground(Protocol):
-    """Where processes run: one time, one network, and names that are never used twice."""
+    """The world in which processes run: one time, one network, and names that are never used twice."""
 
     scheduler: Scheduler
     network: Network

@@ -157,7 +157,7 @@ class Controller(Process):
 
     @property
     def profile(self) -> ResourceProfile | None:
-        """What is booked from now on; None while a cycle is under way, or before the first one."""
+        """The bookings from now on; None while a cycle is under way, or before the first one."""
         return self._schedule.book if self._planning.is_idle and self._planning.plan is not None else None
 
     # ---- in ----

@@ -57,7 +57,7 @@ class KvClient(BareProcess):
         super().__init__(ground, address, offset_us)
         self._servers = servers
         self.moves = 0
-        """How often it has gone on to another server."""
+        """Moves to another server."""
         self._at = 0
         self._last = 0
         self._calls: dict[int, _Call] = {}

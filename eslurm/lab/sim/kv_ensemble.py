@@ -1,4 +1,4 @@
-"""What the servers of the shared store agree on: who leads them, what is committed, which leases have ended.
+"""The common state of the shared store's servers: their leader, the committed changes, the leases that have ended.
 
 The replicated log is one image that changes when its leader commits; each member shows it as far as it has reached that
 member. Invariants: nothing is committed without a leader that reaches a majority and is reached by it; a leader has
@@ -55,12 +55,12 @@ class Member(Protocol):
 
 
 class MemberDisk(msgspec.Struct):
-    """What a member keeps over a crash: how far its log goes, and how far it has applied it."""
+    """The state of a member that survives a crash: the end of its log, and the last change that it has applied."""
 
     logged: int = 1
     applied: int = 1
     contact_us: int = 0
-    """When it heard of a leader last."""
+    """The time of its last contact with a leader."""
 
 
 class KvEnsemble:

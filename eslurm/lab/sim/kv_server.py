@@ -124,7 +124,7 @@ class KvServer(BareProcess):
 
     @property
     def _revision(self) -> int:
-        """What is shown here: what is applied, but nothing that is not kept any more."""
+        """The revision that reads see here: the last applied one, or the compacted one if that is higher."""
         return max(self._disk.applied, self._image.compacted)
 
     def _found(self, key: str) -> Found:
@@ -189,7 +189,7 @@ class KvServer(BareProcess):
 
 
 def kv_address(index: int) -> str:
-    """Where a member listens."""
+    """The address of a member."""
     return f"kv{index}"
 
 

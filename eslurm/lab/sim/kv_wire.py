@@ -68,7 +68,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a call."""
+    """The result of a call."""
 
     ask_id: int
     result: Result | KvError
@@ -89,7 +89,7 @@ class EndWatch(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a watch shows; `serial` counts from 0, as the bytes of a stream do."""
+    """Changes that a watch shows; `serial` counts from 0, as the bytes of a stream do."""
 
     watch_id: int
     serial: int

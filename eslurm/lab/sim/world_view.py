@@ -131,7 +131,7 @@ class FaultSource(Protocol):
 
 
 class LeaderParts(Protocol):
-    """What else runs in the process of a controller that leads. Leaders are of any kind here."""
+    """Other parts in the process of a controller that leads. Leaders are of any kind here."""
 
     def on_started(self, leader: Any) -> None: ...
 

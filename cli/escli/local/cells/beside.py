@@ -34,7 +34,7 @@ Work = Callable[[str, Interrupts, Tell], bytes]
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How the work for one cell ended: with `data`, or with an error of this text."""
+    """The result of the work for one cell: `data`, or an error with this text."""
 
     data: bytes = b""
     error: str = ""

@@ -203,7 +203,7 @@ def _await_meeting(layout: CellsLayout, names: Sequence[str], interrupts: Interr
 
 
 def standing_of(layout: Layout) -> tuple[str, str]:
-    """What a cell says of itself: member, away and so on, with the reason; empty without an answer."""
+    """The state that a cell reports (member, away and so on) and the reason; empty without an answer."""
     reply = _federation(layout)
     return ("", "") if reply is None else (reply.state, reply.problem)
 
@@ -236,7 +236,7 @@ def _take_back(layout: CellsLayout, up: dict[str, Running], etcds: Sequence[str]
 
 
 def failure_of(running: RunningCells) -> ClusterError:
-    """What is not up, what is, and what to do: for a federation of which a part has failed."""
+    """Build the error for a federation that is up in part: it names the failed cells, those that are up, and the way out."""
     first = next(iter(running.failed.values()))
     failed = "; ".join(f"{name}: {error.text}" for name, error in running.failed.items())
     up = ", ".join(running.cells) or "no cell"

@@ -1,1 +1,1 @@
-"""How a cell finds nodes of other cells for a job: one interface, and the strategies."""
+"""Strategies by which a cell finds nodes of other cells for a job, and their interface."""

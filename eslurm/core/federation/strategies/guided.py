@@ -1,4 +1,4 @@
-"""What the strategies that claim pool after pool have in common: the members, the own pool, how long they try."""
+"""The common part of strategies that claim pool after pool: the members, the own pool, the bounds of a search."""
 
 from __future__ import annotations
 

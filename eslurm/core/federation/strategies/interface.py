@@ -1,4 +1,4 @@
-"""What a strategy decides, and what it learns from: how a cell finds nodes of other cells for a job.
+"""The interface of strategies: a strategy finds nodes of other cells for a job, and learns from the answers.
 
 A `Strategy` is a cell's knowledge of other pools, a `Search` the way of one job to its nodes. Both are pure: a driver takes
 the step that `Search.choose` names, once, and brings the answer; every answer of the store has the pools as they are now, a
@@ -103,7 +103,7 @@ Step: TypeAlias = Asking | GiveBack | Later | Done
 
 
 class Interests(msgspec.Struct, frozen=True):
-    """What a strategy wants to hear of: other pools, and the counts in all summaries. Asked again at `until_us`."""
+    """The pools of other cells that a strategy watches; `summaries`: all counts too. A driver asks again at `until_us`."""
 
     pools: tuple[int, ...] = ()
     summaries: bool = False
@@ -125,7 +125,7 @@ class Search(Protocol):
         """Nodes that it has claimed so far."""
 
     def choose(self, now_us: int, draw: Draw) -> Step:
-        """What to do next. Not asked while a step waits for its answer."""
+        """Choose the next step. A driver does not ask while a step waits for its answer."""
 
     def answered(self, step: Asking, done: bool, seen: Sequence[PoolSeen], now_us: int) -> None:
         """The answer: whether the change was made, and the pools of the step as they are."""
@@ -139,7 +139,7 @@ class Strategy(Protocol):
         """As in the configuration."""
 
     def interests(self, now_us: int, draw: Draw) -> Interests:
-        """What to watch besides the own pool."""
+        """The pools to watch besides the own one."""
 
     def on_word(self, seen: PoolSeen, now_us: int) -> None:
         """A pool, from a watch or from any answer; the latest version counts."""

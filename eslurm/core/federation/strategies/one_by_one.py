@@ -33,7 +33,7 @@ from eslurm.core.federation.strategies.interface import (
 
 
 class Tries(msgspec.Struct, frozen=True):
-    """How long a search tries (S-16, X-32). With `longest_ms` pauses are drawn below a bound that doubles up to it."""
+    """The bounds of a search (S-16, X-32). With `longest_ms` pauses are drawn below a bound that doubles up to it."""
 
     num_retry: int = 10
     sleep_ms: float = 10.0
@@ -84,7 +84,7 @@ class OneByOne:
 
     @property
     def need(self) -> Need:
-        """What it is for."""
+        """The nodes that the job needs."""
         return self._need
 
     @property

@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where its controllers are, in the network between cells."""
+        """The addresses of its controllers in the network between cells."""
         return tuple(self._outside(address) for address in self.world.controller_addresses)
 
     @property

@@ -1,7 +1,7 @@
 """Single faults of a federation, by their names in a plan: of the store's members, of the network between cells, of cells.
 
-Each picks its victim by its own generator and mends itself in time, or when the calm begins. Invariant: whatever lasts is
-entered as trouble of the store or of a cell, so the checks know of whom nothing is to be expected.
+Each picks its victim by its own generator and mends itself in time, or when the calm begins. Invariant: a fault that
+lasts is entered as trouble of the store or of a cell, so the checks expect nothing of a part in trouble.
 """
 
 from __future__ import annotations

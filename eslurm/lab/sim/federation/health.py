@@ -1,4 +1,4 @@
-"""What a part of the federation has suffered lately: invariants that speak of sound parts hold for those that are ready.
+"""Recent trouble of a part of the federation: invariants that speak of sound parts hold for those that are ready.
 
 Invariant: whatever is in trouble is not ready, and neither is what was in trouble a moment ago.
 """
@@ -24,7 +24,7 @@ class Health:
         self._troubles = 0
         self._ready_us = 0
         self.touched_us = 0
-        """When something began or ended here last."""
+        """The last time at which trouble began or ended here, or at which the part began anew."""
 
     @property
     def is_ready(self) -> bool:

@@ -40,7 +40,7 @@ STOP_US = 300_000
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """What others want to hear of a part: the calls that failed, and where it stands whenever that changes."""
+    """Callbacks for events of a part: failed calls, changes of its standing, its end."""
 
     on_failed: Callable[[Part, Action, KvError], None]
     on_standing: Callable[[Part, Standing], None]

@@ -1,4 +1,4 @@
-"""What a seed decides about its federation: the cells, and the faults of their store, their network and of whole cells.
+"""The federation that a seed draws: the cells, and the faults of their store, their network and of whole cells.
 
 Invariant: each cell is a seed of its own, with few faults within: it is the federation that is put to the test here.
 """

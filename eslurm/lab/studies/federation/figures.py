@@ -15,7 +15,7 @@ from eslurm.lab.studies.federation.shape import Shape
 from eslurm.lab.studies.federation.world import Outcome, World
 
 POLL_S: Final = 1.0
-"""How often a cell would ask whether a job on other cells' nodes has ended, if no watch told it (S-07)."""
+"""The interval at which a cell would ask for the end of a job on other cells' nodes, without a watch (S-07)."""
 LARGEST: Final = 0.1
 """The share of jobs, those with most nodes, whose waits are shown apart."""
 
@@ -35,7 +35,7 @@ class Messages(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What a strategy costs and gives. `spread`: jobs that ran on nodes of other cells, as a part of all.
+    """Costs and results of a strategy. `spread`: jobs that ran on nodes of other cells, as a part of all.
 
     `allocate` is from the moment at which a cell begins to look for nodes, `wait` from the submission. `idle` is what
     searches held without a job, per job and as a part of what jobs used. `polls_saved`: what polling of jobs' ends would

@@ -1,4 +1,4 @@
-"""What is studied: cells, their nodes, and jobs drawn from a seed.
+"""The subject of a study: cells, their nodes, and jobs drawn from a seed.
 
 The mixes are the published ones, with sizes as parts of a cell: there a cell has 50 nodes, small jobs ask for 1, medium ones
 for 1 to 50, big ones for 25 to 75 (S-23, S-25, S-26). Invariant: the same shape gives the same jobs, whatever finds their

@@ -22,7 +22,7 @@ from eslurm.core.model.federation import Pool
 READ_US: Final = 20
 WRITE_US: Final = 100
 KEY_US: Final = 5
-"""What the server needs for a call, and for each key in it: some 10,000 changes a second."""
+"""The server's time for a call, and for each key in it: some 10,000 changes a second."""
 COMMIT_US: Final = 1_000
 """Until a change is on disk; changes under way at the same time share it."""
 HOP_US: Final = 100

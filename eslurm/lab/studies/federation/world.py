@@ -46,7 +46,7 @@ SUMMARY_SHARE: Final = 0.05
 
 
 class Outcome(msgspec.Struct):
-    """What became of a job. Times are -1 where it did not come to that."""
+    """The fate of a job. Times that a job has not reached are -1."""
 
     job: Job
     began_us: int = -1
