@@ -34,7 +34,7 @@ PassOn = Callable[[str, Method[Any, Any], bytes, Caller], Awaitable[Answered]]
 
 
 class Cells(Protocol):
-    """What is known of the federation: `lead.federation.Federation`."""
+    """The controller's view of the federation, as `lead.federation.Federation` provides it."""
 
     def view(self) -> FederationView:
         """All cells."""
@@ -161,7 +161,7 @@ class JobsOfCells:
         elsewhere: Mapping[str, Sequence[pb.JobRef]],
         caller: Caller,
     ) -> pb.ChangeReply:
-        """What all cells have changed. A cell that does not answer is the problem of each of its jobs."""
+        """Change the jobs in all cells and sum up the answers. A silent cell is a problem of each of its jobs."""
         asked = [
             self._try_change(cells.view(), cell, method, request, named, caller)
             for cell, named in elsewhere.items()

@@ -33,7 +33,7 @@ IdsWish: TypeAlias = IdsTaken | IdsBounded
 
 
 class OwnIds(msgspec.Struct, frozen=True):
-    """What the cell's last commit says of its ids."""
+    """The cell's ids as of its last commit."""
 
     next_id: int
     blocks: tuple[IdRange, ...] = ()
@@ -163,7 +163,7 @@ class IdBlocks:
         return min(max(self._reserve, of_a_day), ID_COUNT_MAX)
 
     def show(self, own: OwnIds, now_us: int) -> None:
-        """What is committed now; `now_us` is monotonic."""
+        """Take the committed ids; `now_us` is monotonic."""
         if self._own is not None:
             self._drawn += max(0, self.left - left_of(self._own.blocks, own.next_id))
         self._own = own
@@ -171,7 +171,7 @@ class IdBlocks:
             self._drawn_at.append((now_us, self._drawn))
 
     def tick(self, now_us: int, draw: float) -> SwapKeys | None:
-        """What to ask of the store next, once. `draw` is of [0, 1), for pauses."""
+        """The next request to the store, once. `draw` is of [0, 1), for pauses."""
         self._take_result(now_us, draw)
         own = self._own
         self.wish, self.problem = None, ""
@@ -188,7 +188,7 @@ class IdBlocks:
         return self._swap.tick(now_us, draw) if self._swap is not None else None
 
     def due_us(self, now_us: int) -> int | None:
-        """When `tick` has something next, as far as that is a matter of time."""
+        """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
         times = [self._swap_at_us, self._echo[1] if self._echo is not None else 0]
         if self._swap is not None:
             times.append(self._swap.due_us or 0)
@@ -218,7 +218,7 @@ class IdBlocks:
         return mirror.is_listed and not self.problem
 
     def _next_change(self, own: OwnIds) -> _Lease | None:
-        """What to change in the store; or `wish` or `problem` are set, or nothing is to be done."""
+        """The next lease to write. With None, `wish` or `problem` may be set, or there is nothing to do."""
         self.problem = self._failure
         if not own.blocks or own.blocks[-1].is_open:
             self.wish = IdsBounded()

@@ -33,5 +33,5 @@ class IdRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def left_of(blocks: tuple[IdRange, ...], next_id: int) -> int:
-    """How many leased ids of these have not been drawn."""
+    """Count the leased ids in these ranges that have not been drawn."""
     return sum(max(0, one.end - max(next_id, one.first)) for one in blocks if one.version)

@@ -1,4 +1,4 @@
-"""What the state knows of the federation that the cluster is a member of."""
+"""The state's part in a federation: the ids that are leased to the cluster."""
 
 from __future__ import annotations
 
