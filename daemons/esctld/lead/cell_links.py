@@ -19,7 +19,7 @@ from eslurm.api.audit import CallAudit
 from eslurm.api.authoriser import root_text
 from eslurm.api.forward import CONTROL_CALL_BYTES_MAX, CallParts, Forwarder, answer_door_call, send_reply
 from eslurm.api.limits import Budget
-from eslurm.api.methods import Method
+from eslurm.api.methods import SUBMIT, Method
 from eslurm.api.principals import Principals
 from eslurm.api.scopes import FROM_CELLS
 from eslurm.api.status import refusal_of
@@ -372,6 +372,12 @@ class CellLinks:
         if call.method not in FROM_CELLS:
             text = f"{call.method[:NAME_MAX]} does not pass to other cells: use a host of cell {self.own}"
             raise ApiError(Status.PERMISSION_DENIED, text)
+        if call.method == SUBMIT.name and not call.retry and self._federation.is_draining:
+            # A repeated call may be one whose job was accepted before the order.
+            raise ApiError(
+                Status.FAILED_PRECONDITION,
+                f"cell {self.own} is draining: it takes no jobs of other cells (esctl federation resume there)",
+            )
         name = call.user
         if not name or len(name) > NAME_MAX or not name.isprintable():
             raise ApiError(Status.INVALID_ARGUMENT, "a call from another cell names its user")

@@ -170,9 +170,8 @@ class Federation:
 
     @property
     def is_draining(self) -> bool:
-        """True when the cell drains, as the store last answered; its watch may tell later."""
-        record = self._part.membership.record
-        return record is not None and record.draining
+        """True when the cell takes no work of others, by the latest order."""
+        return self._part.membership.is_draining
 
     async def is_ordered(self, timeout_s: float) -> bool:
         """Wait until the store has what was ordered, and say whether it has."""

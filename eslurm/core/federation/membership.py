@@ -153,6 +153,12 @@ class Membership:
         self._left = self._left if left is None else left
 
     @property
+    def is_draining(self) -> bool:
+        """The cell takes no work of others: the latest order says so, or without one its record."""
+        ordered = self.record is not None and self.record.draining
+        return ordered if self._draining is None else self._draining
+
+    @property
     def must_leave(self) -> bool:
         """The latest order is to leave, or stay away."""
         return bool(self._left)

@@ -96,6 +96,7 @@ class World:
     # ---- the federation ----
 
     cell = "alpha"
+    is_draining = False
     silent_us = 42_000_000
 
     @property
@@ -429,6 +430,24 @@ def test_what_does_not_fit_is_one_refusal(users: str, fields: dict[str, Any], te
         await until(lambda: len(link.replies) == 2)
         assert link.replies[1].status == 0
         assert not link.ended
+
+    run(main())
+
+
+def test_a_draining_cell_takes_no_jobs_of_others_and_answers_the_rest() -> None:
+    """A repeated submission may be one that was accepted before the order: it is looked up."""
+
+    async def main() -> None:
+        world = World()
+        world.is_draining = True
+        link = world.linked()
+        world.takes(link, method="Submit")
+        await until(lambda: len(link.replies) == 1)
+        assert "cell alpha is draining" in link.replies[0].text and not world.callers
+        world.takes(link, call=2, method="Submit", retry=True)
+        world.takes(link, call=3, method="Jobs")
+        await until(lambda: len(link.replies) == 3)
+        assert [one.status for one in link.replies[1:]] == [0, 0]
 
     run(main())
 
