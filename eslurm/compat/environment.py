@@ -84,9 +84,15 @@ def batch_environment(
     return environment
 
 
+def cluster_variables(cluster: str) -> dict[str, str]:
+    """The variables that name the job's cluster; the submitted ones may name another."""
+    return {f"{prefix}_CLUSTER_NAME": cluster for prefix in _OF_JOBS}
+
+
 def phase_environment(
     launch: JobLaunch,
     names: Sequence[str],
+    cluster: str,
     node_name: str,
     number: int,
     phase: str,
@@ -99,7 +105,7 @@ def phase_environment(
     lists of more than `PHASE_VALUE_CHARS_MAX`.
     """
     environment = _phase_values(
-        launch, names, f"{phase}_slurmd", end, {"NODEID": str(list(names).index(node_name))}
+        launch, names, cluster, f"{phase}_slurmd", end, {"NODEID": str(list(names).index(node_name))}
     )
     _put_devices(environment, launch, number, None, "JOB")
     return environment | {"SLURMD_NODENAME": node_name, "ESLURM_NODENAME": node_name, "ESLURM_PHASE": phase}
@@ -114,13 +120,14 @@ def controller_phase_environment(
     end: tuple[int, int] | None,
 ) -> dict[str, str]:
     """The same for a program on the controller's host; `run` counts the leaders that have started it."""
-    environment = _phase_values(launch, names, f"{phase}_slurmctld", end, {"CLUSTER_NAME": cluster})
+    environment = _phase_values(launch, names, cluster, f"{phase}_slurmctld", end, {})
     return environment | {"ESLURM_PHASE": phase, "ESLURM_PHASE_RUN": str(run)}
 
 
 def _phase_values(
     launch: JobLaunch,
     names: Sequence[str],
+    cluster: str,
     context: str,
     end: tuple[int, int] | None,
     own: Mapping[str, str],
@@ -139,7 +146,7 @@ def _phase_values(
             "JOB_EXIT_CODE": str(signum or code << 8),
             "JOB_EXIT_CODE2": f"{code}:{signum}",
         }
-    environment = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8"}
+    environment = {"PATH": PHASE_PATH, "LC_ALL": "C.UTF-8"} | cluster_variables(cluster)
     _put(
         environment,
         {

@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.kits.cluster import LiveCluster, is_alive
+from tests.kits.cluster import CLUSTER, LiveCluster, is_alive
+from tests.kits.commands import environment
 
 COUNT = 'echo "$SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME"'
 
@@ -22,6 +23,12 @@ def step(cluster: LiveCluster, command: str, *words: str) -> tuple[str, list[str
     job_id = cluster.wrap(f"{door(cluster)}{command}", "-o", "said", *words)
     state = cluster.end(job_id)
     return state, cluster.lines("said")
+
+
+def test_a_script_and_its_tasks_know_their_cluster_wherever_they_were_submitted(cluster: LiveCluster) -> None:
+    said = "echo $SLURM_CLUSTER_NAME $ESLURM_CLUSTER_NAME"
+    with environment({"SLURM_CLUSTER_NAME": "elsewhere", "ESLURM_CLUSTER_NAME": "elsewhere"}):
+        assert step(cluster, f"{said}; esrun sh -c '{said}'") == ("COMPLETED", [f"{CLUSTER} {CLUSTER}"] * 2)
 
 
 def test_one_task_on_each_node_and_the_output_of_all(cluster: LiveCluster) -> None:

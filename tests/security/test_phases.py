@@ -131,6 +131,7 @@ def test_a_prolog_is_root_s_program_and_the_user_chooses_only_values(host: Host)
     )
     assert (found["SLURM_JOB_NODELIST"], found["SLURMD_NODENAME"]) == ("cn[3-4]", "cn3")
     assert found["SLURM_SCRIPT_CONTEXT"] == "prolog_slurmd"
+    assert found["SLURM_CLUSTER_NAME"] == found["ESLURM_CLUSTER_NAME"] == "c"
     own = {variable for variable in found if not variable.startswith(("SLURM", "ESLURM"))}
     assert own <= {"PATH", "LC_ALL", "PWD", "SHLVL", "_", "OLDPWD", "0", "/"}, own
     assert not found["PATH"].startswith("/tmp") and before

@@ -46,7 +46,7 @@ class UserNotAllowed(NotAllowed):
 class Launchable(msgspec.Struct, frozen=True):
     """The permitted launch: the batch script, a phase, or with `request` a step's tasks or one of the job's gateways.
 
-    `names` are the job's nodes in order. `until_us` is the end of the credential.
+    `names` are the job's nodes in order, `cluster` is the job's. `until_us` is the end of the credential.
     """
 
     launch: JobLaunch
@@ -55,6 +55,7 @@ class Launchable(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     tasks: int
     until_us: int
+    cluster: str
 
 
 class Seals:
@@ -173,7 +174,8 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
         raise NotAllowed(f"the credential names no nodes: {error}") from None
     if place >= len(names):
         raise NotAllowed(f"node number {key.node} is none of the job's")
-    return Launchable(launch, request, names[place], names, tasks, command.expires_us + TOLERANCE_US)
+    until_us = command.expires_us + TOLERANCE_US
+    return Launchable(launch, request, names[place], names, tasks, until_us, command.cluster)
 
 
 def _tasks_on(groups: tuple[NodeGroup, ...], number: int) -> int:

@@ -87,7 +87,7 @@ class RequestChecks:
             _check_hash("script", order.script, launch.spec.script_hash)
             path = self._scripts.hold(key, launch.spec.user, launch.spec.script_hash, order.script)
         daemon = self._gateway_daemon(launch) if key.step == GATEWAY_STEP else ""
-        sealed = (key, launch, request, found.node_name, found.names, daemon or path)
+        sealed = (key, launch, request, found.node_name, found.names, found.cluster, daemon or path)
         make = partial(self._builder.build, *sealed, order.environment, order.door, order.job_socket)
         user, until_us = launch.spec.user, found.until_us
         if request is None:
@@ -118,7 +118,8 @@ class RequestChecks:
             user = Principal("root", os.geteuid(), os.getegid())
         else:
             self._warrants.check_user(user)
-        make = partial(build_phase, key, launch, found.node_name, found.names, user, program, order.end)
+        sealed = (key, launch, found.node_name, found.names, found.cluster)
+        make = partial(build_phase, *sealed, user, program, order.end)
         return Allowed(key, user, found.until_us, make, streams=True)
 
     def task_epilog(self) -> str:

@@ -42,7 +42,8 @@ def read_spec(order: StepOrder) -> StepSpec:
     if order.key.is_phase:
         user = found.launch.spec.user
         phase = order.key.phase
-        return build_phase(order.key, found.launch, found.node_name, found.names, user, phase, order.end)
+        sealed = (order.key, found.launch, found.node_name, found.names, found.cluster)
+        return build_phase(*sealed, user, phase, order.end)
     return outline(order.key, found.launch, found.request, found.node_name)
 
 

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from eslurm.compat.environment import StepEnvironment, batch_environment, decode_environment, find_tasks
+from eslurm.compat.environment import (
+    StepEnvironment,
+    batch_environment,
+    cluster_variables,
+    decode_environment,
+    find_tasks,
+)
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
@@ -37,6 +43,7 @@ class Builder:
         request: LaunchStep | None,
         node_name: str,
         names: Sequence[str],
+        cluster: str,
         script: str,
         environment: bytes,
         socket: str,
@@ -49,14 +56,15 @@ class Builder:
         `names` are the job's nodes in order.
         Raises ValueError for an endpoint that is none.
         """
+        own = cluster_variables(cluster) | _sockets(socket, job_socket)
         if request is None:
-            env = batch_environment(launch, names, _decode(environment)) | _sockets(socket, job_socket)
+            env = batch_environment(launch, names, _decode(environment)) | own
             return _batch(key, launch, node_name, script, env)
         share = _share(key, request)
         if key.is_gateway and key.step != GATEWAY_STEP:
             return build_helper(key, launch, request, node_name)
         shared = self._shared(launch, request, names, environment)
-        env = shared.shared | shared.of_task(key.node, local) | _sockets(socket, job_socket)
+        env = shared.shared | shared.of_task(key.node, local) | own
         if key.is_gateway:
             return build_daemon(key, launch, node_name, env, share, script)
         return _task(key, launch, request, node_name, env, share)

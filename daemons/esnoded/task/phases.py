@@ -22,6 +22,7 @@ def build_phase(
     launch: JobLaunch,
     node_name: str,
     names: Sequence[str],
+    cluster: str,
     user: Principal,
     program: str,
     end: tuple[int, int] | None = None,
@@ -35,7 +36,7 @@ def build_phase(
         gid=user.gid,
         groups=user.groups,
         argv=(program,),
-        env=phase_environment(launch, names, node_name, key.node, key.phase, end),
+        env=phase_environment(launch, names, cluster, node_name, key.node, key.phase, end),
         cwd="/",
         kill_grace_us=GRACE_US,
     )

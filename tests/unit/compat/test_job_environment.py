@@ -341,7 +341,7 @@ def test_the_parts_of_an_arrays_task_have_the_tasks_id() -> None:
 def test_a_phase_knows_all_parts_of_the_job_and_nothing_of_single_ones() -> None:
     devices = ((5, "gpu", (0,)), (5, "gpu", (2, 3)), (9, "gpu", (1,)))
     both = several(devices=devices, device_parts=(0, 1, 1))
-    found = phase_environment(both, NAMES, "cn06", 5, "epilog", (0, 9))
+    found = phase_environment(both, NAMES, "test", "cn06", 5, "epilog", (0, 9))
     assert (found["SLURM_JOB_NODELIST"], found["SLURM_NODEID"]) == ("cn[05-06],gpu1", "1")
     assert found["SLURM_JOB_GPUS"] == found["CUDA_VISIBLE_DEVICES"] == "0,2,3"
     assert (found["SLURM_JOB_EXIT_CODE"], found["SLURM_JOB_EXIT_CODE2"]) == ("9", "0:9")
@@ -351,5 +351,5 @@ def test_a_phase_knows_all_parts_of_the_job_and_nothing_of_single_ones() -> None
 
 def test_a_phase_gets_no_list_that_a_program_could_not_take() -> None:
     for count, is_there in ((PHASE_VALUE_CHARS_MAX, True), (PHASE_VALUE_CHARS_MAX + 1, False)):
-        found = phase_environment(launch(node_names="n" * count), NAMES, "cn05", 4, "prolog", None)
+        found = phase_environment(launch(node_names="n" * count), NAMES, "test", "cn05", 4, "prolog", None)
         assert ("SLURM_JOB_NODELIST" in found, "SLURM_JOB_EXIT_CODE" in found) == (is_there, False)
