@@ -88,7 +88,7 @@ class Remote(Endpoint):
         certificate = Path(given.certificate) if given.certificate else None
         key = Path(given.key) if given.key else None
         try:
-            return Tls(TlsFiles(Path(given.ca), certificate, key, name=given.name))
+            return Tls(TlsFiles(Path(given.ca), certificate, key, name=given.name, only_calls=True))
         except TlsError as error:
             raise CommandFailed(exits.USAGE, str(error)) from None
 

@@ -39,4 +39,4 @@ def store_of(section: FederationSection, base: Path) -> KeyValueStore:
 def _files(section: FederationSection, base: Path) -> TlsFiles:
     if not section.certificate:
         return TlsFiles(base / section.ca)
-    return TlsFiles(base / section.ca, base / section.certificate, base / section.key)
+    return TlsFiles(base / section.ca, base / section.certificate, base / section.key, only_calls=True)

@@ -1,8 +1,8 @@
 """A process's certificate, key and authorities: read, tested together, and read anew when the files change.
 
-Invariants: material for gRPC has passed a whole handshake with itself; a new pair that does not pass leaves the old one in
-force and is logged once; no timer runs, the files are checked when a connection is made or a metric is read. Threads of
-gRPC call it too, at each handshake.
+Invariants: material for gRPC has passed a whole handshake, with itself where it is served; a new pair that does not pass
+leaves the old one in force and is logged once; no timer runs, the files are checked when a connection is made or a metric
+is read. Threads of gRPC call it too, at each handshake.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Tls:
         """Grows with each change of the files that was taken."""
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """For a server; it follows the files from then on. Raises ValueError without a certificate."""
-        if self.files.certificate is None:
+        """For a server; it follows the files from then on. Raises ValueError without a certificate for one."""
+        if self.files.certificate is None or self.files.only_calls:
             raise ValueError("a server needs a certificate")
         with self._lock:
             shown = self._material
@@ -200,7 +200,15 @@ def _load(files: TlsFiles) -> Material:
     key = _read(files.key, "key")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _take_pair(server, files)
-    if files.require_client_certificate:
+    if files.only_calls:
+        # Whose word the server takes for its clients is not known here: the pair is its own authority.
+        client = client_context()
+        client.verify_mode = ssl.CERT_NONE
+        _take_pair(client, files)
+        server.verify_mode = ssl.CERT_REQUIRED
+        server.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        _trust_pair(server, files)
+    elif files.require_client_certificate:
         # The pair is shown as a client's, too: it has to be good for both.
         _take_pair(client, files)
         server.verify_mode = ssl.CERT_REQUIRED
@@ -272,6 +280,13 @@ def _take_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
         raise TlsError(f"TLS key {files.key} cannot be read: {error.strerror}") from None
 
 
+def _trust_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
+    try:
+        context.load_verify_locations(files.certificate)
+    except OSError as error:
+        raise TlsError(f"TLS certificate {files.certificate} cannot be read: {error.strerror}") from None
+
+
 def _try_out(server_context: ssl.SSLContext, client_context: ssl.SSLContext, files: TlsFiles) -> float:
     """Let the pair shake hands with itself in memory; returns the end of its certificate."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -281,18 +296,26 @@ def _try_out(server_context: ssl.SSLContext, client_context: ssl.SSLContext, fil
         waiting = [client, server]
         for _ in range(_FLIGHTS_MAX):
             waiting = [one for one in waiting if not _advance(one)]
-        certificate, encoded = client.getpeercert(), client.getpeercert(binary_form=True)
+        judge = server if files.only_calls else client
+        certificate, encoded = judge.getpeercert(), judge.getpeercert(binary_form=True)
     except ssl.SSLCertVerificationError as error:
-        raise TlsError(
-            f"TLS certificate {files.certificate} is not accepted by {files.ca}: {error.verify_message}: get one"
-            " that is in force and from an authority in that file"
-        ) from None
+        if files.only_calls:
+            text = (
+                f"cannot be shown to a server: {error.verify_message}: get one that is in force and for clients"
+                " (extendedKeyUsage clientAuth, or none)"
+            )
+        else:
+            text = (
+                f"is not accepted by {files.ca}: {error.verify_message}: get one that is in force and from an"
+                " authority in that file"
+            )
+        raise TlsError(f"TLS certificate {files.certificate} {text}") from None
     except ssl.SSLError as error:
         raise TlsError(
-            f"TLS certificate {files.certificate} cannot be served: {error.reason or error}: get another one"
+            f"TLS certificate {files.certificate} cannot be used: {error.reason or error}: get another one"
         ) from None
     if waiting or not certificate or not encoded:
-        raise TlsError(f"TLS certificate {files.certificate} cannot be served: the handshake does not end")
+        raise TlsError(f"TLS certificate {files.certificate} cannot be used: the handshake does not end")
     if not any(kind in encoded for kind in _KEYS_SERVED):
         raise TlsError(
             f"TLS certificate {files.certificate} has a kind of key that gRPC does not take: get one with an EC key"

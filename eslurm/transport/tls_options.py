@@ -32,6 +32,8 @@ class TlsFiles(msgspec.Struct, frozen=True):
     require_client_certificate: bool = False
     name: str = ""
     """Required name in others' certificates; empty: the dialled host."""
+    only_calls: bool = False
+    """The pair is a client's: no server needs to take it for its own, and its authority may be another than in `ca`."""
 
 
 def add_tls_options(parser: ArgumentParser) -> None:

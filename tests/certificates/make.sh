@@ -3,8 +3,9 @@
 #
 # ca, and by it: server (localhost, 127.0.0.1, ::1), renewed (the same with another key), elsewhere (other names),
 # serving (not for clients), named (eslurm.test), expired. locked: a key with a password.
-# other-ca and stranger: of another authority; short-ca: one that ends in 2121. No authority's key is kept but those of
-# ed25519 and p521, which are their own authorities and have keys that gRPC does not take.
+# client-ca, and by it: calling (for clients alone). other-ca and stranger: of another authority; short-ca: one that ends
+# in 2121. No authority's key is kept but those of ed25519 and p521, which are their own authorities and have keys that
+# gRPC does not take.
 set -eu
 cd "${1:-$(dirname "$0")}"
 work=$(mktemp -d)
@@ -56,6 +57,7 @@ pair() { # AUTHORITY NAME NAMES USE END
 authority ca 'eslurm tests' 21300101000000Z
 authority short-ca 'not for long' 21210101000000Z
 authority other-ca 'somebody else' 21300101000000Z
+authority client-ca 'clients alone' 21300101000000Z
 pair ca server "$here" "$both" 21200101000000Z
 pair ca renewed "$here" "$both" 21210101000000Z
 pair ca elsewhere 'DNS:elsewhere.test,IP:192.0.2.1' "$both" 21200101000000Z
@@ -63,6 +65,7 @@ pair ca serving "$here" serverAuth 21200101000000Z
 pair ca named DNS:eslurm.test "$both" 21200101000000Z
 pair ca expired "$here" "$both" 20200201000000Z
 pair other-ca stranger "$here" "$both" 21200101000000Z
+pair client-ca calling DNS:calling.test clientAuth 21200101000000Z
 openssl ec -in server.key -aes128 -passout pass:locked -out locked.key 2>/dev/null
 for kind in 'ed25519 -algorithm ED25519' 'p521 -algorithm EC -pkeyopt ec_paramgen_curve:P-521'; do
     # shellcheck disable=SC2086  # a list of words

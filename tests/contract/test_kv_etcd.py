@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from eslurm.config.federation import FederationSection
+from eslurm.federation.configured import store_of
 from eslurm.federation.etcd.calls import EtcdSettings, address_of
 from eslurm.federation.etcd.store import EtcdStore
 from eslurm.ports.kv import (
@@ -337,6 +339,24 @@ def test_clients_with_a_certificate_are_served(encrypted: etcd.Etcd, tmp_path: P
         await kv.close()
 
     run(test())
+
+
+def test_certificates_for_clients_alone_of_an_authority_of_their_own_are_served(tmp_path: Path) -> None:
+    certificates.place(tmp_path, ca="ca+client-ca")
+    (tmp_path / "cell").mkdir()
+    files = certificates.place(tmp_path / "cell", "calling", "ca")
+    assert files.certificate is not None and files.key is not None
+    named = {"ca": files.ca.name, "certificate": files.certificate.name, "key": files.key.name}
+
+    async def test(store: etcd.Etcd) -> None:
+        section = FederationSection(name="lab", endpoints=list(store.endpoints), **named)
+        kv = store_of(section, tmp_path / "cell")
+        await kv.open()
+        await put(kv, "/eslurm/lab/cells/a", b"1")
+        await kv.close()
+
+    with etcd.own(tls=tmp_path) as store:
+        run(test(store))
 
 
 def test_a_store_of_another_authority_is_not_trusted(encrypted: etcd.Etcd, tmp_path: Path) -> None:

@@ -16,12 +16,18 @@ CERTIFICATE, KEY, CA = "host.pem", "host.key", "authorities.pem"
 
 
 def place(
-    directory: Path, pair: str = "server", ca: str = "ca", *, required: bool = False, name: str = ""
+    directory: Path,
+    pair: str = "server",
+    ca: str = "ca",
+    *,
+    required: bool = False,
+    name: str = "",
+    only_calls: bool = False,
 ) -> TlsFiles:
     """The pair and the authorities (a+b) of these names, in `directory`."""
     replace_file(directory / CA, b"".join((KEPT / f"{one}.pem").read_bytes() for one in ca.split("+")))
     replace_pair(directory, pair)
-    return TlsFiles(directory / CA, directory / CERTIFICATE, directory / KEY, required, name)
+    return TlsFiles(directory / CA, directory / CERTIFICATE, directory / KEY, required, name, only_calls)
 
 
 def replace_pair(directory: Path, pair: str) -> None:

@@ -71,6 +71,51 @@ def test_a_pair_that_nobody_would_accept(
     assert "\n" not in str(error.value)
 
 
+def test_a_pair_that_only_calls_needs_no_purpose_or_authority_of_servers(tmp_path: Path) -> None:
+    clock = Clock()
+    tls = read(place(tmp_path, "calling", only_calls=True), clock)
+    assert tls.ends() == {"certificate": END_2120_S, "ca": END_2130_S}
+    with pytest.raises(ValueError, match="needs a certificate"):
+        tls.server_credentials()
+    replace_pair(tmp_path, "renewed")
+    clock.passed_s += LOOK_EVERY_S
+    assert tls.ends()["certificate"] == END_2121_S
+    for required in (False, True):
+        with pytest.raises(TlsError, match="is not accepted by"):
+            read(place(tmp_path, "calling", required=required))
+        with pytest.raises(TlsError, match="purpose"):
+            read(place(tmp_path, "calling", "client-ca", required=required))
+
+
+def test_a_chain_that_only_calls_is_taken(tmp_path: Path) -> None:
+    files = place(tmp_path, "calling", only_calls=True)
+    whole = b"".join((KEPT / name).read_bytes() for name in ("calling.pem", "client-ca.pem"))
+    replace_file(tmp_path / CERTIFICATE, whole)
+    assert read(files).ends()["certificate"] == END_2120_S
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ("expired", "expired: get one that is in force and for clients"),
+        ("serving", "purpose: get one that is in force and for clients"),
+        ("ed25519", "has a kind of key that gRPC does not take"),
+        ("p521", "has a kind of key that gRPC does not take"),
+    ],
+)
+def test_a_pair_that_no_server_would_take_for_a_client(tmp_path: Path, pair: str, told: str) -> None:
+    with pytest.raises(TlsError, match=f"TLS certificate .*{CERTIFICATE} .*{told}") as error:
+        read(place(tmp_path, pair, only_calls=True))
+    assert "\n" not in str(error.value)
+
+
+def test_a_key_that_is_none_of_the_pair_that_calls_is_refused(tmp_path: Path) -> None:
+    files = place(tmp_path, "calling", only_calls=True)
+    replace_file(tmp_path / KEY, (KEPT / "renewed.key").read_bytes())
+    with pytest.raises(TlsError, match=f"{KEY} is not the key of .*{CERTIFICATE}"):
+        read(files)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [

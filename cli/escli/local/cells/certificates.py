@@ -19,8 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 DAYS = 3650
 _ROLES = {
     "server": (ExtendedKeyUsageOID.SERVER_AUTH,),
-    # The daemon tries its pair out as a server's, too; without a name it can be none.
-    "client": (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
+    "client": (ExtendedKeyUsageOID.CLIENT_AUTH,),
     "both": (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
 }
 
