@@ -1,4 +1,4 @@
-"""What every test gets: a time limit, leak checks, golden texts, seeds and short directories.
+"""Fixtures of every test: a time limit, leak checks, golden texts, seeds and short directories.
 
 Invariant: a test that hangs, leaks or depends on the machine's speed fails; see `tests/support/`.
 """

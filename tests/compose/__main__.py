@@ -113,7 +113,7 @@ def _check(name: str, check: Callable[[], str | list[str]]) -> int:
 
 
 def _show(project: Project) -> None:
-    """What the containers look like and said last."""
+    """Show the containers' states, and the last lines of those that are not well."""
     for container in project.containers():
         say(f"--- {container}")
         if container.state != "running" or container.health != "healthy":

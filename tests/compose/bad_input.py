@@ -1,4 +1,4 @@
-"""What an administrator gets wrong: each container ends or waits with one clear line, and `docker compose ps` tells which.
+"""An administrator's mistakes: each container ends or waits with one clear line, and `docker compose ps` tells which.
 
 The services are those of bad-input.yml, started beside a healthy cluster that must not notice.
 """

@@ -1,4 +1,4 @@
-"""What the checks know of the cluster in a project: its commands as a user calls them, and the count of its jobs.
+"""The cluster in a project, as the checks use it: its commands as a user calls them, and the count of its jobs.
 
 Invariant: every job that was acknowledged is in the `Ledger`, and none is counted unless it left exactly one trace in the
 users' files and exactly one attempt in the accounting.
@@ -34,7 +34,7 @@ class Cluster:
         return self.project.execute("login", "sh", "-ec", f"cd ~; {script}", user=user, timeout_s=timeout_s)
 
     def ask(self, command: str) -> Any:
-        """What a command answers with --json."""
+        """The answer of a command with --json."""
         return json.loads(self.shell(f"{command} --json"))
 
     def submit(self, count: int, options: str = "", work: str = "true") -> list[int]:
@@ -71,7 +71,7 @@ class Cluster:
         return said.split().count(REQUEUED)
 
     def _attempts(self, wanted: str) -> dict[int, list[str]]:
-        """How each job's attempts ended, without those that the cluster repeats by itself."""
+        """The end of each job's attempts, without those that the cluster repeats by itself."""
         found: dict[int, list[str]] = {}
         for line in self.shell(f"esacct -P -h -o jobid,state -j {wanted} || true").splitlines():
             number, _, state = line.partition("|")
@@ -93,7 +93,7 @@ class Cluster:
         )
 
     def states(self) -> Counter[str]:
-        """How many nodes are in each state."""
+        """Count the nodes in each state."""
         return Counter(node["state"] for node in self.ask("esinfo")["nodes"])
 
     def nodes_of(self, host: str) -> list[str]:

@@ -42,7 +42,7 @@ class Container(NamedTuple):
 
 
 def find_missing() -> str:
-    """What is missing on this machine to run containers, with the way out; empty: nothing is."""
+    """Name the program that this machine lacks to run containers, with the way out; empty: it has all."""
     if shutil.which("docker") is None:
         return "no container engine: install Docker Engine 25 or newer with its Compose plugin"
     if problem := _complaint("docker", "version", "--format", "{{.Server.Version}}"):
@@ -75,7 +75,7 @@ def run(argv: Sequence[str], env: Mapping[str, str] | None = None, timeout_s: fl
 
 
 def until(what: str, look: Callable[[], Found | None], timeout_s: float) -> Found:
-    """What `look` finds, as soon as it finds something. Raises `Failed`."""
+    """Wait until `look` finds something, and return it. Raises `Failed`."""
     deadline_s = time.monotonic() + timeout_s
     while not (found := look()):
         if time.monotonic() > deadline_s:
@@ -130,7 +130,7 @@ class Project:
         return (done.stdout + done.stderr).splitlines()
 
     def network(self, name: str) -> str:
-        """What the engine calls one of the project's networks."""
+        """The engine's name of one of the project's networks."""
         return f"{self.name}_{name}"
 
     def wait_healthy(self, service: str, timeout_s: float = 90.0) -> None:

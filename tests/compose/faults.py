@@ -1,4 +1,4 @@
-"""What the cluster in containers has to survive: each check breaks something, repairs it, and counts the jobs.
+"""Faults that the cluster in containers survives: each check breaks something, repairs it, and counts the jobs.
 
 Every one takes a whole cluster and leaves a whole one behind.
 """

@@ -29,7 +29,7 @@ def federation(project: Project) -> str:
 
 
 def _alive(project: Project, servers: int) -> bool:
-    """Whether each cell sees both alive, and so many servers of etcd."""
+    """Check that each cell sees both alive, and so many servers of etcd."""
     return all(_sees_all(_asked(project, cell), servers) for cell in CELLS)
 
 

@@ -1,4 +1,4 @@
-"""What is measured of the cluster in containers: its image, what it costs while nothing happens, and that it is scraped."""
+"""Measurements of the cluster in containers: its image, its cost while nothing happens, and that it is scraped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def image_size() -> str:
 
 
 def idle_cpu(project: Project) -> str:
-    """What all containers use while nothing happens, health checks and scrapes included; in percent of one core."""
+    """The CPU that all containers use while nothing happens, health checks and scrapes included; in percent of one core."""
     before, began_s = _usage(project), time.monotonic()
     time.sleep(IDLE_S)
     after, took_s = _usage(project), time.monotonic() - began_s

@@ -1,4 +1,4 @@
-"""What all contract tests share: nobody in this process is cut off by a database because the machine stands still."""
+"""Fixtures of all contract tests: no database cuts off a session of this process because the machine stands still."""
 
 from __future__ import annotations
 

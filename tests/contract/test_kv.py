@@ -1,4 +1,4 @@
-"""What every shared key-value store promises: linearizable swaps, listings at one revision, leases, gapless watches."""
+"""The contract of a shared key-value store: linearizable swaps, listings at one revision, leases, gapless watches."""
 
 from __future__ import annotations
 

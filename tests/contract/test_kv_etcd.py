@@ -1,4 +1,4 @@
-"""What only a real etcd can do to a cell: lose members or its leader, stand still, be full, refuse users, certificates."""
+"""Faults of a real etcd: it loses members or its leader, stands still, is full, refuses users or certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every runner of a controller's programs promises, proved on real processes and on their virtual twin alike."""
+"""The contract of a runner of a controller's programs, proved on real processes and on their virtual twin alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Bench(Protocol):
     async def ended(self, key: PhaseKey) -> StepEnd: ...
 
     def told(self, key: PhaseKey) -> int:
-        """How often its end was told."""
+        """Count the reports of its end."""
 
 
 class _Heard:

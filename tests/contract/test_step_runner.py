@@ -1,4 +1,4 @@
-"""What every step runner promises, proved on the real supervisor and on its virtual twin alike."""
+"""The contract of a step runner, proved on the real supervisor and on its virtual twin alike."""
 
 from __future__ import annotations
 

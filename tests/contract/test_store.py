@@ -1,4 +1,4 @@
-"""What every store promises about writing: fence, sequence, retries, rows, answers, blobs, retention."""
+"""The contract of a store about writing: fence, sequence, retries, rows, answers, blobs, retention."""
 
 from __future__ import annotations
 

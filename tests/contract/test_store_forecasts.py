@@ -1,4 +1,4 @@
-"""What every store keeps of forecasts: across a restart, in accounting, and for who learns from what has run."""
+"""The contract of a store about forecasts: they survive a restart, and accounting and estimators read them."""
 
 from __future__ import annotations
 

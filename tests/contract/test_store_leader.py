@@ -1,4 +1,4 @@
-"""What every store promises about its leader row: who may take it, when, and what becomes of whoever had it."""
+"""The contract of a store about its leader row: which controller may take it, when, and the fate of the one before."""
 
 from __future__ import annotations
 

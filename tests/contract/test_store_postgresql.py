@@ -1,4 +1,4 @@
-"""What only PostgreSQL can do to a controller: be gone, closed for writing, locked, or held by a leader that is frozen.
+"""Faults of PostgreSQL: it is gone, closed for writing, locked, or held by a leader that is frozen.
 
 Each outage is StoreUnavailable, for writes and reads, until it is over; then the same store object goes on.
 """

@@ -1,4 +1,4 @@
-"""What every store promises about reading: restart, streams, accounting."""
+"""The contract of a store about reading: restart, streams, accounting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store says of its size."""
+"""The contract of a store about its size."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ SEEN = {1: Leader(1, 40, AT_US), 2: Leader(2, 40, AT_US, "c1", "here:1", beat=1)
 
 
 def kept(version: int) -> Path:
-    """Where the database of a version is."""
+    """The directory with the database of a version."""
     return Path(__file__).parent / f"v{version}"
 
 

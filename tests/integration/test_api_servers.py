@@ -145,7 +145,7 @@ def test_names_are_looked_up_once_and_outside_the_loop() -> None:
 
 
 def test_a_name_is_known_as_soon_as_its_lookup_is_over() -> None:
-    """Whoever comes at that very moment does not ask again."""
+    """A call that comes at that very moment does not ask again."""
 
     async def scenario() -> None:
         over = threading.Event()

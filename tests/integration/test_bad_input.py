@@ -1,4 +1,4 @@
-"""What users get wrong: refused in one line that names the option and the way out, with nothing stored; or, where
+"""Users' mistakes: refused in one line that names the option and the way out, with nothing stored; or, where
 only the node can know, the job's own failure with a clear text in accounting.
 """
 
@@ -70,7 +70,7 @@ def test_a_script_that_is_none_is_refused(cluster: LiveCluster, text: bytes) -> 
 
 
 def _failure(cluster: LiveCluster, job_id: int) -> str:
-    """How accounting explains the failure of a job whose script could not run."""
+    """The text by which accounting explains the failure of a job whose script could not run."""
     run = cluster.only_run(job_id)
     assert run.state == "FAILED" and run.attempt == 1
     assert (run.exit_code, run.exit_signal) != (0, 0)

@@ -65,7 +65,7 @@ class ChaoticCluster(LiveCluster):
         return {name for name, node in self.nodes().items() if node.state == state}
 
     def prepared(self, job_id: int, attempt: int) -> Counter[str]:
-        """How often each node was made ready for an attempt."""
+        """Count the times that each node was made ready for an attempt."""
         found: Counter[str] = Counter()
         for at in range(AGENTS):
             records = read_spool(agent_home(self.agent_dir(f"agent{at}")) / "agent.spool")

@@ -14,7 +14,7 @@ __all__ = ["cluster"]
 
 
 def failed(cluster: Cluster, *words: str) -> list[dict[str, Any]]:
-    """What has failed after one more command."""
+    """Give one more command, and return all faults that have failed so far."""
     answer = cluster("eslurm", "chaos", *words, "--json")
     assert answer.code == 0, answer.err
     found: list[dict[str, Any]] = json.loads(answer.out)["failed"]

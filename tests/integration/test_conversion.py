@@ -61,7 +61,7 @@ class OldCluster(LiveCluster):
         return left if words[0] == "esctld" else [*left, "--key-file", str(self.directory / "cluster.key")]
 
     def convert(self) -> None:
-        """What the guide says: the site's keys, a membership for each daemon, and the command lines of this release."""
+        """Do as the guide says: the site's keys, a membership for each daemon, and the command lines of this release."""
         self.do_here("convert", "--state-dir", str(self.directory))
         for name, words in self._words.items():
             self.daemons[name].words = words

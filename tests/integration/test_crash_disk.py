@@ -63,7 +63,7 @@ def limit_files(agent: subprocess.Popen[bytes], size: int) -> None:
 
 
 async def problems(controller: FakeController) -> tuple[str, ...]:
-    """What the node says of itself."""
+    """The problems that the node reports of itself."""
     outcome = (await controller.order(Heartbeat(0), (0,)))[0]
     assert outcome.status is Status.OK
     if not outcome.payload:

@@ -28,7 +28,7 @@ RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 ESTIMATOR = "esestd"
 WORK_MAX_S = 120.0
 RATE_INTERVAL = "15s"
-"""What Grafana puts in the place of $__rate_interval: several scrapes."""
+"""The interval that Grafana puts in the place of $__rate_interval: several scrapes."""
 PAGE_BYTES_MAX = 100_000
 
 
@@ -69,7 +69,7 @@ def jobs_of(cluster: LiveCluster) -> dict[str, list[str]]:
 
 
 def has_number(monitor: Monitor, query: str) -> bool:
-    """Whether Prometheus has a number for it now."""
+    """Check that Prometheus has a number for it now."""
     found = monitor.get("query", query=query)["result"]
     return any(not math.isnan(float(sample["value"][1])) for sample in found)
 

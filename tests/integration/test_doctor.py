@@ -12,7 +12,7 @@ import pytest
 from tests.kits.cluster import LiveCluster
 
 HOST_CHECKS = {"disk", "health", "clock", "files"}
-"""What the machine that runs the tests may suffer from by itself."""
+"""Checks that may find trouble of the machine that runs the tests."""
 
 
 def examine(cluster: LiveCluster) -> tuple[int, list[dict[str, Any]]]:

@@ -72,7 +72,7 @@ def both_alive(cluster: LiveCluster) -> bool:
 
 
 def diagnosed(cluster: LiveCluster) -> list[tuple[str, str]]:
-    """What the doctor says of the federation."""
+    """The doctor's findings about the federation."""
     reply = cluster.call("Doctor", pb.DoctorRequest())
     assert {"federation", "cells", "etcd"} <= set(reply.checks)
     return [(one.what, one.text) for one in reply.findings if one.check in ("federation", "cells", "etcd")]

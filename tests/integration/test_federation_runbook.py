@@ -1,4 +1,4 @@
-"""What the guide tells an administrator to do with etcd, done with real servers while a cell is a member."""
+"""The guide's instructions for etcd, carried out on real servers while a cell is a member."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.support.ports import free_port
 
 EXAMPLE = ROOT / "examples" / "gateway"
 MODULES = {"cl": "cn[0001-0002]", "bo": "cn[0003-0004]", "g1": "cn0005", "g2": "cn0006"}
-"""What each agent serves."""
+"""The nodes that each agent serves."""
 SECTIONS = """
 [[module]]
 name = "cluster"
@@ -59,7 +59,7 @@ class Modules(LiveCluster):
         (self.work / "daemons").mkdir(mode=0o777)
 
     def addresses(self) -> dict[str, str]:
-        """Where a rank or a daemon listens on each node."""
+        """The address of a rank or a daemon on each node."""
         ports = {node: free_port() for node in USERS} | {"cn0005": 0, "cn0006": 0}
         return {node: f"127.0.0.1:{port}" for node, port in ports.items()}
 

@@ -88,7 +88,7 @@ class Hosts:
         return fingerprint(public)
 
     def joins(self, what: str) -> list[Any]:
-        """What administrators see, from the controller that leads."""
+        """The list that administrators see, from the controller that leads."""
         return list(getattr(self.cluster.call("Joins", pb.JoinsRequest()), what))
 
 

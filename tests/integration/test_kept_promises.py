@@ -13,7 +13,7 @@ from tests.kits.cluster import LiveCluster
 
 
 def starts_us(site: LiveCluster, *job_ids: int) -> list[int]:
-    """When the jobs start by the plan; none while one has no planned start."""
+    """The planned starts of the jobs; none while one of them has no planned start."""
     refs = [pb.JobRef(job_id=job_id) for job_id in job_ids]
     jobs = {
         info.job_id: int(info.planned_start_us) for info in site.call("Jobs", pb.JobsRequest(jobs=refs)).jobs

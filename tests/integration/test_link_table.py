@@ -58,7 +58,7 @@ def test_the_peer_s_own_link_is_used_for_its_endpoint() -> None:
 
 
 def leaps() -> Callable[[float], None]:
-    """What sets the running loop's clock forward: nobody waits, and a busy machine changes nothing."""
+    """A function that sets the running loop's clock forward: no test waits, and a busy machine changes nothing."""
     loop = asyncio.get_running_loop()
     as_it_is = loop.time
     ahead_s = 0.0

@@ -109,7 +109,7 @@ class LoginCluster(LiveCluster):
         return count
 
     def metrics(self, daemon: str) -> str:
-        """What a daemon's page says now."""
+        """The text of a daemon's metrics page."""
         with urllib.request.urlopen(f"http://{self.watched[daemon]}/metrics", timeout=20) as page:
             text: str = page.read().decode()
         return text

@@ -52,7 +52,7 @@ def page_of(cluster: LiveCluster, name: str) -> bytes:
 
 
 def health_of(cluster: LiveCluster, name: str) -> tuple[bool, str]:
-    """Whether a daemon says that it is well, and its line."""
+    """Ask a daemon for its health: the verdict and its line."""
     host, _, port = cluster.watched[name].partition(":")
     return ask(host, int(port), "/health")
 
@@ -67,7 +67,7 @@ def value_of(cluster: LiveCluster, name: str, metric: str, **labels: str) -> flo
 
 
 def kind_of(name: str) -> str:
-    """What kind of daemon has this name."""
+    """The kind of the daemon with this name."""
     return next(kind for start, kind in KINDS.items() if name.startswith(start))
 
 
@@ -163,12 +163,12 @@ def test_a_job_is_followed_by_its_trace(watched: LiveCluster, monkeypatch: pytes
 
 
 def _followed(cluster: LiveCluster, trace: str) -> list[dict[str, Any]]:
-    """What was logged with this trace."""
+    """The log records with this trace."""
     return [one for one in _told(cluster) if one.get("trace") == trace]
 
 
 def _happened(followed: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    """Who told of what."""
+    """The logger of each record, with the first word of its message after the colon."""
     return {(one["logger"], one["message"].partition(": ")[2].partition(" ")[0]) for one in followed}
 
 

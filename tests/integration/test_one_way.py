@@ -42,7 +42,7 @@ class OneWay(LiveCluster):
                 daemon.words.append("--allow-chaos")
 
     def chaos(self, agent: str, action: str, delay_s: float = 0.0) -> None:
-        """What `eslurm chaos` asks of an agent."""
+        """Send an agent the request that `eslurm chaos` sends."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.agent_dir(agent) / "chaos.sock"))
             request = {"action": action, "delay_us": int(delay_s * 1e6)}

@@ -1,4 +1,4 @@
-"""What options of a submission do on a live cluster: where a job runs, with what, when, and in which order."""
+"""Effects of a submission's options on a live cluster: where a job runs, with what, when, and in which order."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.kits.cluster import LiveCluster
 
 MINUTE_US = 60_000_000
 LATE_US = MINUTE_US // 2
-"""How much later than its placement a job may start."""
+"""The longest time from a job's placement to its start."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def site() -> Iterator[LiveCluster]:
 
 
 def planned_us(site: LiveCluster, *job_ids: int) -> list[int]:
-    """When the jobs start by the plan, all as of one moment; none while one has no planned start."""
+    """The planned starts of the jobs, all as of one moment; none while one of them has no planned start."""
     refs = [pb.JobRef(job_id=job_id) for job_id in job_ids]
     jobs = {info.job_id: info for info in site.call("Jobs", pb.JobsRequest(jobs=refs)).jobs}
     starts = [int(jobs[job_id].planned_start_us) for job_id in job_ids if job_id in jobs]

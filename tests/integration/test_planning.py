@@ -46,7 +46,7 @@ def at(seconds: float) -> str:
 
 
 def plan(site: LiveCluster) -> dict[int, Any]:
-    """What is planned, by job; the running ones are left out."""
+    """The plan by job, without the running jobs."""
     return {
         one.job_id: one for one in site.call("Plan", pb.PlanRequest(limit=JOBS_MAX)).jobs if not one.running
     }

@@ -48,7 +48,7 @@ def site(busy: LiveCluster) -> Iterator[LiveCluster]:
 
 
 def started(site: LiveCluster, job_id: int, attempt: int = 1) -> int:
-    """When the attempt started, as far as accounting knows."""
+    """The attempt's start in accounting."""
     (run,) = [run for run in site.runs(job_id) if run.attempt == attempt]
     return int(run.started_us)
 

@@ -54,7 +54,7 @@ def ask(client: GrpcClient, timeout_s: float = FOR_EVER_S) -> pb.PingReply:
 
 
 def in_thread(work: Callable[[GrpcClient], Any], *words: Any, **more: Any) -> Any:
-    """What `work` makes of a client, which lives in the thread only."""
+    """Call `work` with a client that lives in a thread only; the result is that of `work`."""
 
     def call() -> Any:
         with GrpcClient(*words, **more) as client:

@@ -69,7 +69,7 @@ class Elsewhere:
         }
 
     def make_token(self, user: str, *more: str) -> str:
-        """What an administrator does on a controller's host. Returns the token's id."""
+        """Create a token as an administrator does on a controller's host. Returns the token's id."""
         self.token_file.unlink(missing_ok=True)
         words = ("--socket", str(self._cluster.socket), "--output", str(self.token_file))
         made = self._process("esctl", "token", user, *words, *more, environ=os.environ)
@@ -90,7 +90,7 @@ class Elsewhere:
             return process.returncode, out, err
 
     def do(self, command: str, *given: str) -> str:
-        """What a command says that has to succeed."""
+        """The output of a command, which has to succeed."""
         code, out, err = self.run(command, *given)
         assert code == 0, (command, given, out, err)
         return out

@@ -1,4 +1,4 @@
-"""What changes moves the plan: longer running jobs, nodes that go and come back, predecessors; and the plan stays quick."""
+"""Changes that move the plan: longer running jobs, nodes that go and come back, predecessors; and the plan stays quick."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_an_array_of_ten_thousand_tasks_is_planned_at_once(site: LiveCluster) ->
 
 
 def tasks_of(site: LiveCluster, array: int) -> int:
-    """How many of its tasks have a planned start."""
+    """Count its tasks with a planned start."""
     jobs = site.call("Plan", pb.PlanRequest(limit=JOBS_MAX)).jobs
     return sum(one.tasks for one in jobs if one.job_id == array and not one.running)
 

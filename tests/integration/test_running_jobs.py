@@ -1,4 +1,4 @@
-"""What is done to running jobs through all tiers: suspended and resumed, given more time, warned of their end."""
+"""Changes of running jobs through all tiers: suspended and resumed, given more time, warned of their end."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ STILL_S = 0.5
 
 
 def door(cluster: LiveCluster) -> str:
-    """What root has to say first: its calls do not pass through nodes."""
+    """The prefix of root's commands: root's calls do not pass through nodes."""
     return f"export ESLURM_SOCKET={cluster.socket}; " if os.getuid() == 0 else ""
 
 
 def stands_still(cluster: LiveCluster) -> bool:
-    """Whether nothing is written for a while."""
+    """Check that the job writes nothing for a while."""
     before = len(cluster.lines("ticks"))
     time.sleep(STILL_S)
     return len(cluster.lines("ticks")) == before

@@ -147,7 +147,7 @@ def test_a_stopped_leader_that_wakes_up_does_no_harm(pair: LiveCluster) -> None:
 
 
 def let_go(cluster: LiveCluster, leader: str, word: str = "let go of the lead") -> bool:
-    """Whether the leader's last act was to hand over, so that nobody had to wait for its lease to run out."""
+    """Check that the leader's last act was to hand over, so that no standby had to wait for its lease to run out."""
     return word in cluster.daemons[daemon_of(leader)].tail()
 
 

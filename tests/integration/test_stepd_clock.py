@@ -46,7 +46,7 @@ def states(site: Site) -> set[str]:
 
 
 def stand_still(site: Site) -> bool:
-    """Whether all are stopped; a shell whose child was stopped before its exec waits for it in D."""
+    """Check that all are stopped; a shell whose child was stopped before its exec waits for it in D."""
     return "T" in states(site) <= {"T", "D"}
 
 

@@ -1,4 +1,4 @@
-"""How the step supervisor starts steps: whose they are, where their output goes, what they inherit, users' mistakes."""
+"""The start of steps by the step supervisor: their user, their output, the inherited things, users' mistakes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ COUNT = 'echo "$SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME"'
 
 
 def door(cluster: LiveCluster) -> str:
-    """What root has to say first: its calls do not pass through nodes. An ordinary user's do, see test_api_servers_e2e."""
+    """Prefix root's commands: root's calls pass through no node. An ordinary user's do, see test_api_servers_e2e."""
     return f"export ESLURM_SOCKET={cluster.socket}; " if os.getuid() == 0 else ""
 
 

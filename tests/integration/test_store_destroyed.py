@@ -83,7 +83,7 @@ def empty(file: Path) -> None:
 def test_a_file_that_is_not_there_any_more_ends_the_controller(
     alone: LiveCluster, ending: str, destroy: Callable[[Path], None], said: str
 ) -> None:
-    """What would be acknowledged from now on could never be found again. Nothing but the lease's renewal notices it."""
+    """A job acknowledged from now on could never be found again. Nothing but the lease's renewal notices it."""
     alone.launch("esctld")
     assert alone.wrap("true") == 1
     file = alone.directory / f"esctld.db{ending}"
@@ -175,7 +175,7 @@ def ask_for_passwords(server: postgres.Server, user: str, secret: str) -> None:
 
 
 def lets_in(server: postgres.Server, user: str) -> bool:
-    """Whether a user may come without a password."""
+    """Check that a user may come without a password."""
     try:
         psycopg.connect(server.dsn("postgres"), user=user).close()
     except psycopg.OperationalError:

@@ -93,7 +93,7 @@ def test_whoever_proves_nothing_is_closed_in_time_and_whoever_has_is_not() -> No
                 await until(lambda: set(connections.look()) == {link})
                 for one in strangers:
                     while one.recv(4096):
-                        """What gRPC said first; then the end."""
+                        """Read gRPC's first bytes, up to the end."""
             await works()
 
     run(scenario())

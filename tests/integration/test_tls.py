@@ -38,7 +38,7 @@ ESTIMATOR = "esestd"
 
 @pytest.fixture(scope="module")
 def certificates() -> Iterator[Path]:
-    """What all daemons of the cluster show and trust; where agents, which give root up, still reach it."""
+    """The files that all daemons of the cluster show and trust; agents, which give root up, still reach them."""
     with tempfile.TemporaryDirectory(prefix="es-") as path:
         directory = Path(path)
         directory.chmod(0o755)
@@ -98,7 +98,7 @@ def log_of(daemon: Daemon) -> list[str]:
 
 
 def failed(directory: Path, kind: str, *more: str) -> str:
-    """What a daemon says that cannot start."""
+    """The error of a daemon that cannot start."""
     common = ["--cluster", "c", "--listen", "127.0.0.1:0"]
     path = os.pathsep.join(str(ROOT / part) for part in (".", "daemons", "cli"))
     ran = subprocess.run(
@@ -143,7 +143,7 @@ def test_a_token_is_taken_over_tls_only(encrypted: LiveCluster, certificates: Pa
 
 
 def test_a_host_joins_over_tls(encrypted: LiveCluster, certificates: Path, tmp_path: Path) -> None:
-    """Where daemons show certificates, a host that joins does; without TLS no controller answers it."""
+    """A host that joins shows a certificate where daemons do; without TLS no controller answers it."""
     token_file = tmp_path / "token"
     token_file.touch(0o600)
     token_file.write_text(encrypted.call("CreateJoinToken", pb.CreateJoinTokenRequest()).token)

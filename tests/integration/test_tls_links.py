@@ -25,7 +25,7 @@ NO_BACKOFF = TableSettings(backoff_first_s=0.0)
 
 @pytest.fixture(autouse=True)
 def _asks_patiently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks an endpoint what it speaks gets the answer, however busy the machine is."""
+    """A diagnosis of an endpoint waits for its answer, however busy the machine is."""
     monkeypatch.setattr(tls_diagnosis, "ASK_S", PATIENCE_S)
 
 
@@ -39,7 +39,7 @@ def kept(
 
 
 async def shown_at(endpoint: str) -> float:
-    """When the certificate that is served there ends."""
+    """The end of the certificate that is served there."""
     host, _, port = endpoint.rpartition(":")
     context = ssl.create_default_context(cafile=str(KEPT / "ca.pem"))
     context.set_alpn_protocols(["h2"])

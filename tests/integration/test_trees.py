@@ -38,7 +38,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[LiveCluster]:
 
 
 def alert(status: str, *names: str) -> None:
-    """What Alertmanager sends."""
+    """Post alerts as Alertmanager does."""
     alerts = [
         {
             "status": status,

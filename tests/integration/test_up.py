@@ -95,13 +95,13 @@ class Cluster:
         return answer
 
     def jobs(self) -> dict[int, dict[str, Any]]:
-        """What the queue shows."""
+        """The jobs in the queue."""
         answer = self("esqueue", "--json")
         assert answer.code == 0, answer.err
         return {job["job_id"]: job for job in json.loads(answer.out)["jobs"]}
 
     def status(self) -> dict[str, Any]:
-        """What `eslurm status` says, within this process: tests look until it says what they wait for."""
+        """The answer of `eslurm status`, within this process: tests look until it says what they wait for."""
         out = io.StringIO()
         with environment({"ESLURM_STATE_DIR": str(self.directory)}), contextlib.redirect_stdout(out):
             main_of("eslurm")(["status", "--json"])

@@ -127,7 +127,7 @@ class World:
         self.settle()
 
     def perform(self, actions: Sequence[act.Action]) -> None:
-        """What the shell does, one action after the other."""
+        """Perform actions as the shell does, one after the other."""
         for action in actions:
             if self.actions == self.crash_at:
                 self.crash_at = None

@@ -1,4 +1,4 @@
-"""What the tests of links and doors share: recording sinks, a process to talk to, a service that remembers."""
+"""Helpers of the tests of links and API servers: recording sinks, a process to talk to, a service that remembers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def report(number: int, size_bytes: int = 8) -> link_pb2.Item:
 
 
 def answer(*numbers: int) -> link_pb2.Item:
-    """What settles the reports of these numbers."""
+    """The item that settles the reports of these numbers."""
     return link_pb2.Item(report_ack=link_pb2.ReportAck(process="p", seqs=numbers))
 
 

@@ -30,7 +30,7 @@ class Office:
         issued_us: int = 0,
         by_uid: int | None = None,
     ) -> Claims:
-        """What a new token says; it is remembered."""
+        """The claims of a new token; the kit remembers it."""
         identifier = (len(self.issued) + 1).to_bytes(16)
         self.issued[identifier] = IssuedToken(
             identifier,
@@ -51,5 +51,5 @@ class Office:
         return seal_token(SITE, self.claims(expires_us, who, scope, issued_us))
 
     def authenticator(self, now_us: Callable[[], int]) -> TokenAuthenticator:
-        """What takes its tokens."""
+        """An authenticator that takes the kit's tokens."""
         return TokenAuthenticator(lambda: SITE.ring, self.ledger, now_us)

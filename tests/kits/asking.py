@@ -48,7 +48,7 @@ class Site:
         )
 
     def kinds(self, job_id: int) -> list[str]:
-        """What is in its way, by kind, without the filters of nodes."""
+        """The kinds of reasons that keep the job waiting, without the filters of nodes."""
         return [one.kind for one in self.why(job_id).reasons if not one.nodes_of]
 
     def reason(self, job_id: int, kind: str, *, of_nodes: bool = False) -> Reason:

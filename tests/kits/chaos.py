@@ -283,7 +283,7 @@ class Chaos:
         self._bury_lost()
 
     def _bury_lost(self) -> None:
-        """Whoever declares a node lost vouches that nothing runs there: its agent has ended it all."""
+        """End all that runs on lost nodes: a node is declared lost on the promise that nothing runs there."""
         for node in self.world.state.nodes.values():
             agent = self._at(node.number)
             if agent is not None and node.state is NodeState.LOST:

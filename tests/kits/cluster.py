@@ -342,7 +342,7 @@ class LiveCluster:
         return path
 
     def job(self, job_id: int, task: int | None = None) -> Any:
-        """How a job stands now."""
+        """The job as the controller shows it now."""
         reply = self.call("Jobs", pb.JobsRequest(jobs=[job_ref(job_id, task)], finished_too=True))
         found = [info for info in reply.jobs if task is None or info.array_task == task]
         assert found, f"job {job_id} is not known"
@@ -452,7 +452,7 @@ def job_ref(job_id: int, task: int | None = None) -> pb.JobRef:
 
 
 def is_alive(pid: str | int) -> bool:
-    """Whether a process runs (one that has ended and only waits to be reaped does not)."""
+    """Check that a process runs (one that has ended and only waits to be reaped does not)."""
     process = procfs.find_process(int(pid))
     return process is not None and process.state not in "ZX"
 

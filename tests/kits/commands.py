@@ -21,7 +21,7 @@ NOBODY = 65534
 
 
 class Ran(NamedTuple):
-    """How a command ended and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

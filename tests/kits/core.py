@@ -72,7 +72,7 @@ def check_view(view: View, state: State) -> None:
 
 
 _begun: set[str] = set()
-"""How worlds began in this process: what was checked after each fact of one beginning holds for all that begin so."""
+"""Beginnings of worlds that this process has checked after each fact: the checks hold for all equal beginnings."""
 
 
 class World:
@@ -136,7 +136,7 @@ class World:
                 self.register(number, *self.inventory(number), session=f"s{self.state.epoch}")
 
     def inventory(self, number: int) -> list[HeldAttempt]:
-        """What an honest node would say it holds: all that the controller believes it to hold."""
+        """The inventory of an honest node: all that the controller believes it to hold."""
         held: list[HeldAttempt] = []
         for job_id in sorted(self.state.jobs_on.get(number, ())):
             for attempt in attempts_of(self.job(job_id)):
@@ -268,7 +268,7 @@ class World:
         self.delivery.on_done(message, self.now_us)
 
     def answer_of(self, send: Send) -> bytes:
-        """What a node says that has done it."""
+        """The answer of a node that has carried out the command."""
         match send.body:
             case Prepare(start=True) | Start():
                 return msgspec.msgpack.encode(Started(self.now_us))

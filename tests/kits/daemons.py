@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 LOG_TAIL_LINES = 40
 AGENT_UID = 61_300
-"""Whom agents become that root starts: no account has it."""
+"""The user that root's agents become: no account has it."""
 
 
 def agent_home(state_dir: Path) -> Path:
-    """Where an agent keeps its own files: below its state directory when root starts it."""
+    """The directory of an agent's own files: below its state directory when root starts it."""
     return state_dir / "agent" if os.geteuid() == 0 else state_dir
 
 
@@ -92,7 +92,7 @@ class Daemon:
         self._ready = reader
 
     def wait_ready(self) -> bool:
-        """Whether it said that it serves; false when it ended first."""
+        """Wait until the daemon says that it serves; false when it ended first."""
         assert self._ready is not None
         reader, self._ready = self._ready, None
         with os.fdopen(reader, "rb") as pipe:

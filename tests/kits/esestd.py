@@ -1,4 +1,4 @@
-"""What the tests of `esestd` share: a controller with a feed behind real doors, and estimators that do as they are told."""
+"""Helpers of the tests of `esestd`: a controller with a feed behind real API servers, and estimators that obey a test."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Controller:
         self.refuse_forecasts: ApiError | None = None
         self.page_max = 10_000
         self.begun = 0
-        """How often the story was told from the start."""
+        """Streams of job events that started from the beginning."""
         self._moved = asyncio.Event()
 
     def tell(self, *events: pb.JobEvent) -> None:
@@ -211,5 +211,5 @@ class Pupil:
 
 
 def model_of(seconds: int) -> Model:
-    """What a `Pupil` can learn."""
+    """A model that a `Pupil` can learn."""
     return Model({"seconds": np.array([seconds])}, {"features": [], "window_jobs": 1, "learnt_at_s": 1})

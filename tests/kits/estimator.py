@@ -112,5 +112,5 @@ class Scribe:
         self.answer_s = model.facts["answer_s"]
 
     def only(self, *kinds: str) -> list[tuple[Any, ...]]:
-        """What was told of these kinds."""
+        """The calls of these kinds."""
         return [one for one in self.told if one[0] in kinds]

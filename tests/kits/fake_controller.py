@@ -316,5 +316,5 @@ class FakeController:
 
 
 def payload(outcome: Outcome, kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """What an ok answer carries."""
+    """Decode the payload of an ok answer."""
     return msgspec.msgpack.decode(outcome.payload, type=kind)

@@ -21,7 +21,7 @@ Kind = pb.JobEvent.Kind
 
 
 class Committing:
-    """What a feed sees of a dispatcher."""
+    """A dispatcher as a feed sees it."""
 
     def __init__(self, state: State) -> None:
         self.state = state

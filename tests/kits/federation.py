@@ -73,7 +73,7 @@ def remove(image: KvImage, key: str) -> None:
 
 
 def summary(free: int = 2, total: int = 4) -> Summary:
-    """What a cell of some nodes with 8 cores shows."""
+    """The summary of a cell of some nodes with 8 cores."""
     one = NodeClass(8, 64_000, total=total, free=free, cores_free=free * 8, partitions=("batch",))
     return Summary(FORMAT, 1, 0, 0, (one,))
 
@@ -124,12 +124,12 @@ class Controller(Participant):
         self.name = name
         self.epoch = epoch
         self.shows: Summary | None = None
-        """What it has; None: that changes every second."""
+        """The summary that it shows; None: one that changes every second."""
         self.log = log or CellLog(name)
         self.log.epoch = max(self.log.epoch, epoch)
         self._seen = OwnIds(1)
         self.wished: list[IdsWish] = []
-        """What its log is to take up."""
+        """Changes of ids that its log is to take up."""
         own = ring or f"ring of {name}".encode()
         identity = Identity(name, own, "2.0", 3)
         inputs = Inputs(_no_cluster, _no_cluster, _no_cluster, self.wished.append)

@@ -221,7 +221,7 @@ class Agent:
         self.spool[max(self.spool, default=0) + 1 + self.starts * 1_000_000] = body
 
     def reports(self) -> Iterator[Report]:
-        """What is owed to the controller; each stays until it is acknowledged."""
+        """Reports that the controller has not acknowledged."""
         for seq, body in self.spool.items():
             yield Report(self.name, seq, body)
 

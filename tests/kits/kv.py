@@ -1,4 +1,4 @@
-"""Where the contract of the shared key-value store runs.
+"""Backends of the contract of the shared key-value store.
 
 A backend is one store: `kv()` gives one more client of it, `root` a prefix of keys that belong to this test alone.
 """
@@ -94,7 +94,7 @@ async def listed(kv: KeyValueStore, prefix: str, limit: int = 1_000) -> tuple[En
 
 
 class Watcher:
-    """What a watch has shown: the keys below a prefix as a reader would keep them."""
+    """The keys below a prefix, as a reader keeps them that follows a watch."""
 
     def __init__(self, kv: KeyValueStore, prefix: str) -> None:
         self._kv = kv

@@ -110,7 +110,7 @@ class Monitor:
         self.url = f"http://{endpoint}"
 
     def get(self, path: str, **query: str) -> Any:
-        """What its API answers under /api/v1/."""
+        """The answer of its API under /api/v1/."""
         words = f"?{urllib.parse.urlencode(query)}" if query else ""
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}{words}", timeout=60.0) as answer:
             return json.load(answer)["data"]
@@ -141,7 +141,7 @@ class Monitor:
 
 
 def program(name: str) -> str:
-    """Where it is; without it the test is not run."""
+    """The path of the program; without it the test is not run."""
     found = shutil.which(name)
     return found or groups.lacks(name)
 

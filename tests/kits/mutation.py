@@ -1,4 +1,4 @@
-"""What Hypothesis needs to damage valid examples: texts and bytes that are nearly right find more than any others."""
+"""Damage to valid examples for Hypothesis: texts and bytes that are nearly right find more than any others."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def check_each_ran_once(cluster: LiveCluster, users: Users) -> None:
 
 
 def rss_kib(pid: int) -> int:
-    """What a process has in memory."""
+    """The memory that a process holds."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
 

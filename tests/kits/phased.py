@@ -66,7 +66,7 @@ class Phased(World):
         return {job_id: bookings[0].start_us for job_id, bookings in plan.bookings.items()}
 
     def placed(self) -> dict[int, int]:
-        """When each job was placed: its nodes are its own from then on."""
+        """The time at which each job was placed: its nodes are its own from then on."""
         return dict(self._placed)
 
     def _observe(self, state: State, fact: facts.Fact) -> None:

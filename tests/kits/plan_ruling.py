@@ -25,7 +25,7 @@ DAY_US = 24 * HOUR_US
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """What a job holds, as rules are told."""
+    """A job's booking, as constraints see it."""
 
     start_us: int
     stop_us: int
@@ -131,7 +131,7 @@ def earliest(rules: JobRules, duration_us: int, from_us: int = 0, until_us: int 
 
 
 def used_by(rules: JobRules, consumer: Consumer) -> Used | None:
-    """What a consumer uses, as the limit on its items counts it."""
+    """The amounts that a consumer uses, as the limit on its items counts them."""
     return next(
         (one.used for one in rules.constraints if isinstance(one, Items) and one.ask.consumer == consumer),
         None,

@@ -40,7 +40,7 @@ ROOT = 0
 
 @dataclass
 class Faults:
-    """What goes wrong. Probabilities are per message."""
+    """Faults of the network and of processes. Probabilities are per message."""
 
     refused: set[int] = field(default_factory=set)
     silent: set[int] = field(default_factory=set)
@@ -48,7 +48,7 @@ class Faults:
     """Nodes whose process falls silent right after its first acknowledgement."""
     dying_breaks_link: bool = False
     slow_us: dict[int, int] = field(default_factory=dict)
-    """What each message of a process takes longer."""
+    """The extra delay of each message of a process."""
     loss: float = 0.0
     duplication: float = 0.0
     delay_max_us: int = 20_000

@@ -156,7 +156,7 @@ def _pool(seen: PoolSeen) -> Pool:
 
 
 def counts_of(table: Table) -> FreeIndex:
-    """What summaries would say if they were never late."""
+    """The counts of free nodes by summaries that are never late."""
     index = FreeIndex()
     for cell in range(len(table.sizes)):
         index.put(cell, table.seen(cell).free())

@@ -29,7 +29,7 @@ TRUSTING = "tests.kits.stepd_trusting"
 
 
 def order_of(spec: StepSpec) -> StepOrder:
-    """What makes a supervisor of the kit's run the spec."""
+    """The order that makes a supervisor of the kit's run the spec."""
     return StepOrder(spec.key, msgspec.msgpack.encode(spec))
 
 

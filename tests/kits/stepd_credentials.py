@@ -57,5 +57,5 @@ def sealed(
 
 
 def order(credential: bytes, **changes: Any) -> StepOrder:
-    """What an agent asks with it."""
+    """The order that an agent sends with the credential."""
     return msgspec.structs.replace(StepOrder(KEY, credential, SCRIPT, ENVIRONMENT, "/door"), **changes)

@@ -63,7 +63,7 @@ class _NoRecord:
 
 
 class _Told:
-    """Where its events go."""
+    """The receiver of its events."""
 
     def __init__(self, events: deque[wire.Event]) -> None:
         self._events = events

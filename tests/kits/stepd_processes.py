@@ -1,4 +1,4 @@
-"""What the tests of the step supervisor share: one agent's scenario, one step's outcome, whose steps are started."""
+"""Helpers of the tests of the step supervisor: one agent's scenario, one step's outcome, the user of the steps."""
 
 from __future__ import annotations
 

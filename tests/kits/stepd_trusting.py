@@ -30,7 +30,7 @@ def read_spec(order: StepOrder) -> StepSpec:
 
 
 def allow(spec: StepSpec) -> Allowed:
-    """What a credential for just this would."""
+    """Allow just this step, as a credential for it does."""
     user = Principal("", spec.uid, spec.gid, spec.groups)
     warns = spec.warning is not None and bool(spec.warning.script)
     streams = spec.endpoint is not None or spec.key.is_phase

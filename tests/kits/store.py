@@ -1,4 +1,4 @@
-"""Where the store contract runs, and what it writes there.
+"""Backends of the store contract, and the rows that it writes there.
 
 A backend is a place where data stays: `store()` gives one more process's view of it. A further database joins
 by one entry in BACKENDS.

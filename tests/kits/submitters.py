@@ -57,7 +57,7 @@ class Submitters:
         return max(self.took_s)
 
     def ran(self) -> Counter[int]:
-        """How often each job's script ran to its end."""
+        """Count the runs of each job's script to its end."""
         path = self._work / RAN
         return Counter(int(line) for line in path.read_text().split()) if path.exists() else Counter()
 

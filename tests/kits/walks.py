@@ -1,4 +1,4 @@
-"""What happens around a core world on a random walk: messages arrive late or not at all, steps end, nodes are left."""
+"""Random walks of a core world: messages arrive late or not at all, steps end, nodes are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is offered instead holds: a job that is changed by the command told starts exactly when that was promised, and no
+"""Alternatives hold: a job that is changed by the offered command starts exactly at the promised time, and no
 other later than was planned.
 
 Every kind of request waits on a cluster with two types of GPUs: nodes and tasks, chunks, devices by node and by task,
@@ -122,14 +122,14 @@ def end_overdue(world: World) -> None:
 
 
 def start_us_of(site: Site, job: Job) -> int:
-    """When it started or is planned to."""
+    """The job's start, or its planned start."""
     if job.attempt is not None:
         return job.attempt.placed_us
     return min((one.start_us for one in site.schedule.bookings.get(job.job_id, ())), default=INFINITY_US)
 
 
 def update(site: Site, job_id: int, words: str) -> Changed:
-    """What `esctl update job N ...` does when the job's own user says it."""
+    """Change a job as `esctl update job N ...` does for the job's own user."""
     world = site.world
     answer = world.send(read_update(world.state, f"job {job_id} {words}", world.job(job_id).spec.user))
     assert isinstance(answer, Changed)

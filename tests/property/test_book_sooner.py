@@ -1,4 +1,4 @@
-"""Whether a job that is booked could start earlier: asked without touching the book, it must agree with trying it."""
+"""Earlier starts of a booked job: the answer without a change of the book must agree with a trial."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ CORES = 3
 
 
 class Model:
-    """What the log says of packs: when each began, and which of its jobs may start."""
+    """The state of packs by the log: the time at which each began, and its jobs that may start."""
 
     def __init__(self) -> None:
         self.places: dict[int, PackPlace] = {}

@@ -80,7 +80,7 @@ class Walk:
         self.check()
 
     def check(self) -> None:
-        """What is free on each node by the plainest sum: that of lent cores is not counted."""
+        """Compare the free amounts of each node with the plainest sum, which leaves lent cores out."""
         state = self.world.state
         used: Counter[int] = Counter()
         for job in state.jobs.values():

@@ -31,7 +31,7 @@ class Model:
         self.tickets: dict[int, tuple[int, int]] = {}
 
     def fills(self) -> dict[int, int]:
-        """What each ticket holds: first come by order, first served."""
+        """The nodes that each ticket holds: first come by order, first served."""
         left, found = len(self.free), {}
         for serial, (_, wanted) in sorted(self.tickets.items(), key=lambda one: (one[1][0], one[0])):
             found[serial] = min(wanted, left)

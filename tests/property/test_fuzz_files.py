@@ -1,4 +1,4 @@
-"""What lies on disk or comes from beside the links may be damaged or made up: configuration, spool, journal, the
+"""Damaged or forged data on disk or from beside the links: configuration, spool, journal, the
 supervisor's frames, the output of steps. Each reader gives a value or its own typed error and harms nothing else.
 """
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a peer sends: every reader of the wire answers with a value or its own typed error, soon, and what
+"""Arbitrary bytes of a peer: every reader of the wire answers with a value or its own typed error, soon, and what
 was written can be read again.
 """
 

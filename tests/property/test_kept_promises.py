@@ -1,4 +1,4 @@
-"""Whoever plans after a crash keeps what was promised before: random clusters, queues and rules, a crash at any point.
+"""A planner after a crash keeps the promises of before: random clusters, queues and rules, a crash at any point.
 
 What is kept is written as the controller writes it: with each start, and else now and then; the rest is lost.
 """
@@ -269,7 +269,7 @@ class Site:
 
     @property
     def is_on_time(self) -> bool:
-        """Whether nothing runs longer than was expected, and no promised start has passed unseen."""
+        """Check that nothing runs longer than was expected, and no promised start has passed unseen."""
         ends = [(one.expected_us or one.until_us) for one in self.live.values()]
         return (
             min([*ends, *(one.start_us for one in self.kept.values())], default=self.now_us + 1) > self.now_us
@@ -277,12 +277,12 @@ class Site:
 
     @property
     def is_pool_short(self) -> bool:
-        """Whether a pool counts less than there was: nodes are out."""
+        """Check that a pool counts less than there was: nodes are out."""
         return bool(self.policies["pool"]) and self.ledger.usable != self.ledger.topology.everything
 
 
 def takes_nothing(event: Event) -> bool:
-    """Whether it can take nothing from anybody."""
+    """Check that the event can take nothing from any job."""
     return event[0] not in ("out", "late")
 
 

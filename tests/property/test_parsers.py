@@ -1,4 +1,4 @@
-"""Whatever a person writes, a parser answers with a value or an OptionError, soon; what is shown can be read again."""
+"""Arbitrary input: a parser answers with a value or an OptionError, soon; shown values can be read again."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def clusters(draw: st.DrawFn) -> Ledger:
 
 
 class Brute:
-    """What a node may give to a chunk, and every whole assignment, by trying."""
+    """The amounts that a node may give to a chunk, and every whole assignment, by trying."""
 
     def __init__(self, request: Request, ledger: Ledger) -> None:
         self.request = request
@@ -110,7 +110,7 @@ class Brute:
         return not (plain and self.request.exclusive and self._kept(position))
 
     def takes(self, position: int, kinds: list[int]) -> bool:
-        """Whether the node takes all of these: chunks without a device leave the kept cores to those with one."""
+        """Check that the node takes all of these: chunks without a device leave the kept cores to those with one."""
         together: Vector = (0, 0, 0)
         plain_cores = 0
         for kind in kinds:
@@ -145,7 +145,7 @@ class Brute:
         return found
 
     def is_whole(self, chosen: Assignment) -> bool:
-        """Whether what was chosen is some assignment of whole chunks."""
+        """Check that the choice is some assignment of whole chunks."""
         wanted = {position: (amounts, tasks) for position, amounts, tasks in chosen}
         for places in product(sorted(wanted), repeat=len(self.kinds)):
             given: dict[int, tuple[Vector, int]] = dict.fromkeys(wanted, ((0, 0, 0), 0))

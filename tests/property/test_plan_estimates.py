@@ -28,7 +28,7 @@ NOW = 1_000 * HOUR
 GRACE_H = 3
 AHEAD = ("conservative", "planned")
 CLOSED = (NOW + 40 * HOUR, NOW + 55 * HOUR)
-"""When n0 is kept for others."""
+"""The time at which n0 is kept for others."""
 POLICIES: tuple[Policy, ...] = (
     Reservation("others", Validity(*CLOSED), ("n0",), users=("bob",)),
     FreePool("fast", nodes="n1", validity=Validity(NOW + 90 * HOUR, NOW + 99 * HOUR)),
@@ -154,7 +154,7 @@ class Site:
         assert job.user != "ada" or job.time_limit_us <= 25 * HOUR
 
     def _check_budget(self) -> None:
-        """What ada's jobs may still use, by their limits, is within her area."""
+        """Check that the most that ada's jobs may still use, by their limits, is within her area."""
         area = sum(
             sum(amounts[0] for _, amounts in one.spans) * max(0, one.until_us - self.now_us)
             for one in self.live.values()

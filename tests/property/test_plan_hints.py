@@ -1,4 +1,4 @@
-"""What a search needs not look at again, against a list of all that has happened."""
+"""A search's lower bounds, against a list of all that has happened."""
 
 from __future__ import annotations
 

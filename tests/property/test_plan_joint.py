@@ -185,7 +185,7 @@ def booked(draw: random.Random, ledger: Ledger) -> tuple[ResourceProfile, list[t
 
 
 def least(free: list[tuple[list[Vector], int]], start: int, stop: int) -> tuple[list[Vector], int]:
-    """What is free throughout."""
+    """The amounts that are free throughout."""
     rows = free[start:stop] or free[-1:]
     each = [amounts for amounts, _ in rows]
     lows = [

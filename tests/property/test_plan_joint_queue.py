@@ -25,7 +25,7 @@ SPAN = 24
 
 
 class Timeline:
-    """What is free at each instant from now on, counted one by one."""
+    """The free amounts at each instant from now on, counted one by one."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology

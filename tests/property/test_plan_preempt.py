@@ -21,7 +21,7 @@ NOW_US = 1_000
 
 
 class PlainRoom:
-    """What is free on each node, kept as a list: the naive twin of the rooms of the planner."""
+    """The free amounts on each node, kept as a list: the naive twin of the rooms of the planner."""
 
     def __init__(self, free: list[Vector], wide: Vector = ()) -> None:
         self.topology = Topology([NodeView(number, f"cn{number}", TOTAL) for number in range(NODES)])

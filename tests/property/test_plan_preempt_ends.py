@@ -1,4 +1,4 @@
-"""Whatever QOS and partitions push each other out: when nothing new arrives, everything that can run runs, and ends.
+"""Preemption between any QOS and partitions ends: when nothing new arrives, everything that can run runs, and ends.
 
 Whole clusters in virtual time: the controller's core, its planner, and nodes that answer at once.
 """

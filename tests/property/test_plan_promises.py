@@ -21,7 +21,7 @@ from tests.property.test_kept_promises import NOW, Event, Site, requests
 from tests.support.profiles import draws
 
 UNIT_US = 100_000
-"""What all lengths here are multiples of: limits on areas and durations are in seconds."""
+"""The unit of all lengths here: limits on areas and durations are in seconds."""
 
 
 @st.composite

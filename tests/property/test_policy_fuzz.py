@@ -1,4 +1,4 @@
-"""Whatever an administrator writes after `esctl KIND add NAME`, or into a file for `esctl load`: a policy, or one line."""
+"""Arbitrary input of an administrator, for `esctl KIND add NAME` or in a file for `esctl load`: a policy, or one line."""
 
 from __future__ import annotations
 

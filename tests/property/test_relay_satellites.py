@@ -48,7 +48,7 @@ def predictions(rng: random.Random, nodes: Sequence[int], dead: Sequence[int]) -
 
 
 def misfortune(rng: random.Random, faults: Faults, satellites: Sequence[int]) -> dict[int, str]:
-    """What becomes of each satellite. Pauses are for the network."""
+    """Draw the fate of each satellite. Pauses are for the network."""
     fates = {satellite: rng.choice(FATES) for satellite in satellites}
     for satellite, fate in fates.items():
         if fate == "silent":

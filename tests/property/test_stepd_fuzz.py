@@ -1,4 +1,4 @@
-"""Whatever an agent asks of a real supervisor, past the agent's own checks: it survives, and every launch is answered."""
+"""Arbitrary orders to a real supervisor, past the agent's own checks: it survives, and every launch is answered."""
 
 from __future__ import annotations
 

@@ -121,4 +121,4 @@ SAME = (
     *("STEP_ID", "NTASKS", "NPROCS", "STEP_NODELIST", "STEP_NUM_NODES", "STEP_TASKS_PER_NODE"),
     *("JOB_NODELIST", "NNODES", "JOB_CPUS_PER_NODE", "HET_SIZE"),
 )
-"""What all tasks of a step are told alike."""
+"""The variables that are alike for all tasks of a step."""

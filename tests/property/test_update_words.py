@@ -1,4 +1,4 @@
-"""What a job asks for, as words of `esctl update`, asks for the same when it is read; so does what is told to change it."""
+"""A request written as words of `esctl update` reads back as the same request; so does the command that changes it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def where_true(constraint: str) -> int:
 
 
 def meaning(request: Request) -> dict[str, object]:
-    """What is asked for, whatever the order in which it is said; of an expression, where it is true."""
+    """The meaning of a request, free of the order of its words; of an expression, the sets in which it is true."""
     plain = asdict(request)
     for name in ("include", "exclude", "per_node", "per_task", "wide"):
         plain[name] = frozenset(plain[name])

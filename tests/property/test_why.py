@@ -1,4 +1,4 @@
-"""Whoever waits is told why, and what is offered instead is true: each alternative is planned again by brute force."""
+"""Every waiting job gets its reason, and offered alternatives are true: each alternative is planned again by brute force."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Hold = tuple[int, Vector, int, int]
 
 
 class NaiveRoom:
-    """What is free all through a stay, worked out from a list of all that is held."""
+    """The amounts that are free all through a booking, worked out from a list of all holds."""
 
     def __init__(
         self, topology: Topology, usable: int, holds: list[Hold], start_us: int, stop_us: int

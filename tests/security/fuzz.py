@@ -266,7 +266,7 @@ def grpc_attacks(endpoint: str, token: str) -> list[Attack]:
 
 @dataclass
 class Verdict:
-    """What was seen of the controller meanwhile."""
+    """Observations of the controller meanwhile."""
 
     beside: int = 0
     """Commands of others that were served."""
@@ -275,10 +275,10 @@ class Verdict:
     growth_bytes: int = 0
     stall_s: float = 0.0
     own_stall_s: float = 0.0
-    """How long this process itself was held up: on a busy machine nobody is faster."""
+    """The longest time for which this process itself was held up: on a busy machine no process is faster."""
 
     def problems(self) -> list[str]:
-        """What is not as it must be."""
+        """The bounds that the controller has broken."""
         found = list(self.failed)
         if self.growth_bytes > GROWTH_BYTES_MAX:
             found.append(f"memory has grown by {self.growth_bytes // MIB} MiB")

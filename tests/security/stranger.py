@@ -1,4 +1,4 @@
-"""What another user of the host does, in a copy of this process that has become that user."""
+"""Acts of another user of the host, in a copy of this process that has become that user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def spawn(work: Path, body: Callable[[], str]) -> tuple[int, int]:
 
 
 def finish(pid: int, read_fd: int) -> str:
-    """What it returned, once it has ended."""
+    """The result of the body, once its process has ended."""
     with open(read_fd) as answer:
         text = answer.read()
     os.waitpid(pid, 0)

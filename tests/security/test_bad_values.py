@@ -26,7 +26,7 @@ def cluster(as_root: None) -> Iterator[LiveCluster]:
 
 
 def call_as_stranger(cluster: LiveCluster, method: str, request: object) -> str:
-    """What the door answers to another uid; empty when it took the call."""
+    """The API server's answer to another uid; empty when it took the call."""
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if not pid:

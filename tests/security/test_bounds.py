@@ -35,7 +35,7 @@ def live() -> Iterator[LiveCluster]:
 
 
 def calls(live: LiveCluster, method: str, *requests: Any) -> Callable[[], str]:
-    """What the door says to each of these calls, one line each; OK for what it took."""
+    """Make each of these calls; the result has one line for each answer, OK for a call that was taken."""
 
     def call() -> str:
         client = Client([str(live.socket)], PATIENCE_S)

@@ -86,7 +86,7 @@ def world() -> Iterator[World]:
 
 
 class Sink:
-    """What the attacker hears."""
+    """The replies that the attacker gets."""
 
     def __init__(self) -> None:
         self.replies: list[link_pb2.DoorReply] = []

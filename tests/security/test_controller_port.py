@@ -13,7 +13,7 @@ from tests.security.conftest import STRANGER
 
 
 def binds_as(uid: int, host: str, port: int, option: int) -> bool:
-    """Whether a process of that user can bind the port."""
+    """Check that a process of that user can bind the port."""
     pid = os.fork()
     if not pid:
         code = 1

@@ -38,7 +38,7 @@ def dial(path: str) -> socket.socket:
 
 
 def heard(connection: socket.socket) -> bytes:
-    """What has come back; nothing on a connection that was reset."""
+    """The bytes that have come back; none on a connection that was reset."""
     try:
         return connection.recv(256)
     except ConnectionError:

@@ -36,7 +36,7 @@ _answers = msgspec.msgpack.Decoder(wire.Answer)
 
 
 def as_uid(uid: int, act: Callable[[], object]) -> str:
-    """What became of an act as another user: its result as text, or the name of the error."""
+    """Act as another user: the result is that of the act as text, or the name of the error."""
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if not pid:

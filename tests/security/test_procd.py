@@ -116,7 +116,7 @@ class Fallen:
         return f"refused: {answer.text}" if isinstance(answer, wire.Refused) else type(answer).__name__
 
     def as_agent(self, *acts: Callable[[], str]) -> list[str]:
-        """What the attacker hears."""
+        """Act as the agent's user; the result has the answer to each act."""
         heard: list[str] = []
         for at in range(0, len(acts), 10):
             part = acts[at : at + 10]

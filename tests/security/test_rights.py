@@ -30,7 +30,7 @@ def cluster(as_root: None) -> Iterator[LiveCluster]:
 
 
 def as_stranger(cluster: LiveCluster, work: Callable[[], bytes]) -> bytes:
-    """What `work` returns in a process of another uid."""
+    """Call `work` in a process of another uid; the result is that of `work`."""
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if not pid:

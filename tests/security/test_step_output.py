@@ -75,7 +75,7 @@ def test_a_unix_socket_that_admits_only_root_hears_nothing(site: Site) -> None:
 
 
 def test_the_connection_belongs_to_the_user(site: Site, reserved: socket.socket) -> None:
-    """What a packet filter or a service that looks its caller up sees is the user."""
+    """A packet filter, or a service that looks its caller up, sees the user."""
 
     async def scenario(client: SupervisorClient, outcomes: Outcomes) -> None:
         endpoint = OutputEndpoint("127.0.0.1", reserved.getsockname()[1], COOKIE)

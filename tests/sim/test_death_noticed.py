@@ -28,7 +28,7 @@ def calm_world(seed: int, nodes: int) -> World:
 
 
 def unreachable_at(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
-    """When each node was first called unreachable; filled as the world runs."""
+    """The time at which each node was first called unreachable; filled as the world runs."""
     found: dict[int, int] = {}
     observe = world.checks.on_fact
 

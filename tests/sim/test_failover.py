@@ -40,14 +40,14 @@ def leader_of(world: World) -> Controller:
 
 
 def run_until(world: World, happens: Callable[[], bool], within_us: int) -> int:
-    """How long it took."""
+    """Run the world until it happens; the result is the time that it took."""
     began_us = world.scheduler.at_us
     assert world.scheduler.run(began_us + within_us, happens), world.why_unsettled()
     return world.scheduler.at_us - began_us
 
 
 def another_leads(world: World, former: ControllerHost) -> Callable[[], bool]:
-    """Whether somebody else leads and has committed that."""
+    """Check that another controller leads and has committed its lead."""
 
     def is_so() -> bool:
         leader = world.controller

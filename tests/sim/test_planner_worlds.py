@@ -1,4 +1,4 @@
-"""What the simulator says of plans: each check finds the bug that it is for, and everything there is to plan happens."""
+"""The simulator's checks of plans: each check finds the bug that it is for, and everything there is to plan happens."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def old_rules(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_device_for_all(patch: pytest.MonkeyPatch) -> None:
-    """Whatever devices the controller notes, jobs are told of the first ones."""
+    """Jobs get the first devices, although the controller notes others."""
     devices = effects._devices
 
     def first(state: State, attempt: Any) -> Any:
@@ -103,7 +103,7 @@ def newcomers_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def placed_twice(patch: pytest.MonkeyPatch) -> None:
-    """What begins is entered into the plan twice."""
+    """A job that begins is entered into the plan twice."""
     place = Cycle.place
 
     def again(self: Cycle, booking: Any, late_us: int = 0) -> Any:
@@ -133,7 +133,7 @@ def lost_pauses(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_pushes_out_anybody(patch: pytest.MonkeyPatch) -> None:
-    """Whoever may push out somebody may push out all."""
+    """A job that may preempt one job may preempt all."""
 
     def mode(self: Claim, victim: Preemptable) -> str:
         return CANCEL

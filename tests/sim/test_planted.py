@@ -1,4 +1,4 @@
-"""Whoever says that nothing was found must be able to find something: bugs planted one at a time, and none without.
+"""The simulator finds bugs, and is silent without them: bugs are planted one at a time, and none at all.
 
 Most are found by the seeds as they are; those that need a rare kind of fault get a run of that kind, still drawn
 from the seed. What is found with the bug is played again without it, and holds.

@@ -13,7 +13,7 @@ SOCKET_PATH_BYTES = 107
 """The longest path a Unix socket may have on Linux."""
 
 LONGEST_BELOW_BYTES = 60
-"""How much of that `state_dir` leaves for the names below it, the separator included."""
+"""The bytes that `state_dir` leaves for the names below it, the separator included."""
 
 
 @pytest.fixture

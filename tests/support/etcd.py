@@ -45,12 +45,12 @@ class Member:
 
     @property
     def endpoint(self) -> str:
-        """What a configuration names."""
+        """The endpoint that a configuration names."""
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.client_port}"
 
     @property
     def peer_url(self) -> str:
-        """What other members call. They are on this host."""
+        """The address that other members call. They are on this host."""
         return f"http://127.0.0.1:{self.peer_port}"
 
     @property
@@ -201,7 +201,7 @@ class Etcd:
         member.start(cluster, self._quota_bytes, "existing")
 
     def ctl(self, *words: str) -> str:
-        """What `etcdctl` does and says with all members, without TLS."""
+        """Run `etcdctl` with all members, without TLS; the result is its output."""
         return _ctl(self.endpoints, *words)
 
     def ctl_of(self, member: Member) -> Callable[..., str]:

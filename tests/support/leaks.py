@@ -22,7 +22,7 @@ from tests.support import process
 
 LOOKS = 100
 LOOK_EVERY_S = 0.02
-"""How often threads and children that are on their way out are looked at before they count as left behind. Looks, not
+"""The number of looks at threads and children on their way out, before they count as left behind. Looks, not
 seconds: where the machine stands still they stand still, too."""
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -55,7 +55,7 @@ def _counted(change: Callable[[], None]) -> Callable[[], None]:
 
 
 _changes = 0
-"""How often objects were frozen or unfrozen: the collector tells only by counting all that are."""
+"""Count of freezes and unfreezes of objects: the collector tells only by counting all that are."""
 gc.freeze, gc.unfreeze = _counted(gc.freeze), _counted(gc.unfreeze)
 
 

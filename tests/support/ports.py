@@ -48,7 +48,7 @@ def _is_free(port: int) -> bool:
 
 
 def _is_claimed(port: int) -> bool:
-    """Whether it is this process's from now on; its own locks would never refuse it, so what it has is noted too."""
+    """Claim the port for this process; its own locks would never refuse it, so its claims are noted too."""
     if port in _given:
         return False
     try:

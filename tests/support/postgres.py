@@ -115,11 +115,11 @@ class Server:
         return f"host={self.directory} user={USER} dbname={database} connect_timeout=60"
 
     def url(self, database: str) -> str:
-        """What a configuration would say."""
+        """The URL for a configuration."""
         return f"postgresql://{USER}@/{database}?host={self.directory}"
 
     def log(self) -> str:
-        """What the server had to say."""
+        """The server's log."""
         return self._log.read_text()
 
     def _run(self, program: str, *options: str) -> None:
@@ -139,7 +139,7 @@ class Server:
 
 
 def programs() -> Path:
-    """Where the server's programs are; without them the test is not run."""
+    """The directory of the server's programs; without them the test is not run."""
     on_path = shutil.which("postgres")
     found = [Path(on_path).resolve().parent] if on_path else []
     # Debian keeps each release's programs out of PATH.

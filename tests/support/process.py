@@ -1,4 +1,4 @@
-"""What this process holds open, read from /proc: its file descriptors and its children.
+"""Open file descriptors and children of this process, read from /proc.
 
 The functions only look; judging what is a leak is the business of `leaks`.
 """
@@ -27,7 +27,7 @@ class Child(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether the child has exited and only waits to be reaped."""
+        """Check that the child has exited and only waits to be reaped."""
         return self.state == "Z"
 
 
@@ -62,7 +62,7 @@ def children() -> frozenset[Child]:
 
 
 def _listed(tasks: list[Path]) -> set[int]:
-    """What the kernel lists per thread."""
+    """The children that the kernel lists per thread."""
     pids: set[int] = set()
     for task in tasks:
         try:

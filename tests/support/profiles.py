@@ -1,4 +1,4 @@
-"""How much is drawn at random: Hypothesis profiles, and the share of it that each run pays for.
+"""Bounds of random drawing: Hypothesis profiles, and the share of them that each run pays for.
 
 Profile `ci` draws the same examples each time, `dev` new ones; neither has a deadline, which would turn a busy machine into
 a failing test. `make test THOROUGH=1` draws everything, for nights; otherwise tests draw a third.

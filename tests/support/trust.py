@@ -53,13 +53,13 @@ class Site:
         write_site_keys(directory, self.keys)
 
     def controller(self, directory: Path, name: str) -> tuple[SiteSigner, Member]:
-        """What a controller of this name has in its directory."""
+        """Write the directory of a controller with this name."""
         self.write_keys(directory)
         signer = SiteSigner(directory)
         return signer, Member(directory, directory, name, signer, is_first=name == "main")
 
     def write_member(self, directory: Path, role: Role, names: str) -> Path:
-        """What a daemon of this role reads from its state directory."""
+        """Write the files that a daemon of this role reads from its state directory."""
         directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         enrol(self.keys, directory, role, names, 1, ledger=self._ledger)
         return directory

@@ -34,7 +34,7 @@ LONG = tuple(
 )
 """Files that take long: all would wait for one that is begun last."""
 WORKERS_END_S = 40.0
-"""How long interrupted workers may take to end what they have started; CI kills what is still there a little later."""
+"""The longest time in which interrupted workers end what they have started; CI kills what is left a little later."""
 
 
 class Workers:

@@ -145,7 +145,7 @@ def test_an_unknown_zone_is_named() -> None:
 
 
 def test_intervals_of_any_length_take_no_time() -> None:
-    """Whoever wrote the record: what the store has must be read without going back to the beginning of time."""
+    """A stored record is read, whichever release wrote it, without going back to the beginning of time."""
     endless = Validity(cron="0 8 * * *", duration_s=2**53)
     assert SiteCalendar("Europe/Berlin").windows(endless, 0, HOUR_US) == [(0, HOUR_US)]
 

@@ -1,4 +1,4 @@
-"""What the poller makes of answers and of their absence. Method: `get` is replaced, time is a variable."""
+"""The poller's reading of answers and of their absence. Method: `get` is replaced, time is a variable."""
 
 from __future__ import annotations
 

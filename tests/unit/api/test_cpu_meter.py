@@ -12,7 +12,7 @@ from tests.support.loops import run
 
 
 def burn(seconds: float) -> float:
-    """What it took of this thread's time: a machine that stands still meanwhile may count that as well."""
+    """Use this thread's time, and return the time used: a machine that stands still meanwhile may count that as well."""
     began_s = thread_time()
     while thread_time() < began_s + seconds:
         pass

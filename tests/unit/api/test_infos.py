@@ -1,4 +1,4 @@
-"""What commands are told of jobs: times are those of the attempt that they look at, and standing still is not running."""
+"""Job infos for commands: times are those of the attempt that they look at, and a suspended job is not running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a refused call ends when its caller has gone meanwhile."""
+"""The end of a refused call of a caller that has gone meanwhile."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_bad_requests_are_refused(fields: dict[str, object], said: str) -> None:
     ],
 )
 def test_what_submitting_refuses_changing_refuses_too(fields: dict[str, str], said: str) -> None:
-    """What no database takes would end one controller after the other."""
+    """A value that no database takes would end one controller after the other."""
     request = pb.UpdateJobRequest(job=pb.JobRef(job_id=1), **fields)  # type: ignore[arg-type]
     with pytest.raises(Refused) as refusal:
         requests.update_job(request, ALICE, CONFIG)

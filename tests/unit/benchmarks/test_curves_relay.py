@@ -103,7 +103,7 @@ class Station(Process):
 
 
 def relayed_s(cluster: Cluster, layout: Layout, cap: int = OURS.threads) -> float:
-    """What the relays need, after a check that they found out the truth."""
+    """The time that the relays need, after a check that they found out the truth."""
     town = Town()
     nodes = range(cluster.nodes)
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What is told of the planner's structures: equal answers, sizes that are counted once, tables with known rows."""
+"""Figures of the planner's structures: equal answers, sizes that are counted once, tables with known rows."""
 
 from __future__ import annotations
 

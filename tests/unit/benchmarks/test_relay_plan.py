@@ -1,4 +1,4 @@
-"""What the relay benchmark calls dead, predicted and wrong. Method: small inputs, known answers, drawn failures."""
+"""Dead, predicted and wrong nodes in the relay benchmark. Method: small inputs, known answers, drawn failures."""
 
 from __future__ import annotations
 

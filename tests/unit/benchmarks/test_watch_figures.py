@@ -1,4 +1,4 @@
-"""What scraping costs. Goal: bounds of a median are the textbook's, a verdict needs evidence, and the scraper looks when it
+"""The cost of scraping. Goal: bounds of a median are the textbook's, a verdict needs evidence, and the scraper looks when it
 is told to and only then.
 """
 

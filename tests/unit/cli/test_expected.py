@@ -1,4 +1,4 @@
-"""What commands show of what an estimator says: how long a job will run, and between when and when it may start."""
+"""An estimator's forecasts in commands: how long a job will run, and between when and when it may start."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def submit(client: Client, timeout_s: float = PATIENCE_S) -> pb.SubmitReply:
 
 
 def dead_socket(path: Path) -> str:
-    """What a killed daemon leaves."""
+    """Make the socket that a killed daemon leaves."""
     with closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
     return str(path)

@@ -1,4 +1,4 @@
-"""How the cluster looks to people: the golden texts are what the commands print."""
+"""The cluster as people see it: the golden texts are what the commands print."""
 
 from __future__ import annotations
 

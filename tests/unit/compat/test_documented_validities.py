@@ -52,6 +52,6 @@ def test_it_opens_when_the_text_says(text: str) -> None:
 
 
 def test_a_day_of_the_month_beside_a_day_of_the_week_means_either() -> None:
-    """What the guide warns of: the first week's Mondays are not `1-7 * mon`."""
+    """As the guide warns, the first week's Mondays are not `1-7 * mon`."""
     both = parse_validity("cron(0 8 1-7 */2 mon)+10h")
     assert len(SiteCalendar().windows(both, _us(2026, 1, 1), _us(2026, 5, 1))) == 21

@@ -1,4 +1,4 @@
-"""What people write to ask for chunks, devices, licences and features."""
+"""Texts by which users ask for chunks, devices, licences and features."""
 
 from __future__ import annotations
 

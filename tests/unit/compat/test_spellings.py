@@ -1,4 +1,4 @@
-"""What each Slurm spelling means, and that what is wrong is said in one line."""
+"""The meaning of each Slurm spelling, and one line for each mistake."""
 
 from __future__ import annotations
 

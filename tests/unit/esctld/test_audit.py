@@ -24,7 +24,7 @@ OPERATOR = Caller(Principal("op", 5000, 5000), bytes(range(2, 18)), False, 60_00
 
 
 async def lines(term: Term, wanted: int, **fields: Any) -> list[dict[str, Any]]:
-    """What root reads, once so many lines are there: they are written beside the calls."""
+    """Read the audit as root, once it has so many lines: they are written beside the calls."""
     async with asyncio.timeout(60):
         while True:
             answered = await term.ask(methods.AUDIT, pb.AuditRequest(**fields))

@@ -1,4 +1,4 @@
-"""What `esctld` refuses before it touches anything."""
+"""Refusals of `esctld` before it touches anything."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Reads:
         return await self._service.call(BY_NAME[name], request, CALLER)
 
     async def all(self) -> dict[str, object]:
-        """What is shown of all that a batch of this test changes."""
+        """The answers of all reads that a batch of this test changes."""
         ping = await self._service._ping(pb.PingRequest(), CALLER)
         config = await self._service._config(pb.ConfigRequest(), CALLER)
         (node,) = self._queries.nodes(pb.NodesRequest(names=["cn1"]), self._sight).nodes

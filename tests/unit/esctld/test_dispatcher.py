@@ -225,7 +225,7 @@ def test_a_lost_fence_ends_the_dispatcher() -> None:
 
 
 def end_of_a_job_unheard_of() -> Reports:
-    """What changes nothing: the job that has ended here is not known."""
+    """A report that changes nothing: the job that has ended here is not known."""
     return Reports((Report("agent.1", 1, StepEnded(0, 1, 5, 1, StepEnd(0), True)),))
 
 

@@ -84,7 +84,7 @@ async def is_in_order(bench: Bench) -> None:
     ids=str,
 )
 def test_submitting(fields: dict[str, object], refused: str) -> None:
-    """What can be met is accepted, planned and stored; what cannot is refused with its option's name."""
+    """A request that can be met is accepted, planned and stored; another is refused with its option's name."""
 
     async def main() -> None:
         async with Bench() as bench:

@@ -1,4 +1,4 @@
-"""What the leader answers to hosts that ask to join, and to administrators about them."""
+"""The leader's answers to hosts that ask to join, and to administrators about them."""
 
 from __future__ import annotations
 

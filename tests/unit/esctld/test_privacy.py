@@ -34,7 +34,7 @@ CARL = Principal("carl", 5003, 5003, (5003,))
 """Coordinates ada's account."""
 
 SECRETS = (b"ada", b"optics", b"xylophone")
-"""What tells of ada: her name, her account's, and what her jobs, limits and reservations are called."""
+"""Words that tell of ada: her name, her account's, and the names of her jobs, limits and reservations."""
 SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Ping": lambda _ada, _ben: pb.PingRequest(),
     "Jobs": lambda _ada, _ben: pb.JobsRequest(),

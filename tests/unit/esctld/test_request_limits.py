@@ -214,7 +214,7 @@ ELSEWHERE = {
 
 
 def by_command(words: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-    """What `essubmit` says against it; empty: nothing."""
+    """The error of `essubmit`; empty: none."""
     around = AROUND
     if environment is not None:
         around = SubmitContext(
@@ -230,7 +230,7 @@ def by_command(words: Sequence[str], environment: Mapping[str, str] | None = Non
 
 
 def by_door(fields: Mapping[str, Any]) -> str:
-    """What the door says against it; empty: nothing."""
+    """The API server's error; empty: none."""
     given = {"script": SCRIPT, "work_dir": "/tmp", **fields}
     try:
         job = pb.JobRequest(**given)

@@ -54,7 +54,7 @@ class Host:
 
     @property
     def known(self) -> tuple[int, set[bytes]]:
-        """What this host refuses."""
+        """The revocations that this host knows: their revision, and the serials that it refuses."""
         revoked = self.member.credentials.revoked
         return revoked.revision, set(revoked.serials)
 

@@ -1,4 +1,4 @@
-"""Who may call what, through which door: every method, every identity, every door, against the running controller.
+"""Rights to call: every method, every identity, every door, against the running controller.
 
 `NEEDED` is the table: what each method asks of its caller. `is_allowed` says what that means for an identity at a door, and
 each call is made through the real door: a Unix socket, the ends of links, the gRPC server, or the gate that all share.
@@ -121,7 +121,7 @@ RIGHTS: Final[dict[str, str]] = {
 
 
 def is_allowed(method: str, identity: str, door: str) -> bool:
-    """What the table means: rights over others come through no node and no login host, and root not at all."""
+    """The table's verdict: rights over others come through no node and no login host, and root not at all."""
     if door in CLOSED or (door == "token" and method == "CreateToken"):
         return False
     needed = NEEDED[RIGHTS[method]]
@@ -161,7 +161,7 @@ def request_of(method: str, site: Site) -> Message:
 
 
 def verdict(method: Method[Any, Any], answered: Answered) -> bool:
-    """Whether a call was let through: whatever it said then, it was not that the caller may not."""
+    """Check that a call was let through: its answer, whatever it is, is not that the caller may not."""
     if answered.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):
         return False
     if answered.status is Status.OK and method.reply is pb.ChangeReply:

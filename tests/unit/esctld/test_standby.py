@@ -34,7 +34,7 @@ PATIENCE_S = 50.0
 
 
 class NoLink:
-    """Where a standby's calls would go."""
+    """A standby's link to the leader, which answers each call by itself."""
 
     def __init__(self) -> None:
         self.followed: list[Leader] = []

@@ -1,4 +1,4 @@
-"""What a leader's state looks like in numbers. Goal: counts agree with what was done, labels are bounded, and a page of a
+"""A leader's state in numbers. Goal: counts agree with what was done, labels are bounded, and a page of a
 large cluster is served at once.
 """
 
@@ -73,7 +73,7 @@ class Desk:
         await self.planner._cycle(self.leading.dispatcher)
 
     async def values(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """What the census says now, by metric and labels; nothing that is zero."""
+        """The state metrics' values now, by metric and labels; without those that are zero."""
         await self.state_metrics.count()
         return {
             described.name: {labels: value for labels, value in samples if value}

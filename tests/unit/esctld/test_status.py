@@ -1,4 +1,4 @@
-"""What a controller tells those who watch it. Goal: one page through all roles, truth about its duty, an address that
+"""The status page of a controller. Goal: one page through all roles, truth about its duty, an address that
 cannot be had costs only the page, and what happened is counted once.
 """
 

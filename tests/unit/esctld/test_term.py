@@ -188,7 +188,7 @@ class StandbyLink:
 def test_a_planned_switch_does_not_wait_for_somebodys_long_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asked is told by the link's end, and asks the next leader."""
+    """The link's end answers the caller, which asks the next leader."""
     monkeypatch.setattr(daemon, "DRAIN_S", 3600.0)
 
     async def main() -> None:

@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
 
 
 def refusal(directory: Path, section: str, *words: str) -> str:
-    """What it says instead of starting."""
+    """The error with which it refuses to start."""
     config = directory / "eslurm.toml"
     config.write_text(CONFIG + section)
     done = subprocess.run(

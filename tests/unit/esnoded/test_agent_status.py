@@ -1,4 +1,4 @@
-"""What agents and satellites say of their duty. Goal: one line that names what is missing, whatever is missing."""
+"""The status of agents and satellites. Goal: one line that names what is missing, whatever is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent knows of its nodes outlives its spool, and is known to one agent at a time."""
+"""The identity of an agent's nodes outlives its spool, and is known to one agent at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent logs of a launch. Goal: its lines carry the job's trace and the epoch, and none is made for nobody."""
+"""An agent's log lines of a launch. Goal: they carry the job's trace and the epoch, and none is made without a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrives at a satellite that is slow or cut off."""
+"""Messages to a satellite that is slow or cut off."""
 
 from __future__ import annotations
 

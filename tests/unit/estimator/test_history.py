@@ -118,7 +118,7 @@ def learnt(estimator: History, at_s: int) -> Model:
 
 @cache
 def model(told_jobs: tuple[LoggedJob, ...]) -> Model:
-    """What is learnt from a log."""
+    """Learn the model of a log."""
     estimator = make(QUICK)
     run_all(estimator, told_jobs)
     return learnt(estimator, 10**7)

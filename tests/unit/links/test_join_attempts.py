@@ -1,4 +1,4 @@
-"""How often hosts may ask to join: one address takes nothing from others, and all together little."""
+"""The rate of attempts to join: one address takes nothing from others, and all together little."""
 
 from __future__ import annotations
 

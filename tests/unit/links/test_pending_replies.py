@@ -1,4 +1,4 @@
-"""What is unanswered between two processes: each question is settled by its own answer, or by time."""
+"""Open questions between two processes: each is settled by its own answer, or by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host that joins and a controller prove to each other, and what counts as an answer."""
+"""Proofs between a host that joins and a controller, and the answers that count."""
 
 from __future__ import annotations
 

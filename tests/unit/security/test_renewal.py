@@ -18,7 +18,7 @@ NAMES = "cn[1-2]"
 
 
 def running(directory: Path) -> Credentials:
-    """What a daemon has read at its start."""
+    """The credentials that a daemon has read at its start."""
     SITE.write_member(directory, "agent", NAMES)
     renewal = Renewal([directory / MEMBERSHIP, directory / "above" / MEMBERSHIP], "agent", unfold(NAMES))
     credentials = read_credentials(directory)

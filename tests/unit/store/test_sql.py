@@ -1,4 +1,4 @@
-"""What only the SQL store can get wrong: locks, full disks, queues, cancelled calls, query plans."""
+"""Faults of the SQL store alone: locks, full disks, queues, cancelled calls, query plans."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ values = st.integers(-(1 << 53), 1 << 53) | st.floats()
 
 
 def read(page: bytes) -> dict[tuple[str, ...], float]:
-    """What the parser of Prometheus' client makes of the page."""
+    """Read the page with the parser of Prometheus' client."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(page.decode())

@@ -28,7 +28,7 @@ class Log:
         self.to.addHandler(self.handler)
 
     def lines(self) -> list[str]:
-        """What was written since the last look."""
+        """The lines written since the last look."""
         text = self.stream.getvalue()
         self.stream.seek(0)
         self.stream.truncate()
@@ -41,7 +41,7 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    """What is hidden or always said ends with the test."""
+    """Restore the hidden words and the fields of every line at the test's end."""
     secrets, always = list(logs._secrets), dict(logs._always)
     yield
     logs._secrets[:] = secrets

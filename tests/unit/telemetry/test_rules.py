@@ -29,7 +29,7 @@ _NAME = re.compile(r"\b(?:eslurm|process)_[a-z_]+\b|\bup\b")
 
 
 def promtool(*words: str) -> str:
-    """What it says; it must be content."""
+    """Run promtool, which must be content; the result is its output."""
     ran = subprocess.run([program("promtool"), *words], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout

@@ -1,4 +1,4 @@
-"""What a satellite says of its own process."""
+"""A process' figures of itself: its loop's lag, memory and sockets."""
 
 from __future__ import annotations
 

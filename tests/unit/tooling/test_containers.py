@@ -1,4 +1,4 @@
-"""What holds of the container files without an engine; `make verify-compose` proves the rest."""
+"""Checks of the container files without an engine; `make verify-compose` proves the rest."""
 
 from __future__ import annotations
 

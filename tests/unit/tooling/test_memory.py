@@ -1,4 +1,4 @@
-"""What daemons ask of the C library's allocator is taken, and frees what a burst left behind."""
+"""Settings of the C library's allocator by daemons: they are taken, and free what a burst left behind."""
 
 from __future__ import annotations
 

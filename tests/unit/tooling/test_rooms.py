@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "tests" / "unit"
 NO_ROOMS = {"benchmarks", "tooling"}
-"""What is measured, and what tests are made of."""
+"""Tests of the benchmarks, and of the tests' own helpers."""
 
 
 def room_of(directory: Path) -> Path:
@@ -29,7 +29,7 @@ def test_the_core_itself_has_no_tests_beside_its_rooms() -> None:
 
 
 def test_shared_worlds_lie_in_one_place() -> None:
-    """What several directories of tests use is no file of one of them."""
+    """A helper that several directories of tests use is no file of one of them."""
     for path in (ROOT / "tests").rglob("*.py"):
         own = ".".join(path.parent.relative_to(ROOT).parts)
         for line in path.read_text().splitlines():

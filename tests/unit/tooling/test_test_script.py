@@ -85,7 +85,7 @@ exit 7
 
 
 def words_of(tmp_path: Path, *options: str, script: str = "test") -> list[str]:
-    """What a stage's script calls Python with; the programs that tests need are all there."""
+    """The words with which a stage's script calls Python; the programs that tests need are all there."""
     for name in ("prometheus", "prometheus-alertmanager", "postgres"):
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)

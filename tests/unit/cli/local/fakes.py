@@ -19,7 +19,7 @@ FAKE = Path(__file__).parent / "fake_daemon.py"
 
 
 class Answer(NamedTuple):
-    """How a command ended and what it printed."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What the demo takes on its command line, and reads from the queue."""
+"""The demo's command line, and its reading of the queue."""
 
 from __future__ import annotations
 

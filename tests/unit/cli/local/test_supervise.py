@@ -26,7 +26,7 @@ def programs_with(mode: str) -> Programs:
 
 
 class Story:
-    """What the watch tells; interrupts it at the first line with `until` in it, after doing `then` at each line."""
+    """Lines of the watch; it interrupts the watch at the first line with `until` in it."""
 
     def __init__(self, interrupts: Interrupts, until: str) -> None:
         self.lines: list[str] = []

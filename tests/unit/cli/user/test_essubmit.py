@@ -1,4 +1,4 @@
-"""What `essubmit` sends, says and returns; and that nothing is sent for what is wrong."""
+"""Requests, output and exit codes of `essubmit`; it sends nothing for a mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a job has run, and when it ends: a suspension is neither running nor ending."""
+"""The running time and the end of a job in the queue: a suspension is neither running nor ending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command does to an attempt, the first time and every further time."""
+"""Effects of each command on an attempt, the first time and every further time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node takes for contact with its controller: what it said itself and the controller has confirmed, as of then."""
+"""A node's contact with its controller: messages of its own that the controller has confirmed, as of their sending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent refuses: old epochs, other incarnations, expired commands, what is below the floor or behind a tombstone."""
+"""Refusals of an agent: old epochs, other incarnations, expired commands, commands below the floor or behind a tombstone."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_registration_says_what_is_understood_here() -> None:
 
 
 def latest(world: World) -> Registration:
-    """What cn0 offered last."""
+    """The last registration that cn0 offered."""
     body = world.sent(Registration)[-1].body
     assert isinstance(body, Registration)
     return body

@@ -1,4 +1,4 @@
-"""What the small daemons bring into their processes: nothing that only a controller decides by."""
+"""Imports of the small daemons: they load nothing that only a controller decides by."""
 
 from __future__ import annotations
 

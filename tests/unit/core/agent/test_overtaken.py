@@ -53,7 +53,7 @@ def host_of(world: World, number: int) -> Host:
 
 
 def tell_late(world: World, node: Node, starts: int) -> None:
-    """What a dead process of the node had said, when it held nothing, arrives now."""
+    """Deliver the registration of a dead process of the node, which held nothing, only now."""
     body = Registration(
         node.name,
         node.node_uid,

@@ -46,7 +46,7 @@ BATCH = StepKey(7, 1, BATCH_STEP, 0)
 
 
 class FakeAgent:
-    """What the pipeline asks of an agent; `told` is what it was told of its storage."""
+    """An agent as the pipeline sees it; `told` lists the storage's states that it has heard."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

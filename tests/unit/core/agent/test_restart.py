@@ -1,4 +1,4 @@
-"""What a restarted agent makes of its spool and its runner."""
+"""A restarted agent with its spool and its runner."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_departure_needs_no_report_after_a_restart_the_inventory_says_it() -> 
 
 
 def test_an_end_that_was_not_acknowledged_survives_the_hosts_power() -> None:
-    """What must be on the disk for it: the node's number, by which the runner knows the step."""
+    """The end needs one thing on the disk: the node's number, by which the runner knows the step."""
     world = World(register=False)
     world.perform(world.agent.on_link_up(world.now_us, OWNER, world.epoch))
     world.register()
@@ -343,7 +343,7 @@ def test_the_tombstone_of_an_end_whose_launch_the_spool_lost_outlives_the_floor(
 
 
 def test_what_a_power_cut_must_not_take_is_synced() -> None:
-    """Who the node is, which number it has, under which boot and epoch; what attempts did is the supervisor's to know."""
+    """The node's identity, number, boot and epoch are synced; the supervisor keeps the deeds of attempts."""
     world = World()
     world.order(PREPARE)
     durable = {type(one.record).__name__ for one in spooled(world) if one.durable}

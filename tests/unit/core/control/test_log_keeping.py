@@ -1,4 +1,4 @@
-"""How long the log is kept: turns and results in, actions out. Goal: nothing goes before a base state that is durable."""
+"""Retention of the log: turns and results in, actions out. Goal: nothing goes before a base state that is durable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(revision: int, at_us: int = NOW_US) -> Base:
 
 
 def pruned(keeping: LogKeeping, committed: int, now_us: int) -> Prune:
-    """What may go after a turn, whose base state, if one is due, is made of the last revision."""
+    """The rows that may go after a turn, whose base state, if one is due, is made of the last revision."""
     action = keeping.turn(STATE, committed, now_us)
     if isinstance(action, MakeBase):
         keeping.packed(made(committed, now_us))

@@ -24,7 +24,7 @@ def submit(led: Led, *delays: int, limit_s: int = 100) -> tuple[int, ...]:
 
 
 def placed(led: Led) -> dict[int, int]:
-    """When each job was placed last, in seconds after the first instant."""
+    """The time of each job's last placement, in seconds after the first instant."""
     found = [led.state.find_job(fact.job_id) for fact in led.facts(JobPlaced)]  # type: ignore[union-attr]
     return {
         job.job_id: round(job.attempt.placed_us / SECOND)

@@ -32,7 +32,7 @@ def learnt(
 
 
 def lateness_s(world: Phased, count: int, limit_s: int = 100) -> list[float]:
-    """How late each of several jobs begins that have all been promised a start at once."""
+    """The delays of several jobs that have all been promised a start at once."""
     ids = [world.submit(request=WHOLE, time_limit_s=limit_s) for _ in range(count)]
     promised = world.promised()
     world.run()

@@ -1,4 +1,4 @@
-"""When the planner works: events in, one action out. Goal: one cycle at a time, after all that the one before asked for."""
+"""The planner's cycles: events in, one action out. Goal: one cycle at a time, after all that the one before asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is owed is sent until it is settled: retries, absent nodes, restarts, and nothing left behind."""
+"""Delivery of effects until they are settled: retries, absent nodes, restarts, and nothing left behind."""
 
 from __future__ import annotations
 

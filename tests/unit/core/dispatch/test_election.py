@@ -1,4 +1,4 @@
-"""Who may claim the lead, and when."""
+"""Claims of the lead: which standby may make one, and when."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIVE = Leader(epoch=3, revision=40, holder="c1", endpoint="h:c1", beat=7)
 
 
 def watch(election: Election, leader: Leader, from_us: int, until_us: int) -> int | None:
-    """When the standby would claim an unmoved row, looking as often as it should."""
+    """The time at which the standby would claim an unmoved row, looking as often as it should."""
     for now_us in range(from_us, until_us, election.look_every_us):
         if election.look(leader, now_us):
             return now_us

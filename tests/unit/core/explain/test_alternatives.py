@@ -1,4 +1,4 @@
-"""What is offered to jobs with devices, chunks, features and licences; what is not; and how much is tried for it."""
+"""Alternatives for jobs with devices, chunks, features and licences: those offered, those not, and the bound of tries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the first waiting jobs would start under `easy` on a full cluster: as `eswhy` says, and as is promised later."""
+"""Starts of the first waiting jobs under `easy` on a full cluster: as `eswhy` says, and as is promised later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a summary is written, and what it says of the nodes."""
+"""The times at which a summary is written, and its figures of the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers see of all cells."""
+"""The view of all cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plans learn from the lengths of prologs and epilogs: slow enough to be calm, fast enough to keep promises."""
+"""The estimate of prologs' and epilogs' lengths for plans: slow enough to be calm, fast enough to keep promises."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_what_cannot_be_booked_displaces_no_plan() -> None:
     assert [(one.start_us, one.stop_us) for one in plan.promises()] == [(NOW + 100, NOW + 150)]
 
     def going_on(job_id: int, start_us: int) -> Booking:
-        """What stands still to make room is to have three cores then."""
+        """A booking: a suspended job that made room is to have three cores then."""
         return Booking(job_id, start_us, NOW + 300, (Span(0, (3,), 0),))
 
     exhaust(schedule.taking(None, going_on(8, NOW + 200)))

@@ -29,7 +29,7 @@ class Nodes:
         return set(self.predictor.predict(self.now_us))
 
     def seconds_predicted(self) -> int:
-        """How long all must answer until nobody is predicted any more."""
+        """The seconds for which all must answer until no node is predicted any more."""
         begun_us = self.now_us
         while self.ask():
             assert self.now_us - begun_us < 10_000 * SECOND

@@ -1,4 +1,4 @@
-"""What goes up and when: partial results, signs of life, shared replies; bounded memory; stopped nodes."""
+"""Messages up the tree, and their times: partial results, signs of life, shared replies; bounded memory; stopped nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running jobs cost whom: charged when they end, counted while they run, the same after restart and replay."""
+"""The charge for running jobs: made when they end, counted while they run, the same after restart and replay."""
 
 from __future__ import annotations
 

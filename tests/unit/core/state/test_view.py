@@ -1,4 +1,4 @@
-"""What readers see: the last committed state, as a whole."""
+"""The readers' view: the last committed state, as a whole."""
 
 from __future__ import annotations
 

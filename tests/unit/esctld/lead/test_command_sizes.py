@@ -1,4 +1,4 @@
-"""What a door takes, a link takes: the largest legal launch fits one frame, and a larger one is answered, not raised."""
+"""A link takes all that an API server takes: the largest legal launch fits one frame, and a larger one is answered."""
 
 from __future__ import annotations
 

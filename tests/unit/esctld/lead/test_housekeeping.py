@@ -1,4 +1,4 @@
-"""What is thrown away goes by the cluster's time, however the clocks of hosts jump."""
+"""Retention goes by the cluster's time, however the clocks of hosts jump."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Ends:
         self.foreign += 1
 
     def origin(self, node: int) -> link_pb2.Origin:
-        """What a satellite says of a node's link."""
+        """The origin that a satellite states for a node's link."""
         role = "login" if node in self.state.login else "agent"
         (name,) = self.state.node_names([node])
         return link_pb2.Origin(role=role, names=name, serial=b"serial")
@@ -173,7 +173,7 @@ def site_with_login(*login: str) -> Ends:
 
 
 def answers(ends: Ends, link: FakeLink, uid: int, node: int) -> tuple[int, str]:
-    """What a call of this user from this node is told."""
+    """The answer to a call of this user from this node."""
 
     async def main() -> tuple[int, str]:
         seen = len(link.sent)

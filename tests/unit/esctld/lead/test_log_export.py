@@ -90,7 +90,7 @@ class Bench:
         return await housekeeping.prune_once(self.store, self.keeper, now_us)
 
     async def first_kept(self) -> int:
-        """Where the stored log begins."""
+        """The first revision of the stored log."""
         for revision in range(1, self.state.revision + 2):
             try:
                 async for _ in self.store.load_facts("main", revision, 1):

@@ -1,4 +1,4 @@
-"""Where a step's output may go: to the host that asks or one of the job's, and nowhere else."""
+"""Destinations of a step's output: the host that asks or one of the job's, and no other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Site:
     def check(
         self, address: str, host: str = "", via: str = "agent", nodes: int = 0, tasks: int = 0, job: int = 0
     ) -> str:
-        """What the refusal says; empty when it may go there."""
+        """The text of the refusal; empty when the output may go there."""
         endpoint = f"[{address}]:4711" if ":" in address else f"{address}:4711"
         message = CreateStep(ALICE, job or self.job, tasks, nodes, ("app",), b"e", "/", endpoint, bytes(32))
         try:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("utc")
 
 
 def text_of(here: Site, request: Request, hours: int) -> str:
-    """What `eswhy` prints of such a job."""
+    """The output of `eswhy` for such a job."""
     world = here.world
     job_id = submit(here, request, hours)
     here.run()

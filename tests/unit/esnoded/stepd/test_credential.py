@@ -1,4 +1,4 @@
-"""What a sealed command lets a host start, and what an agent cannot make of it. Each case is one thing that does not fit."""
+"""A sealed command permits its own start on a host, and an agent cannot make more of it. Each case is one misfit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `procd` remembers of launches: bounded, and whole but for what a crash tore."""
+"""The memory of launches in `procd`: bounded, and whole but for what a crash tore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much code is root on a node to become users, to signal and to collect: it does not grow unnoticed."""
+"""The size of the code that is root on a node to become users, to signal and to collect: it does not grow unnoticed."""
 
 from __future__ import annotations
 

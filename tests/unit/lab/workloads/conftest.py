@@ -1,4 +1,4 @@
-"""What the tests of the replay share."""
+"""Fixtures of the tests of the replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: lanes that never overlap, a trace for Perfetto, a picture, a log."""
+"""The files of a run: lanes that never overlap, a trace for Perfetto, a picture, a log."""
 
 from __future__ import annotations
 

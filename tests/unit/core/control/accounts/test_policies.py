@@ -1,4 +1,4 @@
-"""What operators change about policies: all or nothing, checked as a whole, kept like every other record."""
+"""Changes of policies by operators: all or nothing, checked as a whole, kept like every other record."""
 
 from __future__ import annotations
 

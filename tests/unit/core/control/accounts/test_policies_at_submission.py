@@ -1,4 +1,4 @@
-"""Who may submit what as whom: accounts, QOS, reservations, locks and defaults at submission and at an update."""
+"""Access at submission and at an update: accounts, QOS, reservations, locks and defaults."""
 
 from __future__ import annotations
 

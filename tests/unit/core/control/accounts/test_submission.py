@@ -1,4 +1,4 @@
-"""What limits and pools refuse at submission, defaults and force values, and how jobs are counted."""
+"""Limits and pools at submission: refusals, defaults and force values, and the count of jobs."""
 
 from __future__ import annotations
 

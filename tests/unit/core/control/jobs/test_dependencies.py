@@ -1,4 +1,4 @@
-"""What a job waits for: each kind, delays, chains, and conditions that can never be met."""
+"""Dependencies of a job: each kind, delays, chains, and conditions that can never be met."""
 
 from __future__ import annotations
 

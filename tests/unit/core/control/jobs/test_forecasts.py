@@ -1,4 +1,4 @@
-"""What an estimator says of jobs: who may, what is nonsense, what is remembered, and that it never ends anything."""
+"""Forecasts of jobs: the callers that may send them, refused values, the memory of them, and that none ends a job."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_avoided_nodes_count_again_after_a_pause_that_grows() -> None:
 
 @pytest.mark.parametrize(("failures", "pause_s"), [(0, 15), (5, 480), (6, 600), (60, 600)])
 def test_the_pause_is_bounded(failures: int, pause_s: int) -> None:
-    """Where many tries are allowed: a node is not avoided for days after it works again."""
+    """A node is not avoided for days after it works again, even with many tries."""
     world = World()
     job = world.submit()
     world.plan()

@@ -1,4 +1,4 @@
-"""Who stays longer than was expected moves others, and is named to those who ask why they wait."""
+"""A job that runs longer than expected moves others, and is named as the reason why they wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of victims: requeued, ended or suspended, by their own QOS or partition, with their own grace."""
+"""The end of preempted jobs: requeued, ended or suspended, by their own QOS or partition, with their own grace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who made room gets its cores back: nobody else takes them for longer than whom it made room for."""
+"""A job that made room gets its cores back: no other job takes them for longer than the preemptor."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def request_of(world: World, job_id: int) -> Request:
 
 
 def refusal(world: World, spec: JobSpec) -> str:
-    """What is said of such a submission."""
+    """The refusal of such a submission."""
     answer = world.send(SubmitJobs((spec,)))
     assert isinstance(answer, Refused)
     return answer.text

@@ -47,7 +47,7 @@ class Bench:
         return plan
 
     def run(self, plan: Plan) -> None:
-        """What was placed runs."""
+        """Run the placed jobs."""
         for placement in plan.placements:
             pairs = tuple((span.node, span.amounts) for span in placement.spans)
             self.running.append(Running(placement.job_id, pairs, placement.until_us))

@@ -103,7 +103,7 @@ class Site:
         return plan
 
     def run(self, plan: Plan) -> None:
-        """What was placed runs."""
+        """Run the placed jobs."""
         for one in plan.placements:
             pairs = sum_per_node((span.node, span.amounts) for span in one.spans)
             self.running.append(Running(one.job_id, pairs, one.until_us))
@@ -249,7 +249,7 @@ def test_a_job_ahead_takes_the_place_of_one_part_and_all_of_them_wait(policy: st
 
 @pytest.mark.parametrize("policy", AHEAD)
 def test_a_loss_is_shared_with_whole_jobs(policy: str) -> None:
-    """What runs past its end on a node of one part moves all parts."""
+    """A job that runs past its end on a node of one part moves all parts."""
     site = Site(policy)
     site.running = [runs(2, 4, NOW + 50), runs(3, 4, NOW + 50)]
     assert starts(site.plan(both(1), both(2, 10))) == {1: 50, 2: 150}

@@ -1,4 +1,4 @@
-"""Who makes room for whom: decided in the cycle, held until the room is there, and never in vain."""
+"""Preemptors and victims: decided in the cycle, held until the room is there, and never in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What limits count once a mapping is known, when a planned start begins, and that nothing begins twice in a cycle."""
+"""Limits once a mapping is known, the beginning of a planned start, and that nothing begins twice in a cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can never start is told at the door, with the bound it breaks."""
+"""Requests that can never start are refused at submission, with the bound that they break."""
 
 from __future__ import annotations
 
