@@ -306,7 +306,7 @@ def share(layout: Layout, uid: int) -> None:
 
 def replace_file(path: Path, text: str) -> None:
     """Replace a file atomically; readable by its owner only."""
-    fresh = path.with_suffix(".toml.new")
+    fresh = path.with_name(f"{path.name}.new")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "w", encoding="utf-8") as file:
         file.write(text)

@@ -59,7 +59,8 @@ def ask(api: Api) -> Any:
 
 def text(reply: Any, *, header: bool = True) -> str:
     """A line about the federation, and the table of its cells."""
-    head = f"FEDERATION {reply.name}   CELL {reply.cell}   STORE {_store(reply)}   STATE {reply.state}\n"
+    name, cell, state = (escaped(text) for text in (reply.name, reply.cell, reply.state))
+    head = f"FEDERATION {name}   CELL {cell}   STORE {_store(reply)}   STATE {state}\n"
     if reply.problem:
         head += f"{escaped(reply.problem)}\n"
     return (head if header else "") + table(reply, header=header)
@@ -111,7 +112,7 @@ def ids_text(reply: Any) -> str:
     head = f"IDS {ids.left} left in hand{f' ({ranges})' if ranges else ''}, {ids.unleased} not leased yet\n"
     if ids.problem:
         head += f"{escaped(ids.problem)}\n"
-    leased = [f"{one.name} {one.ids}" for one in reply.cells if one.ids]
+    leased = [f"{escaped(one.name)} {one.ids}" for one in reply.cells if one.ids]
     return head + (f"LEASED {', '.join(leased)}\n" if leased else "")
 
 

@@ -65,6 +65,11 @@ NAME_MAX: Final = 256
 TEXT_MAX: Final = 1024
 
 
+def _printable(text: str) -> str:
+    """Words of another cell, or of what listens in its place, for a terminal of ours."""
+    return "".join(char if char.isprintable() else "?" for char in text[:TEXT_MAX])
+
+
 class _Peer:
     """One other cell, as far as calls are concerned."""
 
@@ -177,7 +182,7 @@ class CellLinks:
         try:
             peer = self._peer_for(cell, method, caller)
         except ApiError as error:
-            return Answered(error.status, error.text, b"", error.retry_after_s)
+            return Answered(error.status, _printable(error.text), b"", error.retry_after_s)
         uid = caller.principal.uid
         if not peer.out.enter(uid, privileged=False):
             text = f"too many calls to cell {cell} at once: try again in a moment"
@@ -191,12 +196,10 @@ class CellLinks:
         except TimeoutError:
             return Answered(Status.DEADLINE_EXCEEDED, f"cell {cell} did not answer in time", b"")
         except ApiError as error:
-            return Answered(error.status, error.text, b"", error.retry_after_s)
+            return Answered(error.status, _printable(error.text), b"", error.retry_after_s)
         finally:
             peer.out.leave(uid, privileged=False)
-        # Its words go to a terminal of ours.
-        text = "".join(char if char.isprintable() else "?" for char in answered.text[:TEXT_MAX])
-        return answered._replace(text=text)
+        return answered._replace(text=_printable(answered.text))
 
     def _peer_for(self, cell: str, method: Method[Any, Any], caller: Caller) -> _Peer:
         """Raises `ApiError` when no call of this kind goes there, with the way out."""

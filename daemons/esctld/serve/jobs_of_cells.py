@@ -26,6 +26,7 @@ CHANGES: Final = frozenset({"Cancel", "Hold", "Requeue", "Suspend"})
 READS: Final = frozenset({"Jobs", "WaitJobs", "Accounting"})
 ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob"})
 PROBLEMS_MAX: Final = 1_000
+COUNT_MAX: Final = 2**32 - 1
 NAMED_MAX: Final = 8
 """Cells that a text names."""
 
@@ -105,7 +106,9 @@ class JobsOfCells:
         if method.name == "Accounting":
             # The oldest jobs of this cell may have ids that another one has leased.
             own = [ref for ref in refs if ref.cell in ("", view.cell)]
-        asked = [self._there(view, cell, method, request, named, caller) for cell, named in elsewhere.items()]
+        asked = [
+            self._read_there(cells, cell, method, request, named, caller) for cell, named in elsewhere.items()
+        ]
         if own:
             asked.append(self._encoded(self._here(cells, method, _only(request, own, ""), caller)))
         return await self._merged(method, own, asked)
@@ -150,7 +153,31 @@ class JobsOfCells:
         answered = await self._pass_on(cell, method, request.SerializeToString(), caller)
         if answered.status is not Status.OK:
             raise ApiError(answered.status, f"cell {cell}: {answered.text}", answered.retry_after_s)
+        try:
+            method.reply.FromString(answered.reply)
+        except DecodeError:
+            raise ApiError(
+                Status.INTERNAL, f"cell {cell}: its answer to {method.name} cannot be read"
+            ) from None
         return answered.reply
+
+    async def _read_there(
+        self,
+        cells: Cells,
+        cell: str,
+        method: Any,
+        request: Any,
+        named: Sequence[pb.JobRef],
+        caller: Caller,
+    ) -> bytes:
+        """The answer of another cell without entries about jobs of others: a cell speaks for its own jobs."""
+        reply = method.reply.FromString(await self._there(cells.view(), cell, method, request, named, caller))
+        entries = reply.attempts if method.name == "Accounting" else reply.jobs
+        kept = [entry for entry in entries if cells.cell_of(entry.job_id) in ("", cell)]
+        if len(kept) < len(entries):
+            del entries[:]
+            entries.extend(kept)
+        return bytes(reply.SerializeToString())
 
     async def _changed(
         self,
@@ -175,7 +202,7 @@ class JobsOfCells:
         finally:
             there.cancel()
         for answer in answers:
-            reply.count += answer.count
+            reply.count = min(reply.count + answer.count, COUNT_MAX)
             reply.problems.extend(answer.problems)
             reply.notes.extend(answer.notes)
         del reply.problems[PROBLEMS_MAX:]

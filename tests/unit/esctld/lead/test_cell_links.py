@@ -321,6 +321,9 @@ def test_words_of_another_cell_do_not_reach_a_terminal_as_they_are() -> None:
         world.cells.on_items(link, [link_pb2.Item(door_reply=reply)])  # type: ignore[arg-type]
         told = await asked
         assert told.text == "?[2J" + "x" * (cell_links.TEXT_MAX - 4)
+        # What listens in the cell's place needs no key to refuse a link.
+        world = World(links=lambda _endpoint: LinkRefused("refused by the peer: \x1b[2J"))
+        assert "\x1b" not in (await passed(world)).text
 
     run(main())
 

@@ -66,12 +66,15 @@ class There:
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
         self.next_page = 0
+        self.answer = b""
 
     async def pass_on(self, cell: str, method: Any, payload: bytes, caller: Caller) -> Answered:
         request = method.request.FromString(payload)
         self.asked.append((cell, request))
         if cell == "gamma":
             return Answered(Status.UNAVAILABLE, "gamma does not answer", b"")
+        if self.answer:
+            return Answered(Status.OK, "", self.answer)
         reply: Any = (
             pb.ChangeReply(count=len(request.jobs), revision=99, notes=["there"])
             if hasattr(request, "jobs")
@@ -156,6 +159,34 @@ def test_answers_about_jobs_of_several_cells_are_one() -> None:
     assert [one.job_id for one in reply.jobs] == [200_001] and reply.revision == 5
     with pytest.raises(ApiError, match="gamma does not answer"):
         ask(service, "Jobs", pb.JobsRequest(jobs=[ref(1), ref(300_001)]))
+
+
+def test_a_cell_speaks_for_its_own_jobs() -> None:
+    service, _, there = calls()
+    there.answer = pb.JobsReply(
+        jobs=[pb.JobInfo(job_id=job_id) for job_id in (100_001, 200_001, 300_001)]
+    ).SerializeToString()
+    reply = ask(service, "Jobs", pb.JobsRequest(jobs=[ref(200_001)]))
+    assert [one.job_id for one in reply.jobs] == [200_001]
+
+
+def test_an_answer_that_cannot_be_read_is_that_cell_s_problem() -> None:
+    service, _, there = calls()
+    there.answer = b"\xff\xff"
+    for name, request in (
+        ("Jobs", pb.JobsRequest(jobs=[ref(200_001)])),
+        ("Why", pb.WhyRequest(job=ref(200_001))),
+    ):
+        with pytest.raises(ApiError, match=f"cell beta: its answer to {name} cannot be read"):
+            ask(service, name, request)
+    reply = ask(service, "Cancel", pb.CancelRequest(jobs=[ref(1), ref(200_001)]))
+    assert reply.count == 1 and [one.what for one in reply.problems] == ["200001@beta"]
+
+
+def test_a_cell_that_counts_too_much_spoils_no_answer() -> None:
+    service, _, there = calls()
+    there.answer = pb.ChangeReply(count=2**32 - 1).SerializeToString()
+    assert ask(service, "Cancel", pb.CancelRequest(jobs=[ref(1), ref(200_001)])).count == 2**32 - 1
 
 
 def test_accounting_asks_here_first_and_pages_of_one_cell_go_on() -> None:
