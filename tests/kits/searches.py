@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from eslurm.core.federation import pools, runs
+from eslurm.core.federation.patience import Patience
 from eslurm.core.federation.strategies.free_index import FreeIndex
 from eslurm.core.federation.strategies.interface import (
     Asking,
@@ -14,6 +15,7 @@ from eslurm.core.federation.strategies.interface import (
     Enqueue,
     GiveBack,
     Later,
+    Leave,
     Look,
     Need,
     PoolSeen,
@@ -127,6 +129,13 @@ class Hunter:
                     for cell, name in self.tickets.items():
                         self.claims.setdefault(cell, []).append(name)
                     self.tickets = {}
+            case Leave(seen_pools):
+                found = [seen.cell for seen in seen_pools]
+                done = self.table.make(
+                    [(seen, pools.without_ticket(_pool(seen), self.need.order)) for seen in seen_pools]
+                )
+                if done:
+                    self.tickets = {}
         seen_now = [self.table.seen(cell) for cell in found]
         self.search.answered(step, done, seen_now, now_us)
         return done
@@ -185,11 +194,17 @@ def meet(
         Hunter(table, strategies[cell], Need(cell, serial, nodes, (1, cell + 1, serial)))
         for serial, (cell, nodes) in enumerate(needs)
     ]
+    patience = [Patience() for _ in sizes]
     running: list[Hunter] = []
     now_us = steps = 0
     while steps < most and not all(one.is_done for one in hunters):
         steps += 1
         now_us += STEP_US
+        for cell, lender in enumerate(patience):
+            lender.note(table.pools[cell], now_us)
+            kept = lender.pass_on(table.pools[cell], now_us)
+            if kept is not table.pools[cell]:
+                table.put(cell, kept)
         if running and draws.random() < 0.2:
             running.pop(0).give_back()
         ready = [one for one in hunters if not one.is_done and (one.pending or one.until_us <= now_us)]
@@ -207,7 +222,8 @@ def meet(
         # Watches and summaries bring every pool, late by a step.
         for cell, strategy in enumerate(strategies):
             wanted = strategy.interests(now_us, draws.random).pools if steps % 50 == 0 else ()
-            for other in {cell, *wanted}:
+            queues = [other for one in hunters if one.need.own == cell for other in one.tickets]
+            for other in {cell, *wanted, *queues}:
                 strategy.on_word(table.seen(other), now_us)
             index.put(cell, table.seen(cell).free())
     return steps, hunters

@@ -1,24 +1,14 @@
-"""Pools beside a naive model of sets and lists, and claims of several cells that meet in one store."""
+"""Pools beside a naive model of sets and lists."""
 
 from __future__ import annotations
-
-import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eslurm.core.federation import pools, runs
-from eslurm.core.federation.actions import SwapKeys
-from eslurm.core.federation.pool_changes import LendersChange, Part, PoolReader, TakeNodes
-from eslurm.core.federation.swapping import Result, Swap
-from eslurm.core.federation.values import Keys
-from eslurm.core.model.federation import Claim, Pool
-from eslurm.lab.kv.image import KvImage
-from eslurm.ports.kv import Entry
-from tests.kits.federation import swap
+from eslurm.core.model.federation import PASSES_MAX, Claim, Pool
 
 SIZE = 12
-KEYS = Keys("lab")
 SETS = st.sets(st.integers(0, 30))
 
 
@@ -29,11 +19,15 @@ class Model:
         self.free: set[int] = set()
         self.claims: dict[int, set[int]] = {}
         self.tickets: dict[int, tuple[int, int]] = {}
+        self.aside: set[int] = set()
+        self.passes: dict[int, int] = {}
 
     def fills(self) -> dict[int, int]:
         """The nodes that each ticket holds: first come by order, first served."""
         left, found = len(self.free), {}
-        for serial, (_, wanted) in sorted(self.tickets.items(), key=lambda one: (one[1][0], one[0])):
+        for serial, (_, wanted) in sorted(
+            self.tickets.items(), key=lambda one: (one[0] in self.aside, one[1][0], one[0])
+        ):
             found[serial] = min(wanted, left)
             left -= found[serial]
         return found
@@ -63,7 +57,7 @@ def test_some_nodes_of_a_set_split_one_run_at_most(numbers: set[int], count: int
     assert len(part) + len(left) <= len(whole) + 1
 
 
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 7), st.integers(1, 8)), max_size=40))
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7), st.integers(1, 8)), max_size=40))
 def test_a_pool_counts_as_the_model_does(steps: list[tuple[int, int, int]]) -> None:
     pool, model = pools.offer(pools.empty(1), ((0, SIZE),)), Model()
     model.free = set(range(SIZE))
@@ -97,30 +91,40 @@ def _step(pool: Pool, model: Model, kind: int, serial: int, count: int) -> Pool:
         assert (changed is not None) == (not known)
         if changed is not None:
             model.tickets[serial] = (count, count)
+            model.aside.discard(serial)
+            model.passes.pop(serial, None)
     elif kind == 2:
         ready = serial in model.tickets and model.fills()[serial] == model.tickets[serial][1]
         changed = pools.convert(pool, (2, serial))
         assert (changed is not None) == ready
         if changed is not None:
             del model.tickets[serial]
+            model.aside.discard(serial)
             _claimed(changed, model, serial)
     elif kind == 3:
-        changed = pools.leave_queue(pool, (2, serial))
-        assert (changed is not None) == (serial in model.tickets)
-        model.tickets.pop(serial, None)
+        changed = pools.without_ticket(pool, wish.order)
+        if serial in model.tickets and model.tickets[serial][0] == count:
+            del model.tickets[serial]
+        else:
+            assert changed is pool
     elif kind == 4:
         ended = [(2, serial)] if serial in model.claims else []
         changed = pools.close(pool, ended)
         model.free |= model.claims.pop(serial, set())
     elif kind == 5:
-        back = runs.runs_of(range(count, SIZE))
-        offered = {number for one in pool.offers for number in runs.numbers_of(one.nodes)}
-        changed = pools.withdraw(pool, back)
-        model.free -= offered & set(range(count, SIZE))
-    else:
-        missing = runs.difference(((0, SIZE),), pools.all_nodes(pool))
-        changed = pools.offer(pool, missing)
-        model.free |= set(runs.numbers_of(missing))
+        fills = model.fills()
+        lacks = any(fills[one] < wanted for one, (_, wanted) in model.tickets.items())
+        ready = serial in model.tickets and fills[serial] == model.tickets[serial][1]
+        changed = pools.turn(pool, (2, serial))
+        if serial in model.aside:
+            assert changed is not None
+            model.aside.discard(serial)
+        else:
+            may = ready and lacks and model.passes.get(serial, 0) < PASSES_MAX
+            assert (changed is not None) == may
+            if may:
+                model.aside.add(serial)
+                model.passes[serial] = model.passes.get(serial, 0) + 1
     return changed or pool
 
 
@@ -129,77 +133,3 @@ def _claimed(pool: Pool, model: Model, serial: int) -> None:
     assert found is not None
     model.claims[serial] = set(runs.numbers_of(found.nodes))
     model.free -= model.claims[serial]
-
-
-def test_two_cells_that_take_a_hundred_each_of_a_thousand_leave_eight_hundred() -> None:
-    # S-06: both have read 1,000.
-    image, reader = KvImage(), PoolReader(KEYS)
-    _run(image, _offering(reader, "alpha", 1_000))
-    parts = [Part("alpha", 100)]
-    swaps = [Swap(_taking(reader, cell, parts), _known(image, reader, parts)) for cell in (2, 3)]
-    _meet(image, swaps, random.Random(1))
-    assert [one.result for one in swaps] == [Result.DONE, Result.DONE]
-    assert sorted(one.tries for one in swaps) == [1, 2], "a failed swap brings what the other has left"
-    assert pools.free(_pool(image, reader, "alpha")) == 800
-
-
-@given(st.integers(0, 10_000))
-def test_joint_claims_that_meet_take_everywhere_or_nowhere(seed: int) -> None:
-    draws = random.Random(seed)
-    image, reader = KvImage(), PoolReader(KEYS)
-    cells = ("alpha", "beta", "gamma")
-    for cell in cells:
-        _run(image, _offering(reader, cell, 10))
-    wishes = [[Part(cell, draws.randint(1, 6)) for cell in draws.sample(cells, 2)] for _ in range(4)]
-    swaps = [
-        Swap(_taking(reader, 2 + place, parts), _known(image, reader, parts))
-        for place, parts in enumerate(wishes)
-    ]
-    _meet(image, swaps, draws)
-    for cell in cells:
-        pool = _pool(image, reader, cell)
-        assert pools.faults(pool, ((0, 10),)) == ""
-        taken = sum(
-            part.count
-            for one, parts in zip(swaps, wishes, strict=True)
-            for part in parts
-            if part.cell == cell and one.result is Result.DONE
-        )
-        assert pools.free(pool) == 10 - taken
-    assert all(one.result in (Result.DONE, Result.NEEDLESS) for one in swaps)
-    assert any(one.result is Result.DONE for one in swaps)
-
-
-def _offering(reader: PoolReader, cell: str, count: int) -> Swap:
-    return Swap(LendersChange(reader, cell, 1, lambda pool: pools.offer(pool, ((0, count),))), {})
-
-
-def _taking(reader: PoolReader, borrower: int, parts: list[Part]) -> TakeNodes:
-    return TakeNodes(reader, Claim(borrower, 1, 1, (1, borrower, 1), 0), parts)
-
-
-def _known(image: KvImage, reader: PoolReader, parts: list[Part]) -> dict[str, Entry | None]:
-    return {reader.prefix + part.cell: image.get(reader.prefix + part.cell).entry for part in parts}
-
-
-def _pool(image: KvImage, reader: PoolReader, cell: str) -> Pool:
-    found = reader.find({reader.prefix + cell: image.get(reader.prefix + cell).entry}, cell)
-    assert found is not None
-    return found
-
-
-def _run(image: KvImage, one: Swap) -> None:
-    _meet(image, [one], random.Random(1))
-
-
-def _meet(image: KvImage, swaps: list[Swap], draws: random.Random) -> None:
-    """Drive swaps together: calls reach the store, and answers come, in any order."""
-    sent: list[tuple[Swap, SwapKeys]] = []
-    now_us = 0
-    while any(one.result is None for one in swaps):
-        now_us += 1_000_000
-        asked = [(one, one.tick(now_us, draws.random())) for one in swaps]
-        sent += [(one, action) for one, action in asked if action is not None]
-        if sent:
-            one, action = sent.pop(draws.randrange(len(sent)))
-            one.swapped(action, swap(image, action))

@@ -35,7 +35,7 @@ def _met(name: str, sizes: list[int], count: int, picks: list[int], seed: int) -
     return meet(name, sizes, _big_jobs(sizes, count, seed), _schedule(picks, seed), seed, MOST)
 
 
-@pytest.mark.parametrize("name", ["joint", "balanced"])
+@pytest.mark.parametrize("name", ["joint", "balanced", "tickets"])
 @given(sizes=SIZES, count=st.integers(2, 5), picks=PICKS, seed=st.integers(0, 10_000))
 def test_big_jobs_that_exclude_each_other_all_find_their_nodes(
     name: str, sizes: list[int], count: int, picks: list[int], seed: int

@@ -20,9 +20,11 @@ from eslurm.core.model.federation import (
     CLAIMS_MAX,
     FORMAT,
     NODES_MAX,
+    PASSES_MAX,
     RUNS_MAX,
     Claim,
     Offer,
+    Order,
     Pool,
     Runs,
 )
@@ -55,6 +57,18 @@ def claimable(pool: Pool, kind: int = 0, for_s: int = 0) -> int:
 def find_claim(pool: Pool, claim_id: ClaimId) -> Claim | None:
     """A claim or ticket."""
     return next((claim for claim in pool.claims if id_of(claim) == claim_id), None)
+
+
+def find_ticket(pool: Pool, order: Order) -> Claim | None:
+    """The ticket of a job, which has one at most in a pool."""
+    return next((claim for claim in pool.claims if claim.wanted and claim.order == order), None)
+
+
+def room(pool: Pool, kind: int = 0) -> int:
+    """Nodes of a class that a ticket can wait for, those in use included: 0 for a pool that takes none, or no more."""
+    if pool.stopped:
+        return 0
+    return free(pool, kind) + sum(runs.size(one.nodes) for one in pool.claims if one.kind == kind)
 
 
 # ---- the borrower's ----
@@ -102,15 +116,13 @@ def convert(pool: Pool, claim_id: ClaimId) -> Pool | None:
     ticket = find_claim(pool, claim_id)
     if ticket is None or not is_ready(ticket):
         return None
-    return _with(pool, replace(ticket, wanted=0))
+    return _with(pool, replace(ticket, wanted=0, aside=False))
 
 
-def leave_queue(pool: Pool, claim_id: ClaimId) -> Pool | None:
-    """Withdraw a ticket: nothing can run on what it holds. A claim stays, see `close`."""
-    ticket = find_claim(pool, claim_id)
-    if ticket is None or not ticket.wanted:
-        return None
-    return _given_back(pool, [ticket])
+def without_ticket(pool: Pool, order: Order) -> Pool:
+    """Withdraw the ticket of a job, if it is there: nothing can run on what it holds. A claim stays, see `close`."""
+    ticket = find_ticket(pool, order)
+    return _given_back(pool, [ticket]) if ticket is not None else pool
 
 
 # ---- the lender's ----
@@ -125,37 +137,34 @@ def offer(pool: Pool, nodes: Runs, kind: int = 0, for_s: int = 0) -> Pool:
     return _written(fill(_offered(pool, nodes, kind, for_s)))
 
 
-def withdraw(pool: Pool, nodes: Runs) -> Pool:
-    """Take nodes out of the offers; those that a claim or a ticket holds by now stay there."""
-    offers = [replace(one, nodes=runs.difference(one.nodes, nodes)) for one in pool.offers]
-    return _written(replace(pool, offers=tuple(one for one in offers if one.nodes)))
-
-
-def open_claim(pool: Pool, claim_id: ClaimId, lent: Runs) -> Pool | None:
-    """Note that a claim's nodes are lent. Those that are not in `lent` were taken back meanwhile, and leave the pool."""
-    found = find_claim(pool, claim_id)
-    if found is None or found.wanted:
-        return None
-    nodes = runs.overlap(found.nodes, lent)
-    if not nodes:
-        return _written(_without(pool, [found]))
-    return _written(_with(pool, replace(found, nodes=nodes, is_open=True)))
-
-
-def close(pool: Pool, ended: Iterable[ClaimId], *, offers: bool = True, for_s: int = 0) -> Pool:
-    """End claims on whose nodes nothing is left; the nodes are offered again, tickets first, or leave the pool."""
+def close(pool: Pool, ended: Iterable[ClaimId]) -> Pool:
+    """End claims on whose nodes nothing is left; the nodes are offered again, tickets first."""
     found = [one for claim_id in ended if (one := find_claim(pool, claim_id)) is not None]
-    return _written(_given_back(pool, found, for_s) if offers else fill(_without(pool, found)))
+    return _written(_given_back(pool, found))
 
 
-def led_by(pool: Pool, epoch: int) -> Pool:
-    """The pool under a new leader of the lender: swaps that its former one has under way fail."""
-    return _written(replace(pool, epoch=epoch))
+def may_step_aside(pool: Pool, ticket: Claim) -> bool:
+    """Check that a ticket holds nodes for which another one waits, and has not let others pass too often."""
+    return (
+        is_ready(ticket)
+        and not ticket.aside
+        and ticket.passes < PASSES_MAX
+        and any(_lacks(one) and one.kind == ticket.kind for one in pool.claims)
+    )
 
 
-def stop(pool: Pool) -> Pool:
-    """Offer nothing more and take no claims; those that there are stay."""
-    return _written(replace(pool, offers=(), stopped=True))
+def turn(pool: Pool, claim_id: ClaimId) -> Pool | None:
+    """Set a ticket aside, behind all others, or back to its place in their order."""
+    ticket = find_claim(pool, claim_id)
+    if ticket is None or not ticket.wanted:
+        return None
+    if ticket.aside:
+        turned = replace(ticket, aside=False)
+    elif may_step_aside(pool, ticket):
+        turned = replace(ticket, aside=True, passes=ticket.passes + 1)
+    else:
+        return None
+    return _written(fill(_with(pool, turned)))
 
 
 # ---- tickets ----
@@ -164,9 +173,12 @@ def stop(pool: Pool) -> Pool:
 def fill(pool: Pool) -> Pool:
     """Give the nodes on which nothing is booked, and that no claim holds, to the tickets in their order.
 
-    Nothing runs on the nodes of a ticket, so a ticket of a lower order also gets what those of higher orders hold.
+    Nothing runs on the nodes of a ticket, so a ticket of a lower order also gets what those of higher orders hold. Those
+    that are set aside come last.
     """
-    tickets = sorted((claim for claim in pool.claims if claim.wanted), key=lambda ticket: ticket.order)
+    tickets = sorted(
+        (one for one in pool.claims if one.wanted), key=lambda ticket: (ticket.aside, ticket.order)
+    )
     if not tickets:
         return pool
     offers = list(pool.offers)
@@ -221,7 +233,7 @@ def faults(pool: Pool, offered: Runs | None = None) -> str:
         held = runs.size(one.nodes)
         if one.wanted and held > one.wanted:
             return f"a ticket for {one.wanted} nodes holds {held}"
-        if one.wanted > held and free(pool, one.kind):
+        if _lacks(one) and free(pool, one.kind):
             return f"nodes of class {one.kind} are offered while a ticket waits for them"
         if not one.wanted and not held:
             return "a claim is empty"
@@ -231,6 +243,10 @@ def faults(pool: Pool, offered: Runs | None = None) -> str:
 
 
 # ---- within ----
+
+
+def _lacks(one: Claim) -> bool:
+    return one.wanted > runs.size(one.nodes)
 
 
 def _lasts(one: Offer, for_s: int) -> bool:
@@ -264,12 +280,12 @@ def _without(pool: Pool, ended: Iterable[Claim]) -> Pool:
     return replace(pool, claims=tuple(one for one in pool.claims if id_of(one) not in names))
 
 
-def _given_back(pool: Pool, ended: Iterable[Claim], for_s: int = 0) -> Pool:
+def _given_back(pool: Pool, ended: Iterable[Claim]) -> Pool:
     ended = list(ended)
     left = _without(pool, ended)
     if not left.stopped:
         for one in ended:
-            left = _offered(left, one.nodes, one.kind, for_s)
+            left = _offered(left, one.nodes, one.kind, 0)
     return fill(left)
 
 

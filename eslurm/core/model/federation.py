@@ -154,6 +154,8 @@ CLAIMS_MAX: Final = 100
 """Claims and tickets in one pool. With `RUNS_MAX` a pool's value stays below 16 KiB."""
 NODES_MAX: Final = 4_096
 """Nodes in one pool."""
+PASSES_MAX: Final = 3
+"""How often a ticket lets others pass."""
 
 Place = Annotated[int, Meta(ge=0, le=2**20)]
 """The number of a node in its cell."""
@@ -177,7 +179,8 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
 class Claim(msgspec.Struct, frozen=True, array_like=True):
     """Nodes of a pool that a cell holds; with `wanted` above 0 it is a ticket, which waits for so many nodes.
 
-    `borrower` and `serial` name it. `is_open`: the lender has taken note, its nodes are lent.
+    `borrower` and `serial` name it. `is_open`: the lender has taken note, its nodes are lent. `aside`: a ticket that lets
+    the others pass for a while; `passes`: how often it has begun to.
     """
 
     borrower: Number
@@ -188,6 +191,8 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     nodes: Runs = ()
     wanted: Annotated[int, Meta(ge=0, le=NODES_MAX)] = 0
     is_open: bool = False
+    aside: bool = False
+    passes: Annotated[int, Meta(ge=0, le=PASSES_MAX)] = 0
 
 
 class Pool(msgspec.Struct, frozen=True, array_like=True):

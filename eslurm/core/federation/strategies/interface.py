@@ -83,6 +83,12 @@ class Convert(msgspec.Struct, frozen=True):
     pools: tuple[PoolSeen, ...]
 
 
+class Leave(msgspec.Struct, frozen=True):
+    """Withdraw all tickets of the search that are still there, in one transaction."""
+
+    pools: tuple[PoolSeen, ...]
+
+
 class GiveBack(msgspec.Struct, frozen=True):
     """End all claims of the search; there is no answer."""
 
@@ -98,7 +104,7 @@ class Done(msgspec.Struct, frozen=True):
     """The search holds all nodes that it needs."""
 
 
-Asking: TypeAlias = Look | Take | Enqueue | Convert
+Asking: TypeAlias = Look | Take | Enqueue | Convert | Leave
 Step: TypeAlias = Asking | GiveBack | Later | Done
 
 

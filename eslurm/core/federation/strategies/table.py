@@ -14,6 +14,7 @@ from eslurm.core.federation.strategies.sampling import Sampling
 from eslurm.core.federation.strategies.sorted import Sorted
 from eslurm.core.federation.strategies.stealing import Stealing
 from eslurm.core.federation.strategies.subscribed import Subscribed
+from eslurm.core.federation.strategies.tickets import Tickets
 
 Maker: TypeAlias = Callable[[int, Sequence[int], Counts], Strategy]
 """From the own cell, all cells, and what summaries say."""
@@ -27,5 +28,6 @@ STRATEGIES: Final[Mapping[str, Maker]] = MappingProxyType(
         "sampling": lambda own, cells, counts: Sampling(own, cells),
         "balanced": lambda own, cells, counts: Balanced(own, cells),
         "joint": lambda own, cells, counts: Joint(own, cells),
+        "tickets": lambda own, cells, counts: Tickets(own, cells),
     }
 )

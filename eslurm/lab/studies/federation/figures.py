@@ -38,8 +38,8 @@ class Figures(msgspec.Struct, frozen=True):
     """Costs and results of a strategy. `spread`: jobs that ran on nodes of other cells, as a part of all.
 
     `allocate` is from the moment at which a cell begins to look for nodes, `wait` from the submission. `idle` is what
-    searches held without a job, per job and as a part of what jobs used. `polls_saved`: what polling of jobs' ends would
-    have added, as a part of all messages then. `store_busy` is the time that the store's server was at work.
+    searches and tickets held without a job, per job and as a part of what jobs used. `polls_saved`: what polling of jobs'
+    ends would have added, as a part of all messages then. `store_busy` is the time that the store's server was at work.
     """
 
     strategy: str
@@ -86,7 +86,7 @@ def measure(world: World, strategy: str) -> Figures:
     allocate = sorted(one.started_us - one.began_us for one in started)
     waits = sorted(_wait_us(one, world.clock.now_us) for one in outcomes)
     largest_waits = sorted(_wait_us(one, world.clock.now_us) for one in largest)
-    idle_us = sum(one.idle_node_us for one in outcomes)
+    idle_us = world.booked_node_us + sum(one.idle_node_us for one in outcomes)
     used_us = sum(one.job.nodes * one.job.run_us for one in started)
     foreign = [one for one in started if one.foreign]
     polls = sum(one.job.run_us for one in foreign) / 1e6 / POLL_S

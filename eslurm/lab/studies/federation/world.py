@@ -15,8 +15,10 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.core.federation import pools, runs
+from eslurm.core.federation.patience import Patience
 from eslurm.core.federation.strategies.free_index import FreeIndex
 from eslurm.core.federation.strategies.interface import (
     Asking,
@@ -26,6 +28,7 @@ from eslurm.core.federation.strategies.interface import (
     GiveBack,
     Interests,
     Later,
+    Leave,
     Look,
     Need,
     PoolSeen,
@@ -90,6 +93,12 @@ class _Cell(msgspec.Struct):
     idle: Runs = ()
     """Nodes to be offered that were in no claim."""
     is_changing: bool = False
+    patience: Patience = msgspec.field(default_factory=Patience)
+    timed_us: int = -1
+    """When it looks for tickets to set aside."""
+    booked: int = 0
+    booked_us: int = 0
+    """Nodes that tickets hold, and since when."""
     watched: tuple[int, ...] = ()
     watchers: list[int] = []
     due: bool = False
@@ -117,14 +126,16 @@ class World:
         self.store.on_change = self._pool_changed
         self._counts = FreeIndex()
         numbers = range(shape.cells)
-        self._cells = [
+        self.cells = [
             _Cell(STRATEGIES[strategy](cell, numbers, self._counts), deque(), [], self.store.seen(cell), [])
             for cell in numbers
         ]
         self._serial = 0
+        self.booked_node_us = 0
+        """Nodes held by tickets times the time."""
         self._left = len(self.outcomes)
         self._hears_summaries = False
-        for number, cell in enumerate(self._cells):
+        for number, cell in enumerate(self.cells):
             cell.strategy.on_word(cell.mine, 0)
             cell.told_free = cell.mine.free()
             self._counts.put(number, cell.told_free)
@@ -148,7 +159,8 @@ class World:
         while self._left and self.clock.step(until_us):
             if not self.clock.events & 0xFFF:
                 progress(self.started, len(self.outcomes))
-        for cell in self._cells:
+        for number, cell in enumerate(self.cells):
+            self._count_booked(number)
             for hunt in cell.hunts:
                 _count_idle(hunt, self.clock.now_us)
         self.store.check([self._whole] * self.shape.cells)
@@ -156,11 +168,11 @@ class World:
     # ---- jobs ----
 
     def _submitted(self, outcome: Outcome) -> None:
-        self._cells[outcome.job.cell].queue.append(outcome)
+        self.cells[outcome.job.cell].queue.append(outcome)
         self._begin_searches(outcome.job.cell)
 
     def _begin_searches(self, number: int) -> None:
-        cell = self._cells[number]
+        cell = self.cells[number]
         while cell.queue and len(cell.hunts) < self.shape.at_once:
             outcome = cell.queue.popleft()
             outcome.began_us = self.clock.now_us
@@ -196,8 +208,15 @@ class World:
                 case Take(parts):
                     self._take(number, hunt, step, parts)
                     return
-                case Enqueue() | Convert():
-                    raise NotImplementedError(step)
+                case Enqueue(parts):
+                    self._enqueue(number, hunt, step, parts)
+                    return
+                case Convert(seen):
+                    self._convert(number, hunt, step, seen)
+                    return
+                case Leave(seen):
+                    self._leave(number, hunt, step, seen)
+                    return
 
     def _woken(self, number: int, hunt: _Hunt, turn: int) -> None:
         if hunt.turn == turn:
@@ -211,15 +230,79 @@ class World:
             return lambda pool: pools.claim(pool, wish, count)
 
         def answer(done: bool, seen: list[PoolSeen]) -> None:
+            self._count_claim(done)
             if done:
-                self.counters.claims += 1
                 now_us = self.clock.now_us
                 hunt.held += [_Held(one.cell, wish.serial, count, now_us) for one, count in parts]
-            else:
-                self.counters.failed_claims += 1
             self._answered(number, hunt, step, done, seen)
 
         self.store.change([(seen, changing(count)) for seen, count in parts], answer)
+
+    def _enqueue(
+        self, number: int, hunt: _Hunt, step: Enqueue, parts: Sequence[tuple[PoolSeen, int]]
+    ) -> None:
+        self._serial += 1
+        ticket = Claim(number + 1, self._serial, EPOCH, hunt.order, 0)
+
+        def entering(count: int) -> Change:
+            return lambda pool: pools.queue(pool, replace(ticket, wanted=count))
+
+        def answer(done: bool, seen: list[PoolSeen]) -> None:
+            self._count_claim(done)
+            self._answered(number, hunt, step, done, self._watch(number, seen) if done else seen)
+
+        self.store.change([(seen, entering(count)) for seen, count in parts], answer)
+
+    def _convert(self, number: int, hunt: _Hunt, step: Convert, seen: Sequence[PoolSeen]) -> None:
+        tickets = [
+            (one.cell, pools.find_ticket(one.pool, hunt.order)) for one in seen if one.pool is not None
+        ]
+        found = [(cell, ticket) for cell, ticket in tickets if ticket is not None]
+
+        def converting(ticket: Claim) -> Change:
+            return lambda pool: pools.convert(pool, pools.id_of(ticket))
+
+        def answer(done: bool, now: list[PoolSeen]) -> None:
+            self._count_claim(done)
+            if done:
+                self._unwatch(number, now)
+                now_us = self.clock.now_us
+                hunt.held += [_Held(cell, one.serial, one.wanted, now_us) for cell, one in found]
+            self._answered(number, hunt, step, done, now)
+
+        self.store.change(
+            [(one, converting(ticket)) for one, (_, ticket) in zip(seen, found, strict=True)], answer
+        )
+
+    def _leave(self, number: int, hunt: _Hunt, step: Leave, seen: Sequence[PoolSeen]) -> None:
+        def answer(done: bool, now: list[PoolSeen]) -> None:
+            self._count_claim(done)
+            if done:
+                self._unwatch(number, now)
+            self._answered(number, hunt, step, done, now)
+
+        self.store.change(
+            [(one, lambda pool: pools.without_ticket(pool, hunt.order)) for one in seen], answer
+        )
+
+    def _count_claim(self, done: bool) -> None:
+        if done:
+            self.counters.claims += 1
+        else:
+            self.counters.failed_claims += 1
+
+    def _watch(self, number: int, seen: Sequence[PoolSeen]) -> list[PoolSeen]:
+        """Watch pools from now on. A watch begins with the pool as it is."""
+        for one in seen:
+            if one.cell != number:
+                self.cells[one.cell].watchers.append(number)
+                self.counters.watched += 1
+        return [self.store.seen(one.cell) for one in seen]
+
+    def _unwatch(self, number: int, seen: Sequence[PoolSeen]) -> None:
+        for one in seen:
+            if one.cell != number:
+                self.cells[one.cell].watchers.remove(number)
 
     def _answered(self, number: int, hunt: _Hunt, step: Asking, done: bool, seen: list[PoolSeen]) -> None:
         for one in seen:
@@ -229,7 +312,7 @@ class World:
         self._advance(number, hunt)
 
     def _start(self, number: int, hunt: _Hunt) -> None:
-        cell, outcome = self._cells[number], hunt.outcome
+        cell, outcome = self.cells[number], hunt.outcome
         outcome.started_us = self.clock.now_us
         outcome.pools = len({one.lender for one in hunt.held})
         outcome.foreign = sum(one.nodes for one in hunt.held if one.lender != number)
@@ -260,24 +343,26 @@ class World:
     # ---- the lender ----
 
     def _claims_ended(self, number: int, claims: list[tuple[int, int]]) -> None:
-        self._cells[number].ended += claims
+        self.cells[number].ended += claims
         self._change_own(number)
 
     def _nodes_idle(self, number: int, nodes: Runs) -> None:
-        cell = self._cells[number]
+        cell = self.cells[number]
         cell.idle = runs.union(cell.idle, nodes)
         self._change_own(number)
 
     def _change_own(self, number: int) -> None:
         """One swap for all that has come together."""
-        cell = self._cells[number]
-        if cell.is_changing or not (cell.ended or cell.idle):
+        cell = self.cells[number]
+        due_us = cell.patience.next_us
+        is_due = due_us is not None and due_us <= self.clock.now_us
+        if cell.is_changing or not (cell.ended or cell.idle or is_due):
             return
         cell.is_changing = True
-        ended, idle = list(cell.ended), cell.idle
+        ended, idle, now_us = list(cell.ended), cell.idle, self.clock.now_us
 
         def change(pool: Pool) -> Pool:
-            return pools.offer(pools.close(pool, ended), idle)
+            return cell.patience.pass_on(pools.offer(pools.close(pool, ended), idle), now_us)
 
         def answer(done: bool, seen: list[PoolSeen]) -> None:
             cell.is_changing = False
@@ -292,56 +377,76 @@ class World:
 
         self.store.change([(cell.mine, change)], answer)
 
+    def _time_tickets(self, number: int) -> None:
+        """Pass the nodes of a ready ticket on when they have waited for too long."""
+        cell = self.cells[number]
+        if cell.mine.pool is not None:
+            cell.patience.note(cell.mine.pool, self.clock.now_us)
+        due_us = cell.patience.next_us
+        if due_us is not None and due_us != cell.timed_us:
+            cell.timed_us = due_us
+            self.clock.at(max(due_us, self.clock.now_us), partial(self._change_own, number))
+
     # ---- words ----
 
     def _note_own(self, seen: PoolSeen) -> None:
-        cell = self._cells[seen.cell]
+        cell = self.cells[seen.cell]
         if seen.version > cell.mine.version:
             cell.mine = seen
             cell.strategy.on_word(seen, self.clock.now_us)
+            self._time_tickets(seen.cell)
             if self._hears_summaries:
                 self._tell_summary(seen.cell)
 
     def _pool_changed(self, number: int, at_us: int) -> None:
         """A change is on disk then: watchers hear of it."""
-        cell = self._cells[number]
+        cell = self.cells[number]
+        self._count_booked(number)
         self.counters.watched += 1 + len(cell.watchers)
         if not cell.due:
             cell.due = True
             self.clock.at(at_us + self.store.hop_us(), partial(self._deliver, number))
 
+    def _count_booked(self, number: int) -> None:
+        cell, pool = self.cells[number], self.store.seen(number).pool
+        self.booked_node_us += cell.booked * (self.clock.now_us - cell.booked_us)
+        cell.booked_us = self.clock.now_us
+        cell.booked = (
+            sum(runs.size(one.nodes) for one in pool.claims if one.wanted) if pool is not None else 0
+        )
+
     def _deliver(self, number: int) -> None:
-        cell = self._cells[number]
+        cell = self.cells[number]
         cell.due = False
         seen = self.store.seen(number)
         self._note_own(seen)
         self._wake(number)
         for watcher in cell.watchers:
-            self._cells[watcher].strategy.on_word(seen, self.clock.now_us)
+            self.cells[watcher].strategy.on_word(seen, self.clock.now_us)
             self._wake(watcher)
 
     def _wake(self, number: int) -> None:
-        for hunt in list(self._cells[number].hunts):
+        for hunt in list(self.cells[number].hunts):
             if hunt.wakes:
                 self._advance(number, hunt)
 
     def _ask_interests(self, number: int) -> None:
-        wanted: Interests = self._cells[number].strategy.interests(self.clock.now_us, self._draws.random)
+        wanted: Interests = self.cells[number].strategy.interests(self.clock.now_us, self._draws.random)
         self._hears_summaries |= wanted.summaries
-        for other in self._cells[number].watched:
-            self._cells[other].watchers.remove(number)
-        self._cells[number].watched = wanted.pools
+        for other in self.cells[number].watched:
+            self.cells[other].watchers.remove(number)
+        self.cells[number].watched = wanted.pools
         for other in wanted.pools:
-            self._cells[other].watchers.append(number)
+            self.cells[other].watchers.append(number)
             # A watch begins with the pool as it is.
             self.counters.watched += 1
-            self._cells[number].strategy.on_word(self.store.seen(other), self.clock.now_us)
+            self.cells[number].strategy.on_word(self.store.seen(other), self.clock.now_us)
         if wanted.until_us < 2**62:
             self.clock.at(wanted.until_us, partial(self._ask_interests, number))
 
     def _tell_summary(self, number: int) -> None:
         """Write a summary where enough has changed; all cells hear of it."""
-        cell, now_us = self._cells[number], self.clock.now_us
+        cell, now_us = self.cells[number], self.clock.now_us
         free = cell.mine.free()
         changed = abs(free - cell.told_free) > SUMMARY_SHARE * self.shape.nodes
         if not changed and (free == 0) == (cell.told_free == 0):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.federation import pools, runs
+from eslurm.core.federation.patience import READY_US, Patience
 from eslurm.core.federation.values import Keys, Reader, Unreadable, encode
 from eslurm.core.model.federation import (
     CLAIMS_MAX,
     NODES_MAX,
+    PASSES_MAX,
     RUNS_MAX,
     Claim,
     Pool,
@@ -49,31 +52,10 @@ def test_nodes_that_are_booked_soon_go_to_claims_that_end_before() -> None:
     assert pools.free(pool, kind=1) == 0
 
 
-def test_nodes_of_an_ended_claim_are_offered_again_or_leave() -> None:
+def test_nodes_of_an_ended_claim_are_offered_again() -> None:
     pool = pools.claim(offered(), wish(), 6)
     assert pool is not None
     assert pools.free(pools.close(pool, [(2, 1), (9, 9)])) == 10
-    assert pools.all_nodes(pools.close(pool, [(2, 1)], offers=False)) == runs.difference(NODES, ((0, 6),))
-
-
-def test_a_claim_that_is_opened_keeps_the_nodes_that_are_lent() -> None:
-    pool = pools.claim(offered(), wish(), 4)
-    assert pool is not None
-    opened = pools.open_claim(pool, (2, 1), ((0, 3), (8, 2)))
-    assert opened is not None and held(opened, 2) == 3
-    assert pools.find_claim(opened, (2, 1)).is_open  # type: ignore[union-attr]
-    assert runs.size(pools.all_nodes(opened)) == 9
-    refused = pools.open_claim(pool, (2, 1), ())
-    assert refused is not None and refused.claims == ()
-    assert pools.open_claim(pool, (2, 7), NODES) is None
-
-
-def test_the_lender_withdraws_only_what_is_offered() -> None:
-    pool = pools.claim(offered(), wish(), 4)
-    assert pool is not None
-    left = pools.withdraw(pool, ((0, 8),))
-    assert (pools.free(left), held(left, 2)) == (2, 4)
-    assert left.serial == pool.serial + 1
 
 
 def test_offering_a_node_twice_is_an_error() -> None:
@@ -86,8 +68,8 @@ def test_tickets_are_filled_in_their_order_whenever_they_come() -> None:
     assert pool is not None
     later = pools.queue(pool, wish(3, wanted=6, revision=20))
     assert later is not None and held(later, 3) == 0
-    half = pools.withdraw(pools.offer(later, ((10, 5),)), ((10, 5),))
-    assert held(half, 3) == 5, "the nodes of a ticket are not withdrawn"
+    half = pools.offer(later, ((10, 5),))
+    assert held(half, 3) == 5
     both = pools.queue(half, wish(2, wanted=4, revision=10))
     assert both is not None and (held(both, 2), held(both, 3)) == (4, 1), "the earlier one takes over"
     assert pools.faults(both) == ""
@@ -101,14 +83,14 @@ def test_only_a_ready_ticket_becomes_a_claim() -> None:
     ready = pools.offer(pool, ((20, 1),))
     mine = pools.convert(ready, (2, 1))
     assert mine is not None and held(mine, 2) == 4
-    assert pools.leave_queue(mine, (2, 1)) is None, "a claim is the lender's to end"
+    assert pools.without_ticket(mine, (1, 2, 1)) is mine, "a claim is the lender's to end"
     assert pools.convert(mine, (2, 1)) is None
 
 
 def test_a_withdrawn_ticket_gives_its_nodes_to_the_next_one() -> None:
     pool = pools.queue(offered(3), wish(2, wanted=3))
     pool = pool and pools.queue(pool, wish(3, wanted=3, revision=5))
-    pool = pool and pools.leave_queue(pool, (2, 1))
+    pool = pool and pools.without_ticket(pool, (1, 2, 1))
     assert pool is not None and (held(pool, 2), held(pool, 3)) == (-1, 3)
 
 
@@ -121,11 +103,56 @@ def test_a_ticket_of_another_class_does_not_hold_up_this_one() -> None:
 def test_a_pool_that_stops_takes_no_more_claims_and_keeps_those_it_has() -> None:
     pool = pools.claim(offered(), wish(), 4)
     assert pool is not None
-    stopped = pools.stop(pool)
+    stopped = replace(pool, offers=(), stopped=True)
+    assert pools.room(stopped) == 0
     assert pools.claim(stopped, wish(3), 1) is None
     assert pools.queue(stopped, wish(3, wanted=1)) is None
     assert held(stopped, 2) == 4
     assert pools.all_nodes(pools.close(stopped, [(2, 1)])) == ()
+
+
+def test_a_ready_ticket_lets_others_pass_and_keeps_its_place() -> None:
+    pool = pools.queue(offered(4), wish(2, wanted=4))
+    assert pool is not None and pools.turn(pool, (2, 1)) is None, "no other one waits"
+    both = pools.queue(pool, wish(3, wanted=3, revision=5))
+    passed = both and pools.turn(both, (2, 1))
+    assert passed is not None and (held(passed, 2), held(passed, 3)) == (1, 3)
+    back = pools.turn(passed, (2, 1))
+    assert back is not None and (held(back, 2), held(back, 3)) == (4, 0)
+    used = pools.convert(passed, (3, 1))
+    assert used is not None
+    assert held(pools.close(used, [(3, 1)]), 2) == 4, "freed nodes are its own"
+
+
+def test_a_ticket_lets_others_pass_only_so_often() -> None:
+    pool = pools.queue(offered(4), wish(2, wanted=4))
+    pool = pool and pools.queue(pool, wish(3, wanted=4, revision=5))
+    for _ in range(PASSES_MAX):
+        pool = pool and pools.turn(pool, (2, 1))
+        pool = pool and pools.turn(pool, (2, 1))
+    assert pool is not None and held(pool, 2) == 4
+    assert pools.turn(pool, (2, 1)) is None
+    assert pools.turn(pool, (9, 9)) is None
+
+
+def test_a_lender_passes_nodes_on_after_two_seconds_and_back_after_as_many() -> None:
+    pool = pools.queue(offered(4), wish(2, wanted=4))
+    pool = pool and pools.queue(pool, wish(3, wanted=4, revision=5))
+    assert pool is not None
+    patience = Patience()
+    assert patience.next_us is None
+    patience.note(pool, 100)
+    patience.note(pool, 500_000)
+    assert patience.next_us == READY_US + 100
+    assert patience.pass_on(pool, READY_US + 99) is pool
+    passed = patience.pass_on(pool, READY_US + 100)
+    assert (held(passed, 2), held(passed, 3)) == (0, 4)
+    patience.note(passed, READY_US + 100)
+    assert patience.next_us == 2 * READY_US + 100
+    assert held(patience.pass_on(passed, 2 * READY_US + 100), 2) == 4
+    alone = pools.without_ticket(passed, (5, 3, 1))
+    patience.note(pools.without_ticket(alone, (1, 2, 1)), 0)
+    assert patience.next_us is None
 
 
 def test_claims_and_runs_have_a_bound() -> None:
@@ -145,7 +172,15 @@ def test_the_largest_pool_fits_into_a_value() -> None:
     nodes = tuple((2**20 - 2 * (RUNS_MAX - place), 1) for place in range(RUNS_MAX))
     pool = pools.offer(pools.empty(2**53), nodes)
     claims = [
-        Claim(1_000_000, 2**53 - serial, 2**53, (2**53, 1_000_000, 2**53 - serial), 63, wanted=NODES_MAX)
+        Claim(
+            1_000_000,
+            2**53 - serial,
+            2**53,
+            (2**53, 1_000_000, 2**53 - serial),
+            63,
+            wanted=NODES_MAX,
+            aside=True,
+        )
         for serial in range(CLAIMS_MAX)
     ]
     full = Pool(1, 2**53, 2**53, pool.offers, tuple(claims))

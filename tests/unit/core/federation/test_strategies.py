@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from eslurm.core.federation import pools
 from eslurm.core.federation.strategies.balanced import Balanced
@@ -13,9 +14,12 @@ from eslurm.core.federation.strategies.cached import EVICTIONS, Cache, Cached, E
 from eslurm.core.federation.strategies.free_index import FreeIndex
 from eslurm.core.federation.strategies.guided import Guided
 from eslurm.core.federation.strategies.interface import (
+    Convert,
     Done,
+    Enqueue,
     GiveBack,
     Later,
+    Leave,
     Look,
     Need,
     PoolSeen,
@@ -29,6 +33,7 @@ from eslurm.core.federation.strategies.sampling import Sampling
 from eslurm.core.federation.strategies.sorted import Sorted
 from eslurm.core.federation.strategies.stealing import Stealing
 from eslurm.core.federation.strategies.subscribed import Subscribed
+from eslurm.core.federation.strategies.tickets import TRIES, Tickets, divide
 from eslurm.core.model.federation import Claim
 from tests.kits.searches import Hunter, Table
 
@@ -74,7 +79,7 @@ def made(name: str, cells: int, counts: FreeIndex) -> Strategy:
 
 
 @pytest.mark.parametrize(
-    "name", ["stealing", "cached", "sorted", "subscribed", "sampling", "balanced", "joint"]
+    "name", ["stealing", "cached", "sorted", "subscribed", "sampling", "balanced", "joint", "tickets"]
 )
 def test_own_nodes_come_first_and_cost_one_swap(name: str) -> None:
     table = Table([4, 9, 9])
@@ -84,7 +89,7 @@ def test_own_nodes_come_first_and_cost_one_swap(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["stealing", "cached", "sorted", "subscribed", "sampling", "balanced", "joint"]
+    "name", ["stealing", "cached", "sorted", "subscribed", "sampling", "balanced", "joint", "tickets"]
 )
 def test_what_the_own_cell_lacks_comes_from_others(name: str) -> None:
     table, counts, draws = Table([4, 3, 5]), FreeIndex(), random.Random(1)
@@ -317,6 +322,91 @@ def test_a_joint_claim_that_failed_chooses_anew_from_its_answer() -> None:
     assert isinstance(again, Take)
     assert first.parts[0][0].cell not in [seen.cell for seen, _ in again.parts]
     assert one.answer(0)
+
+
+# ---- tickets ----
+
+
+def queued(table: Table) -> Hunter:
+    """A job of 12 nodes that has tickets, where cell 2 is in use."""
+    full(table, 2)
+    one = hunter(table, Tickets(0, range(3)), 12)
+    now_us = 0
+    while not one.tickets:
+        one.choose(now_us, half)
+        now_us = max(now_us, one.until_us)
+        if one.pending is not None:
+            one.answer(now_us)
+    return one
+
+
+def tell(one: Hunter) -> None:
+    for cell in one.tickets:
+        one.strategy.on_word(one.table.seen(cell), 0)
+
+
+def test_tickets_are_entered_after_a_few_failures_free_nodes_first() -> None:
+    table = Table([4, 3, 9])
+    one = queued(table)
+    assert sum(isinstance(step, Later) for step in one.steps) == TRIES
+    assert isinstance(one.steps[-1], Enqueue)
+    assert {seen.cell: count for seen, count in one.steps[-1].parts} == {0: 4, 1: 3, 2: 5}
+    assert [table.seen(cell).free() for cell in range(3)] == [0, 0, 0], "kept for it"
+    assert one.held() == {}
+    waits = one.choose(10**9, half)
+    assert isinstance(waits, Later) and waits.wakes, "it asks nothing"
+
+
+def test_all_tickets_become_claims_at_once_when_all_are_ready() -> None:
+    table = Table([4, 3, 9])
+    one = queued(table)
+    table.put(2, pools.close(table.pools[2], [(99, 1)]))
+    assert isinstance(one.choose(10**9, half), Later), "it has not heard of it"
+    tell(one)
+    assert isinstance(one.choose(10**9 + 1_000, half), Convert)
+    table.put(1, table.pools[1])
+    assert not one.answer(0), "another change of a pool came first"
+    assert isinstance(one.choose(10**9 + 2_000, half), Convert)
+    assert one.answer(0)
+    assert isinstance(one.choose(10**9 + 3_000, half), Done)
+    assert one.held() == {0: 4, 1: 3, 2: 5}
+
+
+def test_a_job_whose_ticket_is_lost_leaves_all_queues_and_keeps_its_order() -> None:
+    table = Table([4, 3, 9])
+    one = queued(table)
+    table.put(2, pools.without_ticket(table.pools[2], one.need.order))
+    tell(one)
+    assert isinstance(one.choose(10**9, half), Leave)
+    assert one.answer(0)
+    assert all(not pools.find_ticket(pool, one.need.order) for pool in table.pools)
+    table.put(2, pools.close(table.pools[2], [(99, 1)]))
+    drive(one, now_us=2 * 10**9)
+    assert one.is_done
+    orders = {claim.order for pool in table.pools for claim in pool.claims}
+    assert orders == {one.need.order}
+
+
+def test_a_ticket_that_its_pool_can_never_fill_is_withdrawn() -> None:
+    table = Table([4, 3, 9])
+    one = queued(table)
+    gone = [claim for claim in table.pools[2].claims if claim.wanted]
+    table.put(2, replace(table.pools[2], claims=tuple(gone)))
+    tell(one)
+    assert isinstance(one.choose(10**9, half), Leave)
+
+
+def test_nodes_that_are_not_free_are_divided_where_fewest_wait() -> None:
+    table = Table([0, 20, 20, 20, 20, 20])
+    for cell in range(1, 6):
+        full(table, cell)
+    first = pools.queue(table.pools[3], Claim(7, 1, 1, (1, 7, 1), 0, wanted=9))
+    assert first is not None
+    table.put(3, first)
+    known = [table.seen(cell) for cell in range(6)]
+    assert divide(Need(0, 1, 40, (2, 1, 1)), known) == {1: 10, 2: 10, 4: 10, 5: 10}
+    assert divide(Need(0, 1, 100, (2, 1, 1)), known) == dict.fromkeys([1, 2, 4, 5, 3], 20)
+    assert divide(Need(0, 1, 101, (2, 1, 1)), known) is None
 
 
 def test_pauses_double_to_their_bound_and_are_drawn() -> None:

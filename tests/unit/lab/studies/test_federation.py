@@ -25,14 +25,17 @@ def test_every_job_starts_and_the_same_seed_gives_the_same_figures(strategy: str
     assert run(replace(TINY, seed=2), strategy) != figures
 
 
-def test_no_node_is_used_twice_and_all_are_offered_again() -> None:
-    world = World(replace(TINY, mix="big", jobs=4), "joint")
+@pytest.mark.parametrize("strategy", ["joint", "tickets"])
+def test_no_node_is_used_twice_and_all_are_offered_again(strategy: str) -> None:
+    world = World(replace(TINY, mix="big", jobs=4), strategy)
     world.run(lambda done, total: None)
     while world.clock.step(10**12):
         pass
     assert [world.store.seen(cell).free() for cell in range(4)] == [20] * 4
     for outcome in world.outcomes:
-        assert outcome.idle_node_us == 0, "joint holds nothing while it waits"
+        assert strategy != "joint" or outcome.idle_node_us == 0, "joint holds nothing while it waits"
+    assert (world.booked_node_us > 0) == (strategy == "tickets")
+    assert not any(cell.watchers for cell in world.cells)
     # At no instant do running jobs have more nodes than there are.
     ends = [(one.started_us + one.job.run_us, -one.job.nodes) for one in world.outcomes]
     begins = [(one.started_us, one.job.nodes) for one in world.outcomes]
