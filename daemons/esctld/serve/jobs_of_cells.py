@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
 from eslurm.api.methods import Method
-from eslurm.core.federation.view import CellState, FederationView
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.state.view import View
 from eslurm.ports.api import Answered, ApiError, ApiService, Caller, Status
 from eslurm.ports.link import CELL
 from eslurm.v1 import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from eslurm.core.federation.view import FederationView
 
 CHANGES: Final = frozenset({"Cancel", "Hold", "Requeue", "Suspend"})
 """Calls that change several jobs and tell the problem of each."""
@@ -299,7 +301,7 @@ def _elsewhere(view: FederationView, ref: pb.JobRef, cell: str) -> str:
 def _older(cells: Cells, job_id: int) -> str:
     """The way out for an id that no cell has leased."""
     view = cells.view()
-    others = [one.name for one in view.cells if one.name != view.cell and one.state is not CellState.LEFT]
+    others = [one.name for one in view.cells if one.name != view.cell and one.state.value != "left"]
     if not others or cells.cell_of(job_id):
         return ""
     name = f"{job_id}@{others[0]}"
