@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("esctld.cells")
 
-FOLLOW_S: Final = 0.1
-"""Interval of looks at the cells' records."""
 IDLE_S: Final = 60.0
+IDLE_LOOK_S: Final = 10.0
+"""Interval of looks for links that are idle."""
 CALLS_MAX: Final = 1024
 """Calls under way to one cell, and from one."""
 CALLS_USER_MAX: Final = 256
@@ -150,7 +150,7 @@ class CellLinks:
                 self._table.close_quiet(CELL, IDLE_S)
             except Exception:
                 log.exception("the other cells' records could not be followed")
-            await asyncio.sleep(FOLLOW_S)
+            await self._federation.records_changed(IDLE_LOOK_S)
 
     def follow(self) -> None:
         """Trust the cells whose records say so now. While the store is away the last word counts."""

@@ -8,6 +8,7 @@ of its own, never in the dispatcher.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -87,6 +88,8 @@ class Federation:
         self._driver: StoreDriver | None = None
         self._must_begin = False
         self._stepped = asyncio.Event()
+        self._recorded = asyncio.Event()
+        self._records_seen: object = None
         self._begin()
 
     def _begin(self, *, rejoins: bool = False) -> None:
@@ -108,6 +111,13 @@ class Federation:
     def records_version(self) -> object:
         """Equal as long as no cell's record has changed."""
         return self._part.cells, self._part.cells.changes
+
+    async def records_changed(self, timeout_s: float) -> None:
+        """Wait until a cell's record has changed since the last call ended, but no longer than this. For one caller."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._recorded.wait()
+        self._recorded.clear()
 
     def rings(self) -> dict[str, bytes] | None:
         """The sealed keys in the records of the other cells; None: no record has come yet."""
@@ -242,12 +252,16 @@ class Federation:
             if self._must_begin:
                 raise _AskedAgain
             self._follow_ring()
-            await driver.step()
+            await driver.look()
             self._stepped.set()
+            if self.records_version != self._records_seen:
+                self._records_seen = self.records_version
+                self._recorded.set()
             standing = f"{membership.standing.value} {membership.problem}".strip()
             if standing != told:
                 told = standing
                 log.info("federation %s: cell %s: %s", self._config.name, self._config.cell, standing)
+            await driver.wait()
 
     def _follow_ring(self) -> None:
         """A record that only retired keys vouch for would be taken for another site's."""
@@ -262,7 +276,8 @@ class Federation:
         try:
             async with asyncio.timeout(STOP_S):
                 while not self._part.is_stopped:
-                    await driver.step()
+                    await driver.look()
+                    await driver.wait()
         except (TimeoutError, asyncio.CancelledError):
             log.warning("federation %s: the lease of cell %s runs out", self._config.name, self._config.cell)
         except Exception:
@@ -290,12 +305,13 @@ class StoreDriver:
         self._reading: dict[str, asyncio.Task[None]] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
+        self._looked_us = 0
         self._broken: BaseException | None = None
 
-    async def step(self) -> None:
-        """Ask what is next, and wait for an answer or a due time. Raises what broke a call unexpectedly."""
+    async def look(self) -> None:
+        """Ask what is next, and begin it."""
         self._wake.clear()
-        now_us = self._now_us()
+        now_us = self._looked_us = self._now_us()
         for action in self._part.tick(now_us, self._draw.random()):
             if isinstance(action, List | Watch):
                 await self._end(self._reading.pop(action.prefix, None))
@@ -304,8 +320,12 @@ class StoreDriver:
                 task = self._start(self._call(action), "federation call")
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
-        due_us = self._part.due_us(now_us)
-        wait_s = LOOK_S if due_us is None else (due_us - now_us) / 1e6
+
+    async def wait(self) -> None:
+        """Wait for an answer or a due time. Raises what broke a call unexpectedly."""
+        # What has become due since the look is due at once.
+        due_us = self._part.due_us(self._looked_us)
+        wait_s = LOOK_S if due_us is None else (due_us - self._now_us()) / 1e6
         try:
             async with asyncio.timeout(min(max(wait_s, 0.0), LOOK_S)):
                 await self._wake.wait()
@@ -315,7 +335,7 @@ class StoreDriver:
             raise self._broken
 
     def wake(self) -> None:
-        """End the wait of `step`: there is something to do."""
+        """End the wait: there is something to do."""
         self._wake.set()
 
     async def end(self) -> None:

@@ -171,6 +171,22 @@ def test_an_order_without_a_store_is_in_the_log(monkeypatch: pytest.MonkeyPatch)
     run(test())
 
 
+def test_those_who_follow_records_hear_of_a_change_at_once() -> None:
+    async def test() -> None:
+        cell = Ordered()
+        await cell.part.records_changed(30.0)
+        await until(lambda: cell.part.view().standing is Standing.MEMBER)
+        await cell.part.records_changed(0.0)
+        waiting = asyncio.create_task(cell.part.records_changed(30.0))
+        await cell.order("drain")
+        async with asyncio.timeout(10):
+            await waiting
+        await cell.part.records_changed(0.0)
+        await cell.end()
+
+    run(test())
+
+
 def test_what_cannot_be_shown_to_others_ends_no_controller() -> None:
     async def test() -> None:
         image = KvImage()
