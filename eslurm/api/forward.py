@@ -28,6 +28,48 @@ CONTROL_CALL_BYTES_MAX = 2 * 1024 * 1024
 PARTS_PATIENCE_S = 60.0
 REPLIES_BYTES_MAX = 1 << 30
 """Of answers that come in parts, as long as their last part has not come."""
+REPLY_PARTS_MAX = 16 * 1024
+"""Of all these answers together: four times as many as full parts within their bytes."""
+CALLS_BEGUN_MAX = 64
+"""Calls of one link whose last part has not come: a user's call in parts is one."""
+CALL_PARTS_MAX = 1024
+"""Of all these calls together."""
+
+
+class _Begun:
+    """Parts of messages whose last part has not come, with their sum, so that one more part costs the same however many
+    there are.
+    """
+
+    def __init__(self, bytes_max: int, parts_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._parts_max = parts_max
+        self._parts: dict[int, list[bytes]] = {}
+        self._bytes_now = 0
+        self._parts_now = 0
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def count(self, number: int) -> int:
+        """Count the parts of a message that came."""
+        return len(self._parts.get(number, ()))
+
+    def add(self, number: int, data: bytes) -> bool:
+        """Keep one more part, unless it does not fit."""
+        if self._bytes_now + len(data) > self._bytes_max or self._parts_now >= self._parts_max:
+            return False
+        self._parts.setdefault(number, []).append(data)
+        self._bytes_now += len(data)
+        self._parts_now += 1
+        return True
+
+    def take(self, number: int) -> list[bytes]:
+        """Forget a message: its parts."""
+        parts = self._parts.pop(number, [])
+        self._bytes_now -= sum(map(len, parts))
+        self._parts_now -= len(parts)
+        return parts
 
 
 class Forwarder:
@@ -59,7 +101,7 @@ class Forwarder:
         self._in_parts = in_parts
         self._is_login = is_login
         self._calls: dict[int, tuple[Link, asyncio.Future[Answered]]] = {}
-        self._begun: dict[int, list[bytes]] = {}
+        self._begun = _Begun(replies_bytes_max, REPLY_PARTS_MAX)
         self._last_call = 0
 
     async def answer(self, method: Method[Any, Any], payload: bytes, caller: Caller) -> Answered:
@@ -97,7 +139,7 @@ class Forwarder:
             return await answered
         finally:
             del self._calls[number]
-            self._begun.pop(number, None)
+            self._begun.take(number)
 
     def on_reply(self, reply: link_pb2.DoorReply) -> None:
         """Take the controller's answer; one without a waiter is dropped."""
@@ -107,14 +149,19 @@ class Forwarder:
         if answered is None or answered.done():
             return
         if reply.more:
-            begun = self._begun.setdefault(reply.call, [])
-            begun.append(reply.reply)
-            if sum(len(part) for parts in self._begun.values() for part in parts) > self._replies_bytes_max:
-                text = f"answers of {self._leader} of more than {self._replies_bytes_max} bytes: ask for less"
-                answered.set_result(Answered(Status.RESOURCE_EXHAUSTED, text, b""))
-                del self._begun[reply.call]
+            if not reply.reply:
+                text = f"an empty part of an answer of {self._leader}"
+            elif not self._begun.add(reply.call, reply.reply):
+                text = (
+                    f"answers of {self._leader} of more than {self._replies_bytes_max} bytes or {REPLY_PARTS_MAX} parts: "
+                    "ask for less"
+                )
+            else:
+                return
+            answered.set_result(Answered(Status.RESOURCE_EXHAUSTED, text, b""))
+            self._begun.take(reply.call)
             return
-        whole = b"".join([*self._begun.pop(reply.call, ()), reply.reply])
+        whole = b"".join([*self._begun.take(reply.call), reply.reply])
         after_s = reply.retry_after_ms / 1000
         answered.set_result(Answered(status_of(reply.status), reply.text, whole, after_s))
 
@@ -181,41 +228,50 @@ def _cut(data: bytes) -> list[bytes]:
 class CallParts:
     """The leader's side: calls of one standby or login host that come in parts.
 
-    At most `bytes_max` are kept, of all together. Incomplete calls are dropped after `patience_s`.
+    At most `bytes_max` in `CALL_PARTS_MAX` parts of `CALLS_BEGUN_MAX` calls are kept, of all together. Incomplete calls are
+    dropped after `patience_s`.
     """
 
     def __init__(self, bytes_max: int = REQUEST_BYTES_MAX, patience_s: float = PARTS_PATIENCE_S) -> None:
-        self._bytes_max = bytes_max
         self._patience_s = patience_s
-        self._begun: dict[int, list[bytes]] = {}
+        self._begun = _Begun(bytes_max, CALL_PARTS_MAX)
+        # The longest unmoved first.
         self._moved_s: dict[int, float] = {}
 
     def join(self, call: link_pb2.DoorCall, now_s: float) -> link_pb2.DoorCall | None:
         """The whole call with its last part, None before. Raises `ApiError` when it is too large."""
         if not call.part and not call.more:
             return call
-        for number in [one for one, at_s in self._moved_s.items() if at_s < now_s - self._patience_s]:
-            self._forget(number)
-        parts = self._begun.setdefault(call.call, [])
-        self._moved_s[call.call] = now_s
-        if call.part != len(parts):
+        self._expire(now_s)
+        if call.part != self._begun.count(call.call):
             self._forget(call.call)
             raise ApiError(Status.UNAVAILABLE, "a part of the request was lost: try again")
-        parts.append(call.request)
-        if sum(len(part) for begun in self._begun.values() for part in begun) > self._bytes_max:
+        if call.more and not call.request:
+            self._forget(call.call)
+            raise ApiError(Status.INVALID_ARGUMENT, "a part of the request is empty")
+        is_room = call.part or len(self._begun) < CALLS_BEGUN_MAX
+        if not is_room or not self._begun.add(call.call, call.request):
             self._forget(call.call)
             raise ApiError(
                 Status.RESOURCE_EXHAUSTED, "too many large requests at once: try again in a moment"
             )
         if call.more:
+            self._moved_s.pop(call.call, None)
+            self._moved_s[call.call] = now_s
             return None
-        self._forget(call.call)
-        call.request = b"".join(parts)
+        call.request = b"".join(self._forget(call.call))
         return call
 
-    def _forget(self, number: int) -> None:
-        self._begun.pop(number, None)
+    def _expire(self, now_s: float) -> None:
+        while self._moved_s:
+            number, at_s = next(iter(self._moved_s.items()))
+            if at_s >= now_s - self._patience_s:
+                return
+            self._forget(number)
+
+    def _forget(self, number: int) -> list[bytes]:
         self._moved_s.pop(number, None)
+        return self._begun.take(number)
 
 
 async def answer_door_call(

@@ -23,6 +23,7 @@ from eslurm.links.hello import LocalPeer
 from eslurm.links.kinds import STATEMENTS, Kinds, allowed, is_agent
 from eslurm.links.link import GrpcLink
 from eslurm.links.pending_replies import PendingReplies
+from eslurm.links.statement_quota import DROPPED_MAX, StatementQuota
 from eslurm.ports.link import (
     ANYBODY,
     CELL,
@@ -105,6 +106,7 @@ class LinkTable:
         self._by_process: dict[str, list[GrpcLink]] = {}
         self._dialled: dict[GrpcLink, str] = {}
         self._pending: dict[str, PendingReplies] = {}
+        self._statements: dict[Link, StatementQuota] = {}
         self._accepted: dict[GrpcLink, None] = {}
         self._trimmer: asyncio.TimerHandle | None = None
         self._dialling: dict[str, asyncio.Task[GrpcLink]] = {}
@@ -304,6 +306,8 @@ class LinkTable:
                 break
             if kind in STATEMENTS:
                 self._learn(link, item)
+                if link.closed.is_set():
+                    break
             else:
                 others.append(item)
         if others:
@@ -337,6 +341,7 @@ class LinkTable:
         assert isinstance(link, GrpcLink)
         dialled_at = self._dialled.pop(link, "")
         self._accepted.pop(link, None)
+        self._statements.pop(link, None)
         for endpoint in {link.peer.endpoint, dialled_at}:
             _drop(self._by_endpoint, endpoint, link)
         _drop(self._by_process, link.peer.process, link)
@@ -360,8 +365,13 @@ class LinkTable:
     # ---- what the site states ----
 
     def _learn(self, link: Link, item: link_pb2.Item) -> None:
-        """Learn a statement of the site, which its seal proves, whichever peer passes it on; a cell's is about that cell."""
-        kind = item.WhichOneof("kind")
+        """Learn a statement of the site, which its seal proves, whichever peer passes it on; a cell's is about that cell.
+
+        A cell's link has a quota: each statement costs the check of a seal.
+        """
+        kind = item.WhichOneof("kind") or ""
+        if link.peer.cell and not self._is_welcome(link, kind):
+            return
         try:
             keys = self._credentials if not link.peer.cell else self._credentials.cells[link.peer.cell]
             learnt = (
@@ -373,6 +383,22 @@ class LinkTable:
                 self.check_links()
         except (BadSeal, KeyError) as error:
             log.warning("%r sent a %s that cannot be trusted: %s", link, kind, error)
+
+    def _is_welcome(self, link: Link, kind: str) -> bool:
+        """Check whether the link of a cell may have one more statement looked at; one that sends many ends."""
+        if link.closed.is_set():
+            return False
+        quota = self._statements.setdefault(link, StatementQuota())
+        if quota.take(kind, asyncio.get_running_loop().time()):
+            return True
+        if quota.dropped == 1:
+            log.warning("%r sends more than one %s a second: these are dropped", link, kind)
+        if quota.dropped > DROPPED_MAX:
+            why = f"more than {DROPPED_MAX} statements were dropped"
+            log.warning("%r ends: %s", link, why)
+            assert isinstance(link, GrpcLink)
+            link.abort(why)
+        return False
 
     def _on_learnt(self) -> None:
         """Pass newer keys or revocations to neighbours, and end links of revoked members."""

@@ -1,7 +1,7 @@
 """Unanswered requests between this process and one peer: a link with pending replies is not idle.
 
 Invariant: a request counts until its answer has passed or its own time-out has ended, whichever comes first, so a lost
-answer never keeps a link open for ever; at most `OPEN_MAX` are kept.
+answer never keeps a link open for ever; at most `OPEN_MAX` are kept, none under a name of more than `NAME_MAX` characters.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 from eslurm.v1 import link_pb2
 
 OPEN_MAX: Final = 8192
+NAME_MAX: Final = 256
+"""Of a process, or of a file's digest: a peer chooses them."""
 REPORT_PATIENCE_S: Final = 15.0
 DOOR_PATIENCE_S: Final = 60.0
 BLOB_PATIENCE_S: Final = 10.0
@@ -46,6 +48,8 @@ class PendingReplies:
         return True
 
     def _open(self, key: Key, until_s: float) -> None:
+        if len(key) > 1 and isinstance(key[1], str | bytes) and len(key[1]) > NAME_MAX:
+            return
         if len(self._until_s) >= OPEN_MAX and key not in self._until_s:
             del self._until_s[next(iter(self._until_s))]
         self._until_s[key] = until_s

@@ -46,7 +46,7 @@ CALLS_MAX: Final = 1024
 CALLS_USER_MAX: Final = 256
 """Of these, calls of one user."""
 BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of requests of one cell that are under way or come in parts; of its answers that come in parts."""
+"""Of calls of one cell that are under way, with their large answers; of requests, and of its answers, that come in parts."""
 CALLS_PER_S: Final = 500.0
 ITEMS_PER_S: Final = 2_000.0
 """A cell that sends more loses its link."""
@@ -297,14 +297,13 @@ class CellLinks:
             return
         peer = self._peer(link.peer.cell)
         now_s = asyncio.get_running_loop().time()
-        is_over = peer.items.left_share(now_s) <= 0
-        peer.items.take(len(items))
-        if is_over:
-            self._ended.add(link)
-            log.warning("cell %s sends more than %d items a second: its link ends", peer.name, ITEMS_PER_S)
-            link.close(f"more than {ITEMS_PER_S:.0f} items a second")
-            return
         for item in items:
+            # Each one: a frame holds as many as its sender likes.
+            if peer.items.left_share(now_s) <= 0:
+                self._end(link, f"more than {ITEMS_PER_S:.0f} items a second")
+            if link in self._ended:
+                return
+            peer.items.take(1.0)
             try:
                 if item.HasField("door_reply"):
                     peer.forwarder.on_reply(item.door_reply)
@@ -314,25 +313,41 @@ class CellLinks:
                 # A fault of our own ends this item, neither the link nor the daemon.
                 log.exception("an item of cell %s could not be taken", peer.name)
 
+    def _end(self, link: Link, why: str) -> None:
+        self._ended.add(link)
+        log.warning("the link to cell %s ends: %s", link.peer.cell, why)
+        link.close(why)
+
     # ---- calls of other cells ----
 
     def _on_call(self, link: Link, peer: _Peer, part: link_pb2.DoorCall, now_s: float) -> None:
+        if len(part.process) > NAME_MAX:
+            # A controller's own name, no user's word; the answer would carry it.
+            self._end(link, f"a call of a process whose name has more than {NAME_MAX} characters")
+            return
         try:
-            if peer.calls.left_share(now_s) <= 0:
-                after_s = peer.calls.retry_after_s(now_s)
-                raise ApiError(
-                    Status.RESOURCE_EXHAUSTED, f"cell {peer.name} makes too many calls a second", after_s
-                )
+            for what, word in (("method", part.method), ("request id", part.request_id), ("user", part.user)):
+                if len(word) > NAME_MAX:
+                    text = f"the {what} of a call has {len(word)} characters: at most {NAME_MAX}"
+                    raise ApiError(Status.INVALID_ARGUMENT, text)
+            if not part.part:
+                if peer.calls.left_share(now_s) <= 0:
+                    after_s = peer.calls.retry_after_s(now_s)
+                    raise ApiError(
+                        Status.RESOURCE_EXHAUSTED, f"cell {peer.name} makes too many calls a second", after_s
+                    )
+                peer.calls.take(1.0)
             if len(part.request) > CONTROL_CALL_BYTES_MAX:
                 text = (
                     f"a part of {len(part.request)} bytes; at most {CONTROL_CALL_BYTES_MAX} are taken at once"
                 )
                 raise ApiError(Status.RESOURCE_EXHAUSTED, text)
+            # All that is kept of it, with what its sender put beside the request.
+            beside_bytes = part.ByteSize() - len(part.request)
             call = peer.parts[link].join(part, now_s)
             if call is None:
                 return
-            peer.calls.take(1.0)
-            size_bytes = len(call.request)
+            size_bytes = beside_bytes + len(call.request)
             if len(peer.tasks) >= CALLS_MAX or peer.bytes_now + size_bytes > BYTES_MAX:
                 text = f"too many calls of cell {peer.name} at once: try again in a moment"
                 raise ApiError(Status.RESOURCE_EXHAUSTED, text, RETRY_S)
@@ -341,7 +356,7 @@ class CellLinks:
             return
         self.calls["in"] += 1
         peer.bytes_now += size_bytes
-        task = asyncio.get_running_loop().create_task(self._answer(link, call), name="cell call")
+        task = asyncio.get_running_loop().create_task(self._answer(link, peer, call), name="cell call")
         peer.tasks.add(task)
         task.add_done_callback(lambda done: self._on_answered(peer, done, size_bytes))
 
@@ -352,8 +367,8 @@ class CellLinks:
         if not task.cancelled() and task.exception() is not None:
             log.error("a call of cell %s could not be answered", peer.name, exc_info=task.exception())
 
-    async def _answer(self, link: Link, call: link_pb2.DoorCall) -> None:
-        cell = link.peer.cell
+    async def _answer(self, link: Link, peer: _Peer, call: link_pb2.DoorCall) -> None:
+        cell = peer.name
         try:
             principal = await self._principal(cell, call)
         except Exception as error:
@@ -366,9 +381,24 @@ class CellLinks:
         try:
             async with asyncio.timeout(call.deadline_us / 1e6 + SEND_S):
                 reply = await answer_door_call(call, principal, self._answerer, CELL, peer=f"cell {cell}")
-                await send_reply(link, reply, in_parts=True)
+                await self._reply(link, peer, reply)
         except TimeoutError:
             log.warning("cell %s does not take an answer to its call of %s", cell, call.method)
+
+    async def _reply(self, link: Link, peer: _Peer, reply: link_pb2.DoorReply) -> None:
+        """Send an answer back. A large one waits until the cell takes it, and counts as long."""
+        size_bytes = len(reply.reply)
+        if size_bytes <= CONTROL_CALL_BYTES_MAX:
+            size_bytes = 0
+        elif peer.bytes_now + size_bytes > BYTES_MAX:
+            text = f"the calls of cell {peer.name} and their answers have more than {BYTES_MAX} bytes: ask for less"
+            self._refuse(link, reply, ApiError(Status.RESOURCE_EXHAUSTED, text, RETRY_S))
+            return
+        peer.bytes_now += size_bytes
+        try:
+            await send_reply(link, reply, in_parts=True)
+        finally:
+            peer.bytes_now -= size_bytes
 
     async def _principal(self, cell: str, call: link_pb2.DoorCall) -> Principal:
         """The user here, by this host's name service. Raises `ApiError`."""
@@ -402,7 +432,7 @@ class CellLinks:
             raise ApiError(Status.PERMISSION_DENIED, root_text(CELL))
         return replace(found, via=CELL)
 
-    def _refuse(self, link: Link, call: link_pb2.DoorCall, error: ApiError) -> None:
+    def _refuse(self, link: Link, call: link_pb2.DoorCall | link_pb2.DoorReply, error: ApiError) -> None:
         self.refused += 1
         reply = link_pb2.DoorReply(
             process=call.process,

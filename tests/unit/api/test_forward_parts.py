@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from eslurm.api import forward as forward_module
 from eslurm.api import methods
 from eslurm.api.authoriser import Authoriser
 from eslurm.api.forward import CONTROL_CALL_BYTES_MAX, CallParts, Forwarder, answer_door_call, send_reply
@@ -121,3 +122,62 @@ def test_parts_are_bounded_and_what_was_given_up_is_forgotten() -> None:
     assert parts.join(part(3, 0, b"x" * 8, more=True), 61.0) is None
     with pytest.raises(ApiError, match="lost"):
         parts.join(part(1, 1, b"x", more=False), 62.0)
+
+
+def test_an_empty_part_that_is_not_the_last_is_refused() -> None:
+    parts = CallParts()
+    with pytest.raises(ApiError, match="a part of the request is empty"):
+        parts.join(part(1, 0, b"", more=True), 0.0)
+    assert not parts._begun and not parts._moved_s
+    assert parts.join(part(2, 0, b"a", more=True), 0.0) is None
+    whole = parts.join(part(2, 1, b"", more=False), 0.0)
+    assert whole is not None and whole.request == b"a"
+
+
+def test_calls_that_are_begun_and_their_parts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forward_module, "CALL_PARTS_MAX", forward_module.CALLS_BEGUN_MAX + 1)
+    parts = CallParts(patience_s=60.0)
+    for number in range(forward_module.CALLS_BEGUN_MAX):
+        assert parts.join(part(number, 0, b"a", more=True), number / 10) is None
+    with pytest.raises(ApiError, match="too many large requests"):
+        parts.join(part(1_000, 0, b"a", more=True), 60.0)
+    assert len(parts._begun) == forward_module.CALLS_BEGUN_MAX
+    # One that is begun goes on, as far as its parts have room.
+    assert parts.join(part(5, 1, b"b", more=True), 60.0) is None
+    with pytest.raises(ApiError, match="too many large requests"):
+        parts.join(part(5, 2, b"c", more=True), 60.0)
+    # The oldest have expired meanwhile: that makes room.
+    assert parts.join(part(1_000, 0, b"a", more=True), 60.25) is None
+    assert {0, 1, 2, 5}.isdisjoint(parts._moved_s) and {3, 4, 1_000} <= set(parts._moved_s)
+    whole = parts.join(part(1_000, 1, b"z", more=False), 60.25)
+    assert whole is not None and whole.request == b"az"
+
+
+def test_the_room_of_parts_is_free_again_behind_each_end_of_a_call() -> None:
+    parts = CallParts(bytes_max=10)
+    for number in range(50):
+        assert parts.join(part(number, 0, b"x" * 8, more=True), 0.0) is None
+        if number % 2:
+            assert parts.join(part(number, 1, b"yy", more=False), 0.0) is not None
+        else:
+            with pytest.raises(ApiError):
+                parts.join(part(number, 1 + number % 4, b"yyy", more=False), 0.0)
+    assert (len(parts._begun), parts._begun._bytes_now, parts._begun._parts_now) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("data", "text"), [(b"", "an empty part"), (b"a", "or 100 parts: ask for less")])
+def test_parts_of_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch, data: bytes, text: str) -> None:
+    monkeypatch.setattr(forward_module, "REPLY_PARTS_MAX", 100)
+
+    async def scenario() -> None:
+        link = BulkLink()
+        forwarder = Forwarder("c2", lambda: link, lambda: 0, in_parts=True)
+        asked = asyncio.create_task(forwarder.answer(methods.PING, b"", CALLER))
+        await tick()
+        for _ in range(101):
+            forwarder.on_reply(link_pb2.DoorReply(process="c2", call=1, reply=data, more=True))
+        await tick()
+        assert asked.done() and text in asked.result().text
+        assert not forwarder._begun and not forwarder._begun._parts_now
+
+    run(scenario())

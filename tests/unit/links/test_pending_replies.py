@@ -9,6 +9,7 @@ from eslurm.links.pending_replies import (
     BOOK_PATIENCE_S,
     BROADCAST_MARGIN_S,
     DOOR_PATIENCE_S,
+    NAME_MAX,
     OPEN_MAX,
     REPORT_PATIENCE_S,
     PendingReplies,
@@ -138,3 +139,18 @@ def test_what_is_kept_is_bounded_and_the_latest_stays() -> None:
 
 def test_items_that_ask_nothing_open_nothing() -> None:
     assert noted(reply(), report_ack(1), link_pb2.Item(bye=link_pb2.Bye())).are_settled(100.0)
+
+
+def test_nothing_is_kept_under_a_long_name_that_a_peer_chose() -> None:
+    pending = PendingReplies()
+    name = "x" * (NAME_MAX + 1)
+    for item in (
+        link_pb2.Item(door_call=link_pb2.DoorCall(process=name, call=1)),
+        report(process=name),
+        link_pb2.Item(blob_request=link_pb2.BlobRequest(sha256=[name.encode()])),
+    ):
+        pending.note(item.WhichOneof("kind"), item, 0.0)
+    assert not len(pending)
+    item = link_pb2.Item(door_call=link_pb2.DoorCall(process=name[1:], call=1))
+    pending.note("door_call", item, 0.0)
+    assert len(pending) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from esctld.lead import cell_links
 from esctld.lead.cell_links import CellLinks
+from eslurm.api import forward
 from eslurm.api.audit import CallAudit
 from eslurm.api.methods import BY_NAME, METHODS
 from eslurm.api.scopes import FROM_CELLS
@@ -406,14 +408,15 @@ def test_named_users_have_the_numbers_of_here() -> None:
         ("same", {"user": "ben"}, "uid 5001 is ben in cell beta and ada in cell alpha"),
         ("same", {"uid": 9, "user": "ada"}, "uid 9 is unknown"),
         ("same", {"user": ""}, "names its user"),
-        ("same", {"user": "x" * 300}, "names its user"),
+        ("same", {"user": "x" * 300}, "the user of a call has 300 characters"),
         ("same", {"user": "a\x1b[2J"}, "names its user"),
         ("named", {"user": "eve"}, "there is no user eve in cell alpha"),
         ("named", {"user": "toor"}, "root's commands do not pass through other cells"),
         ("same", {"method": "UpdateNodes"}, "UpdateNodes does not pass to other cells"),
         ("same", {"method": "CreateToken"}, "CreateToken does not pass to other cells"),
         ("same", {"method": "CallCell"}, "CallCell does not pass to other cells"),
-        ("same", {"method": "Nonsense" * 100}, "does not pass to other cells"),
+        ("same", {"method": "Nonsense" * 30}, "does not pass to other cells"),
+        ("same", {"method": "Nonsense" * 100}, "the method of a call has 800 characters"),
         ("same", {"method": ""}, "does not pass to other cells"),
         ("same", {"request": b"x" * (3 * 1024 * 1024)}, "at most 2097152 are taken at once"),
         ("same", {"part": 4}, "a part of the request was lost"),
@@ -521,6 +524,111 @@ def test_a_flood_of_calls_is_told_when_to_come_again_and_a_worse_one_ends_the_li
         world.takes(other)
         await until(lambda: bool(other.replies))
         assert other.replies[0].status == 0
+
+    run(main())
+
+
+def test_parts_without_an_end_do_not_hold_the_leader_up() -> None:
+    """In one frame: each of its items counts, and costs the same however many are before it."""
+
+    async def main() -> None:
+        world = World()
+        link, other = world.linked(), world.linked("gamma")
+        for data in (b"", b"x"):
+            items = [
+                link_pb2.Item(door_call=link_pb2.DoorCall(call=number, request=data, more=True))
+                for number in range(1, 12_001)
+            ]
+            began_s = time.process_time()
+            world.cells.on_items(link, items)  # type: ignore[arg-type]
+            assert time.process_time() - began_s < 5.0
+        assert "items a second" in link.ended
+        assert len(link.replies) <= 5 * cell_links.ITEMS_PER_S
+        parts = world.cells._peers["beta"].parts[link]  # type: ignore[index]
+        assert len(parts._begun) <= forward.CALLS_BEGUN_MAX
+        world.takes(other)
+        await until(lambda: bool(other.replies))
+
+    run(main())
+
+
+def test_a_call_that_comes_in_parts_counts_when_it_begins() -> None:
+    async def main() -> None:
+        world = World()
+        link = world.linked()
+        for number in range(1, 5_001):
+            world.takes(link, call=number, request=b"x", more=True)
+        assert "makes too many calls a second" in link.replies[-1].text and not link.ended
+
+    run(main())
+
+
+@pytest.mark.parametrize("field", ["method", "user", "request_id"])
+def test_long_words_of_a_call_are_refused(field: str) -> None:
+    async def main() -> None:
+        world = World()
+        link = world.linked()
+        world.takes(link, **{field: b"x" * 257 if field == "request_id" else "x" * 257})
+        [reply] = link.replies
+        assert reply.status == Status.INVALID_ARGUMENT and "at most 256" in reply.text
+        assert not world.callers and not world.cells._peers["beta"].tasks
+
+    run(main())
+
+
+def test_a_long_name_of_a_process_ends_the_link() -> None:
+    async def main() -> None:
+        world = World()
+        link = world.linked()
+        world.takes(link, process="x" * 257)
+        assert "name has more than 256 characters" in link.ended and not link.replies
+        world.takes(link)
+        assert not world.cells._peers["beta"].tasks
+
+    run(main())
+
+
+def test_all_of_a_call_counts_not_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_links, "BYTES_MAX", 1_000)
+
+    async def main() -> None:
+        world = World()
+        link = world.linked()
+        world.takes(link, origin=link_pb2.Origin(names="x" * 2_000))
+        assert "too many calls" in link.replies[0].text
+
+    run(main())
+
+
+def test_large_answers_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that does not take its answers has some kept for it, not all."""
+    monkeypatch.setattr(cell_links, "CONTROL_CALL_BYTES_MAX", 100)
+    monkeypatch.setattr(forward, "CONTROL_CALL_BYTES_MAX", 100)
+    monkeypatch.setattr(cell_links, "BYTES_MAX", 2_500)
+
+    async def main() -> None:
+        world = World()
+        link = world.linked()
+        takes_now = asyncio.Event()
+
+        async def send_bulk(item: link_pb2.Item) -> None:
+            await takes_now.wait()
+            link.items.append(item)
+
+        async def answer(*_call: Any) -> Answered:
+            return Answered(Status.OK, "", b"x" * 1_000)
+
+        monkeypatch.setattr(link, "send_bulk", send_bulk)
+        monkeypatch.setattr(world, "answer", answer)
+        for number in range(5):
+            world.takes(link, call=number)
+        await until(lambda: len(link.replies) == 3)
+        assert {one.status for one in link.replies} == {Status.RESOURCE_EXHAUSTED}
+        assert world.cells._peers["beta"].bytes_now >= 2_000
+        takes_now.set()
+        await until(lambda: len(link.replies) == 5)
+        await until(lambda: not world.cells._peers["beta"].tasks)
+        assert not world.cells._peers["beta"].bytes_now
 
     run(main())
 
