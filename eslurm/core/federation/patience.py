@@ -1,4 +1,4 @@
-"""How long a lender keeps nodes for a ticket that is ready and is not made a claim.
+"""The time for which a lender keeps nodes for a ready ticket that is not made a claim.
 
 A ticket waits for those of its job in other pools. After `READY_US` its nodes go to the next ticket; after as long again it
 has its place in the order back, and with it the nodes, where nobody has made them a claim. Each ticket steps aside at most
@@ -34,7 +34,7 @@ class Patience:
 
     @property
     def next_us(self) -> int | None:
-        """When the next ticket is due; None: none is."""
+        """The time at which the next ticket is due; None: none is."""
         since = min((since_us for since_us, _ in self._since.values()), default=None)
         return None if since is None else since + self._ready_us
 

@@ -155,7 +155,7 @@ CLAIMS_MAX: Final = 100
 NODES_MAX: Final = 4_096
 """Nodes in one pool."""
 PASSES_MAX: Final = 3
-"""How often a ticket lets others pass."""
+"""The most times that a ticket lets others pass."""
 
 Place = Annotated[int, Meta(ge=0, le=2**20)]
 """The number of a node in its cell."""

@@ -95,7 +95,7 @@ class _Cell(msgspec.Struct):
     is_changing: bool = False
     patience: Patience = msgspec.field(default_factory=Patience)
     timed_us: int = -1
-    """When it looks for tickets to set aside."""
+    """The time of the next look for tickets to set aside."""
     booked: int = 0
     booked_us: int = 0
     """Nodes that tickets hold, and since when."""
