@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.security.sealing import UNREADABLE, BadSeal, Purpose
 from eslurm.security.site_keys import Ring, SiteKeys
 
 
@@ -28,7 +28,7 @@ def open_book(ring: Ring, sealed: bytes) -> tuple[int, bytes]:
     """Revision and digest that a key of the site has sealed. Raises `BadSeal`."""
     try:
         found = msgspec.msgpack.decode(ring.keys.open(Purpose.BOOK, sealed), type=BookStatement)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         raise BadSeal("not a statement about an address book") from None
     if found.cluster != ring.cluster:
         raise BadSeal(f"an address book of cluster {found.cluster!r}, not {ring.cluster!r}")

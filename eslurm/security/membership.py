@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from eslurm.security.files import UnsafeFile, read_private, write_private
-from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.security.sealing import UNREADABLE, BadSeal, Purpose
 from eslurm.security.site_keys import Ring, SiteKeys
 
 IDENTITY = "identity.key"
@@ -138,5 +138,5 @@ class Members:
     def _opened(self, sealed: bytes) -> Membership:
         try:
             return msgspec.msgpack.decode(self._ring.keys.open(Purpose.MEMBER, sealed), type=Membership)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise BadSeal("not a membership") from None

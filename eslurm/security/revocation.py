@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.security.sealing import UNREADABLE, BadSeal, Purpose
 from eslurm.security.site_keys import Ring, SiteKeys
 
 REVOKED = "revoked"
@@ -38,7 +38,7 @@ class Revoked:
         try:
             body = ring.keys.open(Purpose.REVOKED, sealed)
             statement = msgspec.msgpack.decode(body, type=RevokedStatement)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise BadSeal("not a list of revoked memberships") from None
         if statement.cluster != ring.cluster:
             raise BadSeal(f"a list of cluster {statement.cluster!r}, not {ring.cluster!r}")

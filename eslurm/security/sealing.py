@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -48,6 +49,10 @@ class Purpose(Enum):
     """An answer to a host that asks to become a member (`security.joining`)."""
     BOOK = b"book"
     """The digest of the address book at a revision (`security.directory_seal`)."""
+
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""Raised by msgspec for a body: it lets the error of a text that is no UTF-8 and that of too deep a nesting through."""
 
 
 class BadSeal(Exception):

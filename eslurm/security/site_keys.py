@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from eslurm.security.files import UnsafeFile, read_private, read_trusted, write_private, write_public
-from eslurm.security.sealing import BadSeal, KeyRing, Purpose, SealingKey, key_id, unverified_body
+from eslurm.security.sealing import UNREADABLE, BadSeal, KeyRing, Purpose, SealingKey, key_id, unverified_body
 
 SITE_KEY = "site.key"
 SITE_PUB = "site.pub"
@@ -64,8 +64,6 @@ class Ring:
     def from_sealed(cls, sealed: bytes) -> Ring:
         """The ring as a trust anchor: it vouches for itself. Raises `BadSeal`."""
         statement = _decode_ring(unverified_body(sealed))
-        if not 1 <= len(statement.publics) <= KEYS_MAX:
-            raise BadSeal(f"a ring of {len(statement.publics)} keys")
         try:
             ring = cls(statement, sealed)
         except ValueError:
@@ -193,6 +191,9 @@ def write_ring(path: Path, ring: Ring) -> None:
 
 def _decode_ring(body: bytes) -> RingStatement:
     try:
-        return msgspec.msgpack.decode(body, type=RingStatement)
-    except msgspec.MsgspecError:
+        statement = msgspec.msgpack.decode(body, type=RingStatement)
+    except UNREADABLE:
         raise BadSeal("not a ring") from None
+    if not 1 <= len(statement.publics) <= KEYS_MAX:
+        raise BadSeal(f"a ring of {len(statement.publics)} keys")
+    return statement

@@ -160,14 +160,23 @@ class CellLinks:
         rings = self._federation.rings()
         if rings is None:
             return
-        self._followed = version
         refused = self._trust.refused
-        if self._trust.follow(rings):
-            self._credentials.cells = dict(self._trust.cells)
-            self._table.check_links()
-            log.info("calls pass to and from %s", ", ".join(sorted(self._trust.cells)) or "no other cell")
+        has_changed = True
+        try:
+            has_changed = self._trust.follow(rings)
+        finally:
+            # After a fault too: a cell that is trusted no more has no links.
+            self._followed = version
+            if has_changed:
+                self._credentials.cells = dict(self._trust.cells)
+                self._table.check_links()
+                log.info("calls pass to and from %s", ", ".join(sorted(self._trust.cells)) or "no other cell")
         for name, why in self._trust.refused.items():
-            if refused.get(name) != why:
+            if refused.get(name) == why:
+                continue
+            if name in self._trust.cells:
+                log.warning("the record of cell %s is not taken, its known keys count: %s", name, why)
+            else:
                 log.warning("calls do not pass to or from cell %s: %s", name, why)
         for name in [name for name, peer in self._peers.items() if name not in rings and not peer.tasks]:
             if self._peers[name].link is None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from eslurm.links.hello import Handshake, LocalPeer, only_item
 from eslurm.links.kinds import ALL, STATEMENTS, allowed
 from eslurm.ports.link import ANYBODY, CELL, LinkRefused, PeerInfo, Wanted
+from eslurm.security import cells
 from eslurm.security.cells import CellKeys, CellTrust
 from eslurm.security.credentials import Credentials
 from eslurm.security.joining import fingerprint
+from eslurm.security.membership import NotAMember
 from eslurm.security.revocation import seal_revoked
-from eslurm.security.sealing import BadSeal
-from eslurm.security.site_keys import SiteKeys
+from eslurm.security.sealing import HEAD_BYTES, BadSeal, Purpose
+from eslurm.security.site_keys import Ring, RingStatement, SiteKeys
 from tests.support.trust import Site
 
 ALPHA, BETA, GAMMA = Site("alpha"), Site("beta"), Site("gamma")
@@ -26,10 +29,10 @@ THEM = LocalPeer("beta", "controller", "main.bb", "127.0.0.1:2", epoch=7)
 def trusting(*sites: tuple[str, Site], of: Site = ALPHA) -> Credentials:
     """A controller's credentials that trust these cells."""
     credentials = of.credentials("controller", "main")
-    cells: dict[str, CellKeys] = {}
+    trusted: dict[str, CellKeys] = {}
     for name, site in sites:
-        cells[name] = CellKeys(name, site.keys.ring, cells)
-    credentials.cells = cells
+        trusted[name] = CellKeys(name, site.keys.ring, trusted)
+    credentials.cells = trusted
     return credentials
 
 
@@ -217,3 +220,146 @@ def test_rotation_is_followed_without_the_pinned_key_in_the_end() -> None:
     fresh = CellTrust({"beta": frozenset({fingerprint(alone.signing.public)})}, believes_store=False)
     fresh.follow({"beta": alone.ring.sealed})
     assert not fresh.refused
+
+
+NO_TEXT = b"\0" * HEAD_BYTES + b"\x93\xa4\xff\xfe\xff\xfe\x01\x91\xc4\x01x"
+"""A ring whose cluster has a name that is no UTF-8."""
+NESTED = b"\0" * HEAD_BYTES + b"\x93\xa1x\x01" + b"\x91" * 5_000
+
+
+@pytest.mark.parametrize("record", [NO_TEXT, NESTED], ids=["no text", "nested"])
+def test_a_record_that_does_not_decode_concerns_its_own_name(record: bytes) -> None:
+    trust = CellTrust(pins(beta=BETA, gamma=GAMMA), believes_store=False)
+    trust.follow({"gamma": GAMMA.keys.ring.sealed})
+    assert trust.follow({"aaa": record, "beta": BETA.keys.ring.sealed})
+    assert list(trust.cells) == ["beta"]
+    assert "no keys of a site" in trust.refused["aaa"]
+    # Nor does what a cell seals and says over its link end more than that.
+    keys = trust.cells["beta"]
+    for learn, purpose in ((keys.learn_ring, Purpose.RING), (keys.learn_revoked, Purpose.REVOKED)):
+        with pytest.raises(BadSeal):
+            learn(BETA.keys.seal(purpose, record[HEAD_BYTES:]))
+    with pytest.raises(NotAMember):
+        keys.members.check(BETA.keys.seal(Purpose.MEMBER, b"\x97\xa4\xff\xfe\xff\xfe"), 0)
+
+
+def test_a_fault_in_one_record_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Ring.from_sealed
+
+    def faulty(sealed: bytes) -> Ring:
+        if sealed == b"fault":
+            raise ArithmeticError("a fault")
+        return whole(sealed)
+
+    monkeypatch.setattr(Ring, "from_sealed", staticmethod(faulty))
+    trust = CellTrust(pins(beta=BETA), believes_store=False)
+    assert trust.follow({"aaa": b"fault", "beta": BETA.keys.ring.sealed})
+    assert list(trust.cells) == ["beta"]
+    assert "a fault" in trust.refused["aaa"]
+
+
+def rotated() -> tuple[SiteKeys, SiteKeys, SiteKeys]:
+    """Beta's keys: at first, with a second one, and without the first."""
+    both = BETA.keys.with_next(2).with_next_signing()
+    return BETA.keys, both, both.without(BETA.keys.signing.id)
+
+
+@pytest.mark.parametrize("is_gone_between", [False, True], ids=["replaced", "gone and back"])
+def test_an_old_record_brings_no_retired_key_back(is_gone_between: bool) -> None:
+    first, both, last = rotated()
+    trust = CellTrust(pins(beta=BETA), believes_store=False)
+    for keys in (first, both, last):
+        trust.follow({"beta": keys.ring.sealed})
+    assert trust.cells["beta"].learn_revoked(seal_revoked(last, 9, frozenset({b"serial"})))
+    for old in (first, both):
+        if is_gone_between:
+            trust.follow({})
+            assert not trust.cells
+        trust.follow({"beta": old.ring.sealed})
+        assert "which its site has retired" in trust.refused["beta"]
+        if not is_gone_between:
+            assert trust.cells["beta"].members.ring.keys.publics == (last.signing.public,)
+    # The true record counts again, with what was revoked.
+    trust.follow({"beta": last.ring.sealed})
+    assert not trust.refused
+    [back] = trust.cells.values()
+    assert back.members.ring.sealed == last.ring.sealed
+    assert back.members.revoked == {b"serial"} and back.revoked.revision == 9
+    assert trust.follow({"beta": last.with_next(3).ring.sealed})
+
+
+def test_an_older_ring_of_a_site_is_no_successor() -> None:
+    """Of keys that were retired before the first look, one is pinned still."""
+    _first, both, _last = rotated()
+    third = both.with_next(3).with_next_signing()
+    late = third.without(BETA.keys.signing.id)
+    pinned = frozenset(fingerprint(record) for record in both.ring.keys.publics)
+    trust = CellTrust({"beta": pinned}, believes_store=False)
+    trust.follow({"beta": late.ring.sealed})
+    trust.follow({"beta": both.ring.sealed})
+    assert f"revision {both.revision} of its keys, {late.revision} is known" in trust.refused["beta"]
+    assert trust.cells["beta"].members.ring.sealed == late.ring.sealed
+
+
+def test_a_step_that_was_missed_keeps_what_was_revoked() -> None:
+    first, both, last = rotated()
+    pinned = frozenset(fingerprint(record) for record in both.ring.keys.publics)
+    trust = CellTrust({"beta": pinned}, believes_store=False)
+    trust.follow({"beta": first.ring.sealed})
+    trust.cells["beta"].learn_revoked(seal_revoked(first, 9, frozenset({b"serial"})))
+    assert trust.follow({"beta": last.ring.sealed})
+    assert trust.cells["beta"].members.revoked == {b"serial"}
+    trust.follow({"beta": first.ring.sealed})
+    assert trust.cells["beta"].members.ring.sealed == last.ring.sealed
+
+
+def test_a_cell_that_comes_back_has_the_same_members_revoked() -> None:
+    for trust in (
+        CellTrust(pins(beta=BETA), believes_store=False),
+        CellTrust({}, believes_store=True),
+    ):
+        trust.follow({"beta": BETA.keys.ring.sealed})
+        trust.cells["beta"].learn_revoked(seal_revoked(BETA.keys, 3, frozenset({b"serial"})))
+        trust.follow({})
+        assert trust.follow({"beta": BETA.keys.ring.sealed})
+        assert trust.cells["beta"].members.revoked == {b"serial"}
+    # With newer keys too.
+    trust = CellTrust(pins(beta=BETA), believes_store=False)
+    trust.follow({"beta": BETA.keys.ring.sealed})
+    trust.cells["beta"].learn_revoked(seal_revoked(BETA.keys, 3, frozenset({b"serial"})))
+    trust.follow({})
+    assert trust.follow({"beta": rotated()[1].ring.sealed})
+    assert trust.cells["beta"].members.revoked == {b"serial"}
+
+
+def test_cells_that_the_store_alone_has_named_are_forgotten_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cells, "GONE_MAX", 2)
+    trust = CellTrust(pins(beta=BETA), believes_store=True)
+    trust.follow({"beta": BETA.keys.ring.sealed})
+    trust.cells["beta"].learn_revoked(seal_revoked(BETA.keys, 3, frozenset({b"serial"})))
+    for number in range(5):
+        trust.follow({f"c{number}": GAMMA.keys.ring.sealed})
+    trust.follow({})
+    assert len(trust._gone) == 3
+    trust.follow({"beta": BETA.keys.ring.sealed})
+    assert trust.cells["beta"].members.revoked == {b"serial"}
+
+
+@pytest.mark.parametrize("believes_store", [False, True])
+def test_a_pinned_key_is_in_no_other_cell_s_ring(believes_store: bool) -> None:
+    evil = Site("aaa")
+    pinned = pins(aaa=evil, beta=BETA)
+    statement = RingStatement("aaa", 2, (evil.keys.signing.public, BETA.keys.signing.public))
+    stolen = evil.keys.signing.seal(Purpose.RING, msgspec.msgpack.encode(statement))
+    trust = CellTrust(pinned, believes_store=believes_store)
+    # Its record comes first, and alone.
+    trust.follow({"aaa": stolen})
+    trust.follow({"aaa": stolen, "beta": BETA.keys.ring.sealed})
+    assert list(trust.cells) == ["beta"]
+    assert trust.refused == {"aaa": "one of its keys is pinned for cell beta"}
+    # Nor over a link, while beta is away.
+    trust.follow({"aaa": evil.keys.ring.sealed})
+    with pytest.raises(BadSeal, match="pinned for cell beta"):
+        trust.cells["aaa"].learn_ring(stolen)

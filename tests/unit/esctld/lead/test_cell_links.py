@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -644,3 +644,35 @@ def test_answers_that_nobody_waits_for_are_dropped() -> None:
         await until(lambda: bool(link.replies))
 
     run(main())
+
+
+# ---- trust ----
+
+
+def test_a_record_that_does_not_decode_keeps_no_cell_in() -> None:
+    """Beta's record is gone; another one is invalid."""
+    world = World()
+    assert list(world.credentials.cells) == ["beta"]
+    garbage = bytes(72) + b"\x93\xa4\xff\xfe\xff\xfe\x01\x91\xc4\x01x"
+    world.rings = lambda: {"aaa": garbage}  # type: ignore[method-assign]
+    checked = world.checked
+    world.cells.follow()
+    assert not world.credentials.cells
+    assert world.checked == checked + 1
+
+
+def test_a_fault_in_following_lets_no_cell_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    whole = CellTrust.follow
+
+    def faulty(trust: CellTrust, rings: Mapping[str, bytes]) -> bool:
+        whole(trust, rings)
+        raise ArithmeticError("a fault")
+
+    monkeypatch.setattr(CellTrust, "follow", faulty)
+    world.rings = dict  # type: ignore[method-assign]
+    checked = world.checked
+    with pytest.raises(ArithmeticError):
+        world.cells.follow()
+    assert not world.credentials.cells
+    assert world.checked == checked + 1
