@@ -49,7 +49,7 @@ class AnsweredIds:
 
 def _bits_of(request_id: bytes) -> tuple[int, int, int, int]:
     """Ids are drawn at random, or digests: their own bits will do."""
-    one, two, three, four = _WORDS(request_id.ljust(_WORDS_BYTES, b"\0"))
+    one, two, three, four = _WORDS(request_id.rjust(_WORDS_BYTES, b"\0"))
     return one % BITS, two % BITS, three % BITS, four % BITS
 
 
