@@ -89,7 +89,8 @@ def test_a_failing_prolog_moves_the_job_and_the_node_returns_when_its_check_pass
     assert cluster.lines("node") == [sound]
     assert opened.lines("prologs") == [f"{moved} {sick}", f"{moved} {sound}"]
     wanted = cluster.wrap("true", "-w", sick)
-    opened.until(lambda: opened.lines("checks"), "the check runs")
+    # A check that is lost is repeated after CHECK_EVERY_US.
+    cluster.until(lambda: opened.lines("checks"), "the check runs", 90.0)
     (fault,) = cluster.nodes()[sick].faults
     assert "prolog" in fault and "no disk" in fault
     assert cluster.job(wanted).state == "PENDING"

@@ -89,11 +89,12 @@ def test_cells_see_each_other_and_run_jobs(federation: Federation) -> None:
     federation.up("--cells", "3", "-n", "3", "--cores", "1")
     assert federation.seen() == dict.fromkeys(NAMES, "alive")
     assert federation.members() == ["member"] * 3
+    jobs = {}
     for name in NAMES:
         cell = federation.in_cell(name)
-        job = cell.submit("echo $SLURM_JOB_NODELIST", "-o", f"{name}.out", "--wait")
-        assert job == 1
+        jobs[name] = cell.submit("echo $SLURM_JOB_NODELIST", "-o", f"{name}.out", "--wait")
         assert (federation.work / f"{name}.out").read_text() == f"{name}-cn01\n"
+    assert len(set(jobs.values())) == 3, "an id is that of one job in all cells"
     # A cell passes on what is for another, but for root.
     passed = federation("essubmit", "--cell", "beta", "--wait", "--wrap", "true")
     assert passed.code == (os.geteuid() == 0), passed.err
@@ -113,7 +114,7 @@ def test_cells_see_each_other_and_run_jobs(federation: Federation) -> None:
     # The next one finds what there was: jobs, and each cell's record in the store.
     federation.up()
     assert federation.seen() == dict.fromkeys(NAMES, "alive")
-    assert "COMPLETED" in federation.in_cell("beta")("esacct", "-j", "1").out
+    assert "COMPLETED" in federation.in_cell("beta")("esacct", "-j", str(jobs["beta"])).out
 
 
 def test_an_etcd_that_is_killed_is_started_again(federation: Federation) -> None:

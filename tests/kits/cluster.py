@@ -424,15 +424,15 @@ class LiveCluster:
         """Wait until a script has written that many lines."""
         return self.until(lambda: _if_many(self.lines(name), count), f"{count} lines in {name}")
 
-    def until(self, look: Callable[[], T | None], what: str) -> T:
+    def until(self, look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
         """Look until there is something (true); its value."""
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + patience_s
         while True:
             found = look()
             if found:
                 return found
             if time.monotonic() > deadline_s:
-                raise AssertionError(f"not within {PATIENCE_S:g} s: {what}")
+                raise AssertionError(f"not within {patience_s:g} s: {what}")
             time.sleep(POLL_S)
 
 
