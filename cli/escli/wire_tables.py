@@ -112,6 +112,7 @@ JOB_REQUEST: Table = {
     "dependency_any": (35, "bool", None),
     "no_kill": (36, "bool", None),
     "gateway": (37, "message", GATEWAY_REQUEST),
+    "cells": (38, "text*", None),
 }
 
 PACK_REQUEST: Table = {
@@ -120,10 +121,16 @@ PACK_REQUEST: Table = {
     "cancels": (3, "bool", None),
 }
 
+ARRIVAL: Table = {
+    "job_id": (1, "int", None),
+    "serial": (2, "int", None),
+}
+
 SUBMIT_REQUEST: Table = {
     "jobs": (1, "message*", JOB_REQUEST),
     "test_only": (2, "bool", None),
     "packs": (3, "message*", PACK_REQUEST),
+    "arrival": (4, "message", ARRIVAL),
 }
 
 SUBMIT_REPLY: Table = {

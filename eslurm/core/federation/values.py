@@ -13,13 +13,24 @@ import msgspec
 
 from eslurm.core.federation import pools
 from eslurm.core.federation.actions import StoredEntry
-from eslurm.core.model.federation import FORMAT, Alive, CellRecord, IdBlock, NextId, NextNumber, Pool, Summary
+from eslurm.core.model.federation import (
+    FORMAT,
+    Alive,
+    CellRecord,
+    IdBlock,
+    JobOwner,
+    NextId,
+    NextNumber,
+    OwnerStage,
+    Pool,
+    Summary,
+)
 from eslurm.core.model.job_ids import JOB_ID_MAX
 
 VALUE_BYTES_MAX: Final = 16 * 1024
 """The largest bound of all kinds."""
 
-Value: TypeAlias = CellRecord | NextNumber | Alive | Summary | Pool | IdBlock | NextId
+Value: TypeAlias = CellRecord | NextNumber | Alive | Summary | Pool | IdBlock | NextId | JobOwner
 V = TypeVar("V", bound=Value)
 
 _BYTES_MAX: Final[dict[type, int]] = {
@@ -30,6 +41,7 @@ _BYTES_MAX: Final[dict[type, int]] = {
     Alive: 2 * 1024,
     Summary: VALUE_BYTES_MAX,
     Pool: VALUE_BYTES_MAX,
+    JobOwner: 2 * 1024,
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ID_DIGITS: Final = 10
@@ -58,10 +70,19 @@ class Keys:
         self.number = f"{self.cells}+number"
         self.ids = f"/eslurm/{federation}/ids/"
         self.next_id = f"{self.ids}+next"
+        self.jobs = f"/eslurm/{federation}/jobs/"
 
     def id_block(self, first: int) -> str:
         """The key of the block that begins with this id."""
         return f"{self.ids}{first:0{_ID_DIGITS}}"
+
+    def jobs_of(self, home: str) -> str:
+        """The prefix of the owner records of this cell's jobs."""
+        return f"{self.jobs}{home}/"
+
+    def job(self, home: str, job_id: int) -> str:
+        """The key of the owner record of a job of this cell."""
+        return f"{self.jobs_of(home)}{job_id:0{_ID_DIGITS}}"
 
 
 def name_in(prefix: str, key: str) -> str:
@@ -128,6 +149,8 @@ class Reader(Generic[V]):
             first = first_id_in(self._prefix, key)
             fits = first > 0 and first + value.count <= JOB_ID_MAX
             return "" if fits else "the key names no ids"
+        if isinstance(value, JobOwner):
+            return _faulty_owner(first_id_in(self._prefix, key), value)
         name = name_in(self._prefix, key)
         if not name:
             return "the key names no cell"
@@ -138,6 +161,14 @@ class Reader(Generic[V]):
         if isinstance(value, Pool):
             return pools.faults(value)
         return ""
+
+
+def _faulty_owner(job_id: int, owner: JobOwner) -> str:
+    if not 0 < job_id < JOB_ID_MAX:
+        return "the key names no job"
+    if (owner.stage is OwnerStage.ENDED) != (owner.outcome is not None):
+        return "an outcome belongs to a job that has ended, and to no other"
+    return ""
 
 
 def _faulty_summary(summary: Summary) -> str:

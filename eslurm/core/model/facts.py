@@ -14,7 +14,7 @@ import msgspec
 
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
-from eslurm.core.model.federation import FederationWish
+from eslurm.core.model.federation import FederationWish, Outcome
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
@@ -27,6 +27,7 @@ from eslurm.core.model.promise import Promise
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.token import IssuedToken
+from eslurm.core.model.transfer import Transfer
 
 
 class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -155,6 +156,8 @@ class JobSubmitted(FactBase, frozen=True, tag=True):
     open: tuple[Dependency, ...] = ()
     not_before_us: int = 0
     pack: PackPlace | None = None
+    transfer: Transfer | None = None
+    """Of a job that arrives from another cell; its id is of that cell."""
 
 
 class JobChanged(FactBase, frozen=True, tag=True):
@@ -600,6 +603,63 @@ class IdBlockTaken(FactBase, frozen=True, tag=True):
     version: int = 0
 
 
+class JobOffered(FactBase, frozen=True, tag=True):
+    """Another cell may take this waiting job. The offer's serial is this fact's revision."""
+
+    job_id: int
+    cell: str
+
+
+class OfferCancelled(FactBase, frozen=True, tag=True):
+    """The job is to be cancelled in the cell that turns out to own it."""
+
+    job_id: int
+    by: str
+
+
+class OfferEnded(FactBase, frozen=True, tag=True):
+    """The offer was withdrawn: this cell owns the job."""
+
+    job_id: int
+    serial: int
+
+
+class JobTransferred(FactBase, frozen=True, tag=True):
+    """The cell that it was offered to owns the job."""
+
+    job_id: int
+    serial: int
+
+
+class TransferEnded(FactBase, frozen=True, tag=True):
+    """The outcome in the cell that owned the job, or an administrator has given it up."""
+
+    job_id: int
+    serial: int
+    outcome: Outcome
+
+
+class ArrivalConfirmed(FactBase, frozen=True, tag=True):
+    """This cell owns the job of another cell that has arrived."""
+
+    job_id: int
+    serial: int
+
+
+class ArrivalDropped(FactBase, frozen=True, tag=True):
+    """The offer was withdrawn: nothing is left of the job here."""
+
+    job_id: int
+    serial: int
+
+
+class OutcomeTold(FactBase, frozen=True, tag=True):
+    """The shared store has the outcome of another cell's job."""
+
+    job_id: int
+    serial: int
+
+
 Fact: TypeAlias = (
     ConfigAccepted
     | EpochBegan
@@ -663,6 +723,14 @@ Fact: TypeAlias = (
     | ControllerPhaseEnded
     | FederationChanged
     | IdBlockTaken
+    | JobOffered
+    | OfferCancelled
+    | OfferEnded
+    | JobTransferred
+    | TransferEnded
+    | ArrivalConfirmed
+    | ArrivalDropped
+    | OutcomeTold
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

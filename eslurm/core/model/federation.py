@@ -6,6 +6,7 @@ A *cell* is a cluster that is a member. Values are read by cells of other releas
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Final
 
 import msgspec
@@ -146,6 +147,40 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
     ] = ()
     revision: Count = 0
     """Revision of the cell's log that it shows."""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The end of a job in the cell that owned it, by that cell's clock. `state` is the name of a final `JobState`."""
+
+    state: Annotated[str, Meta(pattern=r"\A(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|PREEMPTED)\Z")]
+    exit_code: Annotated[int, Meta(ge=0, le=255)] = 0
+    exit_signal: Annotated[int, Meta(ge=0, le=127)] = 0
+    started_us: Count = 0
+    ended_us: Count = 0
+    text: Text = ""
+
+
+class OwnerStage(enum.Enum):
+    """Stage of a job's owner record."""
+
+    OFFERED = "offered"
+    """The home cell owns the job until the taker changes this."""
+    OWNED = "owned"
+    ENDED = "ended"
+
+
+class JobOwner(msgspec.Struct, frozen=True, array_like=True):
+    """The owner of one job that its home cell has offered. The key names the home cell and the job.
+
+    The home cell writes an offer, and takes it away again; the taker makes itself the owner, and tells the outcome. Each
+    does so by comparison of versions. `serial` identifies the offer. Without the key the home cell owns the job.
+    """
+
+    format: Version
+    serial: Count
+    taker: CellName
+    stage: OwnerStage
+    outcome: Outcome | None = None
 
 
 RUNS_MAX: Final = 1_024

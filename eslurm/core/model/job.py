@@ -24,6 +24,7 @@ from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import PartSpec, Request
+from eslurm.core.model.transfer import Transfer
 
 NO_LIMIT = 0
 
@@ -148,6 +149,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """The loss of a node other than the first does not end the job."""
     gateway: GatewayRequest | None = None
     """Gateways between the modules of its nodes; its last component is then theirs."""
+    cells: tuple[str, ...] = ()
+    """Cells of the federation that may take it, or `any`; empty: this cell alone."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -415,6 +418,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """The latest attempts that ran and whose end no node has told: their first node was lost."""
     pack: PackPlace | None = None
     """Its place in a pack of jobs (D-04)."""
+    transfer: Transfer | None = None
+    """Its transfer to or from another cell of the federation."""
 
     @property
     def is_array(self) -> bool:

@@ -16,6 +16,7 @@ class JobState(enum.Enum):
     __hash__ = object.__hash__
 
     PENDING = "PENDING"
+    TRANSFERRED = "TRANSFERRED"
     LAUNCHING = "LAUNCHING"
     RUNNING = "RUNNING"
     SUSPENDED = "SUSPENDED"
@@ -48,9 +49,18 @@ HOLDS = ("", "system", "user", "account", "admin")
 TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.PENDING: {
         JobState.LAUNCHING: "placed on nodes",
+        JobState.TRANSFERRED: "another cell of the federation owns it now",
         JobState.CANCELLED: "cancelled while waiting, or its dependency can never be met",
         JobState.COMPLETED: "an array whose last task has ended, all well",
         JobState.FAILED: "an array whose last task has ended, at least one not well",
+    },
+    JobState.TRANSFERRED: {
+        JobState.COMPLETED: "so its owner has told",
+        JobState.FAILED: "so its owner has told",
+        JobState.CANCELLED: "so its owner has told",
+        JobState.TIMEOUT: "so its owner has told",
+        JobState.NODE_FAIL: "so its owner has told, or an administrator has given it up with its cell",
+        JobState.PREEMPTED: "so its owner has told",
     },
     JobState.LAUNCHING: {
         JobState.RUNNING: "the script's first process exists",

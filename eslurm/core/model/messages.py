@@ -14,6 +14,7 @@ import msgspec
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.controller_phases import PhaseKey
+from eslurm.core.model.federation import Outcome
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import Dependency, JobSpec, Principal, StepEnd
 from eslurm.core.model.member import Revocation
@@ -49,11 +50,23 @@ class Refused(Exception):
 # ---- requests ----
 
 
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """A job that another cell offers: its home, its id there, the serial of the offer."""
+
+    home: str
+    job_id: int
+    serial: int
+
+
 class SubmitJobs(msgspec.Struct, frozen=True, gc=False):
-    """Accept all of these jobs or none; some of them form packs. Answer: `Submitted`."""
+    """Accept all of these jobs or none; some of them form packs. Answer: `Submitted`.
+
+    `arrival`: the one job is another cell's, which offers it to this one.
+    """
 
     specs: tuple[JobSpec, ...]
     packs: tuple[PackDraft, ...] = ()
+    arrival: Arrival | None = None
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -443,6 +456,62 @@ class IdsBounded(msgspec.Struct, frozen=True, gc=False):
     is_open: bool = False
 
 
+class OfferJob(msgspec.Struct, frozen=True, gc=False):
+    """Offer a waiting job to another cell."""
+
+    job_id: int
+    cell: str
+
+
+class EndOffer(msgspec.Struct, frozen=True, gc=False):
+    """The shared store says that no other cell can take this offer any more."""
+
+    job_id: int
+    serial: int
+
+
+class NoteTransferred(msgspec.Struct, frozen=True, gc=False):
+    """The shared store says that the cell owns the job that was offered to it."""
+
+    job_id: int
+    serial: int
+
+
+class NoteOutcome(msgspec.Struct, frozen=True, gc=False):
+    """The shared store has the outcome of a job of this cell in the cell that owns it."""
+
+    job_id: int
+    serial: int
+    outcome: Outcome
+
+
+class ConfirmArrival(msgspec.Struct, frozen=True, gc=False):
+    """The shared store says that this cell owns the job that arrived."""
+
+    job_id: int
+    serial: int
+
+
+class DropArrival(msgspec.Struct, frozen=True, gc=False):
+    """The shared store says that the offer of the job that arrived is over."""
+
+    job_id: int
+    serial: int
+
+
+class NoteTold(msgspec.Struct, frozen=True, gc=False):
+    """The shared store has the outcome of another cell's job."""
+
+    job_id: int
+    serial: int
+
+
+TransferMessage: TypeAlias = (
+    OfferJob | EndOffer | NoteTransferred | NoteOutcome | ConfirmArrival | DropArrival | NoteTold
+)
+"""Messages of the cell's part in its federation. One that comes late or again changes nothing."""
+
+
 class Tick(msgspec.Struct, frozen=True, gc=False):
     """Time has passed: due timers fire."""
 
@@ -507,6 +576,13 @@ Event: TypeAlias = (
     | ControllerPhaseDone
     | IdsTaken
     | IdsBounded
+    | OfferJob
+    | EndOffer
+    | NoteTransferred
+    | NoteOutcome
+    | ConfirmArrival
+    | DropArrival
+    | NoteTold
 )
 Message: TypeAlias = Request | Event
 
