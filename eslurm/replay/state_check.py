@@ -51,7 +51,10 @@ def check(state: State) -> None:
     wide = state.ledger.topology.wide_totals
     jobs_on: dict[int, set[int]] = {}
     for job_id, job in state.jobs.items():
-        require(job.job_id == job_id < state.next_id, f"job {job_id} is filed wrongly")
+        require(
+            job.job_id == job_id and (job_id < state.next_id or bool(job.home)),
+            f"job {job_id} is filed wrongly",
+        )
         check_job(state, job)
         for attempt in attempts_of(job):
             if attempt.held:
@@ -272,5 +275,5 @@ def _check_timers(state: State) -> None:
         if job.not_before_us and job.state not in FINAL:
             due = (job.not_before_us, "due", job.job_id) in timers
             require(due, f"job {job.job_id} waits for a time that no timer is set for")
-        if job.state in FINAL and not job.residues and not job.is_array:
+        if job.state in FINAL and not job.residues and not job.is_array and not job.owes_outcome:
             require(job.job_id in kept, f"job {job.job_id} has ended and stays in memory for ever")

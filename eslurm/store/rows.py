@@ -55,6 +55,7 @@ def to_store(
         rows.append(_node_row(node) if node is not None else store.RowDelete("nodes", (number,)))
     # A forgotten job keeps its last row: that is how later dependencies on it are settled.
     jobs = (state.find_job(job_id) for job_id in touched.jobs)
+    rows.extend(store.RowDelete(store.JobRow.TABLE, (job_id,)) for job_id in sorted(touched.dropped))
     rows.extend(_job_row(state, job) for job in jobs if job is not None)
     rows.extend(_job_row(state, job) for job in touched.forgotten)
     rows.extend(_attempt_row(state, job, attempt) for job, attempt in touched.ended)
@@ -68,7 +69,7 @@ def to_store(
 
 def _job_row(state: State, job: Job) -> store.JobRow:
     # What others still have to be told about is not over: they look at its record.
-    is_awaited = state.is_awaited(job.job_id)
+    is_awaited = state.is_awaited(job.job_id) or job.owes_outcome
     return store.JobRow(
         job_id=job.job_id,
         state=job.state.value,

@@ -96,7 +96,11 @@ def picture(state: State) -> dict[str, object]:
 def unfinished(state: State, seen: dict[str, object] | None = None) -> dict[str, object]:
     """The same without finished jobs, which a restart leaves in the store; `seen` is the state's picture, if made."""
     found = dict(seen or picture(state))
-    jobs = {number: job for number, job in state.jobs.items() if job.state not in FINAL or job.residues}
+    jobs = {
+        number: job
+        for number, job in state.jobs.items()
+        if job.state not in FINAL or job.residues or job.owes_outcome
+    }
     tasks = {array: {task for task in tasks if task in jobs} for array, tasks in state.tasks_of.items()}
     found["jobs"] = jobs
     found["tasks_of"] = {array: kept for array, kept in tasks.items() if kept}

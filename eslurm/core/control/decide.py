@@ -20,22 +20,27 @@ from eslurm.core.control.jobs import (
     parts,
     phases,
     requests,
+    transfers,
     updating,
 )
 from eslurm.core.control.planning import on_plan_made
 from eslurm.core.model import facts
 from eslurm.core.model.messages import (
     ApproveHost,
+    Arrival,
     CancelJobs,
     Changed,
     ChangeFederation,
     ChangePolicies,
     ConfigLoaded,
+    ConfirmArrival,
     ControllerPhaseDone,
     CreateJoinToken,
     CreateStep,
     CreateToken,
+    DropArrival,
     EffectDone,
+    EndOffer,
     EpochStarted,
     ExtendJob,
     ExtensionTaken,
@@ -50,6 +55,10 @@ from eslurm.core.model.messages import (
     Message,
     MovePack,
     MoveTaken,
+    NoteOutcome,
+    NoteTold,
+    NoteTransferred,
+    OfferJob,
     PartGivenBack,
     PlanMade,
     RequeueJobs,
@@ -97,6 +106,8 @@ Decision: TypeAlias = tuple[list[facts.Fact], Answer]
 def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision:
     """Facts that follow from the message in this state, and the answer to give once they are committed."""
     match message:
+        case SubmitJobs(arrival=Arrival()):
+            return transfers.on_arrival(state, message, now_us)
         case SubmitJobs():
             return admission.on_submit(state, message, now_us)
         case EffectDone():
@@ -169,6 +180,20 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return job_ids.on_ids_taken(state, message), None
         case IdsBounded():
             return job_ids.on_ids_bounded(state, message), None
+        case OfferJob():
+            return transfers.on_offer(state, message), None
+        case EndOffer():
+            return transfers.on_offer_ended(state, message), None
+        case NoteTransferred():
+            return transfers.on_transferred(state, message), None
+        case NoteOutcome():
+            return transfers.on_outcome(state, message), None
+        case ConfirmArrival():
+            return transfers.on_confirmed(state, message), None
+        case DropArrival():
+            return transfers.on_dropped(state, message), None
+        case NoteTold():
+            return transfers.on_told(state, message), None
         case EpochStarted():
             return nodes.on_epoch(state, message), None
         case ConfigLoaded():

@@ -24,7 +24,7 @@ from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import PartSpec, Request
-from eslurm.core.model.transfer import Transfer
+from eslurm.core.model.transfer import AWAY, FOREIGN, OWING, Transfer
 
 NO_LIMIT = 0
 
@@ -420,6 +420,21 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """Its place in a pack of jobs (D-04)."""
     transfer: Transfer | None = None
     """Its transfer to or from another cell of the federation."""
+
+    @property
+    def is_away(self) -> bool:
+        """Check whether another cell may own it: it is not started here."""
+        return self.transfer is not None and self.transfer.stage in AWAY
+
+    @property
+    def home(self) -> str:
+        """The other cell that accepted it, whose id it has; empty: this one did."""
+        return self.transfer.cell if self.transfer is not None and self.transfer.stage in FOREIGN else ""
+
+    @property
+    def owes_outcome(self) -> bool:
+        """Check whether it is another cell's, which does not know its end."""
+        return self.transfer is not None and self.transfer.stage in OWING
 
     @property
     def is_array(self) -> bool:

@@ -84,6 +84,7 @@ class CancelJobs(msgspec.Struct, frozen=True, gc=False):
     """End jobs, or only signal them (`signal > 0`). Answer: `Changed`.
 
     An empty `jobs` selects by user, name, partition or state; a state selects only those tasks of an array that are in it.
+    `lost`: the other cell of these jobs is lost for good, so that no outcome of theirs will ever come.
     """
 
     by: Principal
@@ -93,6 +94,7 @@ class CancelJobs(msgspec.Struct, frozen=True, gc=False):
     partition: str = ""
     state: str = ""
     signal: int = 0
+    lost: bool = False
 
 
 class HoldJobs(msgspec.Struct, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 """A job's transfer to another cell of its federation: the stage that this cell's log knows.
 
-The home cell is the one that accepted the job, and its id is of that cell. The owner may start it. An offer
-is bound to its serial; a later offer of the same job has a higher one. The key `jobs/HOME/ID` in the shared store, changed by
-comparison of versions alone, decides between the two cells (ADR 31).
+The home cell is the one that accepted the job, and its id is of that cell. The owner may start it. An offer is bound to its
+serial; a later offer of the same job has a higher one. The key `jobs/HOME/ID` in the shared store, changed by comparison of
+versions alone, decides between the two cells (ADR 31).
 """
 
 from __future__ import annotations
@@ -33,6 +33,16 @@ class TransferStage(enum.Enum):
     """At the taker: it owns the job and owes its home the outcome."""
     TOLD = "told"
     """At the taker: the store has the outcome; nothing is owed any more."""
+
+
+AWAY: Final = frozenset({TransferStage.OFFERED, TransferStage.TRANSFERRED, TransferStage.ARRIVING})
+"""Stages at which this cell may not start the job."""
+OWING: Final = frozenset({TransferStage.ARRIVING, TransferStage.OWNED})
+"""Stages at which another cell has to learn of the job's end: the record is kept until then."""
+
+
+FOREIGN: Final = frozenset({TransferStage.ARRIVING, TransferStage.OWNED, TransferStage.TOLD})
+"""Stages of another cell's job."""
 
 
 class Transfer(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -21,6 +21,7 @@ from eslurm.core.state import apply_phases as phases
 from eslurm.core.state import apply_satellites as satellite
 from eslurm.core.state import apply_steps as step
 from eslurm.core.state import apply_tokens as token
+from eslurm.core.state import apply_transfers as transfer
 from eslurm.core.state import faults, federation
 from eslurm.core.state.cluster import State
 
@@ -102,6 +103,14 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.MembersRevoked: member.apply_revoked,
     facts.FederationChanged: _federation,
     facts.IdBlockTaken: federation.apply_block_taken,
+    facts.JobOffered: transfer.apply_offered,
+    facts.OfferCancelled: transfer.apply_cancelled,
+    facts.OfferEnded: transfer.apply_offer_ended,
+    facts.JobTransferred: transfer.apply_transferred,
+    facts.TransferEnded: transfer.apply_ended,
+    facts.ArrivalConfirmed: transfer.apply_confirmed,
+    facts.ArrivalDropped: transfer.apply_dropped,
+    facts.OutcomeTold: transfer.apply_told,
 }
 
 

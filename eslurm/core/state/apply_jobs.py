@@ -30,8 +30,9 @@ GIVEN_UP = "its node was given up before it told of the end"
 
 
 def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
-    state.next_id = max(state.next_id, fact.job_id + ids_taken(fact.spec))
-    state.touched.settings = True
+    if fact.transfer is None:
+        state.next_id = max(state.next_id, fact.job_id + ids_taken(fact.spec))
+        state.touched.settings = True
     state.put_job(record_of(fact, state.now_us))
 
 
@@ -50,6 +51,7 @@ def record_of(fact: facts.JobSubmitted, now_us: int) -> Job:
         tasks_left=spec.array.tasks if spec.array is not None else None,
         tasks_ready=() if spec.array is not None and _corresponds(fact.open) else None,
         pack=fact.pack,
+        transfer=fact.transfer,
     )
 
 

@@ -89,6 +89,8 @@ class Touched:
         self.returned: list[tuple[Job, Attempt]] = []
         # Jobs that changed and were forgotten since: their last records are still to be written.
         self.forgotten: list[Job] = []
+        # Jobs of which nothing is left: they never were this cell's.
+        self.dropped: set[int] = set()
         # Jobs without a record here that others wait for now: only a state which began after their end lacks them.
         self.lacking: set[int] = set()
         self.settings = False
@@ -301,10 +303,10 @@ class State:
             self._arm_more(old, new.job_id, new.attempt.more)
         elif self.phases_waiting or self.phases_running:
             self._index_controller_phase(new.job_id, None)
-        if new.state in FINAL and (
-            old is None or old.state not in FINAL or (old.residues and not new.residues)
-        ):
-            self.push_forget(new)
+        if new.state in FINAL and not new.owes_outcome:
+            told = old is not None and old.owes_outcome
+            if told or old is None or old.state not in FINAL or (old.residues and not new.residues):
+                self.push_forget(new)
 
     def _arm_more(self, old: Job | None, job_id: int, more: AttemptMore) -> None:
         """Set the timers of what only few attempts have."""
@@ -595,8 +597,8 @@ class State:
             self._give_up_plans(new)
 
     def _give_up_plans(self, new: Job) -> None:
-        """Request a plan when a waiting job is held or ends: its planned resources are free for others."""
-        if new.hold or new.state in FINAL:
+        """Request a plan when a waiting job is held, offered or ends: its planned resources are free for others."""
+        if new.hold or new.is_away or new.state in FINAL:
             self.want_plan()
 
     def _index_first(self, member: Job, place: PackPlace) -> None:

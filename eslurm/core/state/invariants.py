@@ -12,6 +12,7 @@ from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.model.parts import gateway_nodes
 from eslurm.core.model.step_key import EPILOG
+from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.state.cluster import (
     State,
     attempts_of,
@@ -74,6 +75,9 @@ def check_job(state: State, job: Job) -> None:
         in_queue = job.job_id in state.queue
         require(in_queue == bool(waits(job) and state.startable(job)), f"{name} in queue: {in_queue}")
         require(in_queue or bool(pending_reason(state, job)), f"{name} waits without a reason")
+    if job.transfer is not None:
+        _check_transfer(state, job, job.transfer, name)
+    require(job.state is not JobState.TRANSFERRED or job.transfer is not None, f"{name} has no owner")
     if job.is_array:
         _check_array(state, job, name)
     said = job.forecast
@@ -155,6 +159,23 @@ def _check_controller_phase(attempt: Attempt, name: str) -> None:
     if attempt.awaits_prolog:
         untouched = attempt.waiting == attempt.held and not attempt.preparing and attempt.gateway is None
         require(untouched and attempt.stop is None, f"{what} and its nodes have heard of it")
+
+
+def _check_transfer(state: State, job: Job, transfer: Transfer, name: str) -> None:
+    """Check that a job which another cell may own is nothing but a record here."""
+    stage = transfer.stage
+    what = f"{name} has the transfer {transfer}"
+    if stage in (TransferStage.OFFERED, TransferStage.ARRIVING):
+        require(job.state is JobState.PENDING, what)
+    if stage is TransferStage.TRANSFERRED:
+        require(job.state is JobState.TRANSFERRED or job.state in FINAL, what)
+    else:
+        require(job.state is not JobState.TRANSFERRED, what)
+    require(stage is not TransferStage.TOLD or job.state in FINAL, what)
+    if job.is_away:
+        is_planned = job.job_id in state.queue or job.job_id in state.later
+        require(not is_planned and job.attempt is None and not job.residues, f"{what} and may start here")
+    require(transfer.serial > 0 and bool(transfer.cell), what)
 
 
 def _check_array(state: State, job: Job, name: str) -> None:

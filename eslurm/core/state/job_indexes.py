@@ -22,6 +22,11 @@ def waits(job: Job) -> bool:
     return is_free(job) and (job.pack is None or not job.pack.waits_for_first)
 
 
+def is_movable(job: Job) -> bool:
+    """Check whether it concerns the other cells of the federation: one may take it, or has, or it is another cell's."""
+    return job.transfer is not None or bool(job.spec.cells)
+
+
 def is_free(job: Job) -> bool:
     """Check whether nothing of its own keeps the job from starting."""
     return (
@@ -29,6 +34,7 @@ def is_free(job: Job) -> bool:
         and job.attempt is None
         and not job.hold
         and not job.not_before_us
+        and not job.is_away
         and not (job.open and all_wait(job))
         and job.tasks_left != ()
     )

@@ -6,10 +6,16 @@ from typing import Protocol
 
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Job
+from eslurm.core.model.transfer import TransferStage
 from eslurm.core.state.job_indexes import all_wait
 
 PACK_NOT_BEGUN = "PackNotBegun"
 """Reason of a member that starts after the first of its pack, which waits."""
+
+OFFERED = "OfferedToCell"
+"""Reason of a job that another cell may take."""
+ARRIVING = "ArrivingFromCell"
+"""Reason of another cell's job that this one does not own yet."""
 
 
 class Startable(Protocol):
@@ -21,6 +27,8 @@ class Startable(Protocol):
 
 def pending_reason(jobs: Startable, job: Job) -> str:
     """The reason why a pending job is not in the queue; "" when it is."""
+    if job.transfer is not None and job.is_away:
+        return ARRIVING if job.transfer.stage is TransferStage.ARRIVING else OFFERED
     if job.hold:
         held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
         return held.get(job.hold, "JobHeldSystem")

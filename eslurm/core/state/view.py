@@ -17,7 +17,7 @@ from eslurm.core.model.step import Step
 from eslurm.core.state.allocation_amounts import attempts_of, lends
 from eslurm.core.state.apply_accounts import Record, find_record, records_of
 from eslurm.core.state.cluster import State, Touched
-from eslurm.core.state.job_indexes import startable
+from eslurm.core.state.job_indexes import is_movable, startable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,12 +28,13 @@ class View:
     """Advance it after each commit with what the batch touched.
 
     `jobs_on`: the jobs that hold something on a node. `free`: amounts free there, for nodes in the topology. `tasks_of`:
-    the tasks of an array that are jobs of their own.
+    the tasks of an array that are jobs of their own. `transfers`: the jobs of any state that concern other cells.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.jobs: dict[int, Job] = dict(state.jobs)
+        self.transfers: dict[int, Job] = {one.job_id: one for one in state.jobs.values() if is_movable(one)}
         self.nodes: dict[int, Node] = dict(state.nodes)
         self.steps: dict[tuple[int, int], Step] = dict(state.steps)
         self.records = records_of(state)
@@ -129,11 +130,16 @@ class View:
         if new is None:
             if old is not None:
                 del self.jobs[job_id]
+                self.transfers.pop(job_id, None)
                 self._drop_task(old)
                 for part_id in part_ids(old):
                     del self.alias[part_id]
             return
         self.jobs[job_id] = new
+        if is_movable(new):
+            self.transfers[job_id] = new
+        elif self.transfers:
+            self.transfers.pop(job_id, None)
         if old is None:
             self.alias.update(dict.fromkeys(part_ids(new), job_id))
             if new.array_job_id:

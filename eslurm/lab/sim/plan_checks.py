@@ -33,6 +33,7 @@ WHY_EVERY = 24
 KEEPS_PROMISES = frozenset({"conservative", "planned"})
 TAKES_NOTHING = frozenset(
     {
+        "ArrivalDropped",
         "AttemptEnded",
         "AttemptInformed",
         "ExtensionAnswered",
@@ -41,18 +42,23 @@ TAKES_NOTHING = frozenset(
         "IdsLeased",
         "JobFinished",
         "JobHeld",
+        "JobOffered",
         "JobPlaced",
         "JobSubmitted",
+        "JobTransferred",
         "JobsForgotten",
         "MoveAsked",
         "NodesLost",
         "NodesPrepared",
         "NodesReleased",
+        "OfferCancelled",
+        "OutcomeTold",
         "PackMoved",
         "PartFinished",
         "StepAnswered",
         "StepCreated",
         "StepFinished",
+        "TransferEnded",
     }
 )
 """Facts that can take nothing from a planned job: a later job comes behind it (C-59), an ended one releases resources."""

@@ -17,6 +17,7 @@ from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
+from eslurm.core.control.jobs.movable import check_movable
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model import facts, ranges
@@ -63,6 +64,8 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
             spec = admitted(state, spec, now_us, beside)
         else:
             with pack_submission.naming(member):
+                if spec.cells:
+                    check_movable(spec, in_pack=True)
                 spec = admitted(state, member.checked(spec), now_us, beside)
                 pack_submission.check_delay(state, spec, member.delay_s, now_us)
             member.spec = spec
@@ -163,6 +166,8 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
             raise Refused(RefusalCode.INFEASIBLE, part_text(spec, part, problem))
     if spec.parts:
         _check_together(state, spec)
+    if spec.cells:
+        check_movable(spec)
     return spec
 
 

@@ -163,6 +163,11 @@ def _known(state: State, spec: JobSpec, given: Dependency, members: int) -> tupl
     known = target is not None or given.settled or given.kind == "singleton"
     if not known or (target is not None and not Visibility(state, spec.user).job(target)):
         raise Refused(RefusalCode.INVALID, f"--dependency: job {given.job_id} does not exist")
+    if target is not None and target.owes_outcome and target.is_away:
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"--dependency: job {given.job_id} is arriving from another cell: try again in a moment",
+        )
     if target is not None and (given.part >= 0 or target.job_id != given.job_id):
         _check_part(target, given)
         # Of a pack it is the first job alone.
@@ -216,7 +221,12 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
         case facts.AttemptEnded():
             others = [*pack_starts.without_first(state, fact), *pack_ends.concerned(state, fact.job_id)]
             return [*_waiting_for(state, fact.job_id), *others]
-        case facts.AttemptStarted() | facts.NodesReleased() | facts.ControllerPhaseEnded():
+        case (
+            facts.AttemptStarted()
+            | facts.NodesReleased()
+            | facts.ControllerPhaseEnded()
+            | facts.TransferEnded()
+        ):
             return _waiting_for(state, fact.job_id)
         case facts.JobFinished():
             waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id)}
@@ -226,6 +236,9 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
             return [fact.job_id, *sorted(waiting)]
         case facts.TasksReleased():
             return [fact.job_id, *_waiting_for(state, fact.job_id)]
+        case facts.ArrivalDropped():
+            # Its name is gone with it.
+            return sorted(_singletons(state) or ())
         case facts.JobChanged(was_named=str(name), open=still_open) if name or still_open:
             twins = state.same_name.get((fact.spec.user.uid, name), ()) if name else ()
             return [fact.job_id, *([min(twins)] if twins else [])]

@@ -122,7 +122,7 @@ def _mode_now(state: State, victim: Job, number: int, preemptor: Job, now_us: in
     if attempt is None or attempt.number != number or attempt.phase is not AttemptPhase.RUNNING:
         return OFF
     running = _running(state, victim, attempt, _ranks(state))
-    waits = preemptor.state is JobState.PENDING and not preemptor.hold
+    waits = preemptor.state is JobState.PENDING and not preemptor.hold and not preemptor.is_away
     if running.is_going or not waits or running.exempt_until_us > now_us:
         return OFF
     return claim_of(state, preemptor).mode(running)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 
 from eslurm.core.control.jobs import pack_requests
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
+from eslurm.core.control.jobs.movable import check_here
 from eslurm.core.control.jobs.running import suspend
 from eslurm.core.control.jobs.stopping import stop
+from eslurm.core.control.jobs.transfers import cancelled, given_up
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import coordinates, is_operator, may_manage
 from eslurm.core.model import facts, ranges
@@ -136,6 +138,8 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
     signalled: set[int] = set()
 
     def change(job: Job, task: int) -> list[facts.Fact]:
+        if message.lost:
+            return given_up(job, message.by.name, now_us)
         if message.signal:
             return _signal(state, job, task, message.signal, message.by.name, signalled)
         if task >= 0:
@@ -157,6 +161,8 @@ def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> lis
     if job.is_array and job.tasks_running and alone:
         left = job.tasks_left or ()
         return [facts.TasksDropped(job.job_id, left, f"cancelled by {by}")] if left else []
+    if job.is_away and job.state not in FINAL:
+        return cancelled(job, by)
     if job.state is JobState.PENDING and job.outcome is None:
         return [facts.JobFinished(job.job_id, JobState.CANCELLED, f"cancelled by {by}")]
     return stop(state, job, StopCause.CANCEL, now_us, by) if job.state in ACTIVE else []
@@ -199,6 +205,7 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
             raise Refused(
                 RefusalCode.INVALID, f"task {task} waits within its array: hold job {job.job_id} as a whole"
             )
+        check_here(job)
         # An array's tasks that wait for another attempt are held and released with it.
         with_it = _with_others(state, message.by, job, message.jobs)
         waiting = [record for record in with_it if record.state is JobState.PENDING]
@@ -237,6 +244,7 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
     requeued: set[int] = set()
 
     def change(job: Job, task: int) -> list[facts.Fact]:
+        check_here(job)
         live = [
             record
             for record in _with_others(state, message.by, job, message.jobs)

@@ -24,6 +24,7 @@ from eslurm.core.control.jobs.admission import (
 from eslurm.core.control.jobs.comparing import asks_for_more
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.dependency_cycles import check_cycles
+from eslurm.core.control.jobs.movable import check_here
 from eslurm.core.control.jobs.requests import for_each
 from eslurm.core.control.jobs.running import change_limit
 from eslurm.core.control.rights import coordinates, is_operator
@@ -71,6 +72,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
         part = _part(state, job, message)
         if job.state in STARTED:
             return change_limit(state, job, message, part, now_us, operator=operator)
+        check_here(job)
         if job.state is not JobState.PENDING:
             raise Refused(
                 RefusalCode.CONFLICT,

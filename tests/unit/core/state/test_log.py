@@ -15,20 +15,25 @@ from eslurm.core.model import facts
 from eslurm.core.model.accounts import Account, Qos
 from eslurm.core.model.config import Partition
 from eslurm.core.model.controller_phases import ControllerPrograms, PhaseKey
+from eslurm.core.model.federation import Outcome
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GATEWAY, PARTITION, GatewayRequest
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.messages import (
     ApproveHost,
+    Arrival,
     CancelJobs,
     ChangeFederation,
     ChangePolicies,
     ConfigLoaded,
+    ConfirmArrival,
     ControllerPhaseDone,
     CreateJoinToken,
     CreateStep,
     CreateToken,
+    DropArrival,
+    EndOffer,
     EpochStarted,
     ExtendJob,
     FinishPart,
@@ -38,12 +43,17 @@ from eslurm.core.model.messages import (
     JobRef,
     JoinHost,
     MovePack,
+    NoteOutcome,
+    NoteTold,
+    NoteTransferred,
+    OfferJob,
     PlanMade,
     PolicyChange,
     RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
     SetForecasts,
+    SubmitJobs,
     SuspendJobs,
     UpdateJob,
     UpdateNodes,
@@ -149,7 +159,28 @@ def history() -> World:
     lose_a_gateway(world)
     world.send(ChangeFederation(ROOT, "lab", "drain"))
     world.send(IdsTaken(100_000, 100_000, 7))
+    move_between_cells(world)
     return world
+
+
+def move_between_cells(world: World) -> None:
+    """One job is offered in vain, another ends in another cell, and two of another cell arrive, one of them for good."""
+    wide = Request(tasks=3)
+    kept, gone = [world.submit(request=wide, cells=("any",)) for _ in range(2)]
+    for job_id in (kept, gone):
+        world.send(OfferJob(job_id, "beta"))
+    world.cancel(kept)
+    serials = [transfer.serial for job_id in (kept, gone) if (transfer := world.job(job_id).transfer)]
+    world.send(EndOffer(kept, serials[0]))
+    world.send(NoteTransferred(gone, serials[1]))
+    world.send(NoteOutcome(gone, serials[1], Outcome("FAILED", 3, 0, 5, 7, "no such file")))
+    spec = msgspec.structs.replace(world.job(gone).spec, cells=())
+    for job_id in (200_001, 200_002):
+        world.send(SubmitJobs((spec,), arrival=Arrival("beta", job_id, 9)))
+    world.send(DropArrival(200_001, 9))
+    world.send(ConfirmArrival(200_002, 9))
+    world.cancel(200_002)
+    world.send(NoteTold(200_002, 9))
 
 
 def run_on_the_controller(world: World) -> None:
