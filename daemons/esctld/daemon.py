@@ -368,6 +368,7 @@ class Controller:
         history_jobs = options.config.estimator.history_jobs
         self._feed = JobEvents(self._dispatcher, self._store, history_jobs=history_jobs)
         service.offer("JobFeed", self._feed.call)
+        service.attach(self._federation)
         federation = FederationAnswers(self._federation, service.change)
         service.offer("Federation", federation.call)
         service.offer("ChangeFederation", federation.change)

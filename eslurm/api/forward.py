@@ -281,11 +281,12 @@ async def answer_door_call(
     via: str = "agent",
     host: str = "",
     peer: str = "",
+    cell: str = "",
 ) -> link_pb2.DoorReply:
     """The leader's side: answer a forwarded call for the principal of its uid.
 
     `via` is "agent", "login" or "cell", or "socket" for a standby's API socket, which equals the leader's own; `host` is
-    that socket's host, and `peer` its name for logs.
+    that socket's host, `peer` its name for logs, and `cell` the other cell that has made the link.
     """
     if principal.via != via:
         # Only a user's rights remain with it: later decisions must know.
@@ -295,7 +296,7 @@ async def answer_door_call(
         answered = Answered(Status.UNIMPLEMENTED, f"this controller knows no method {call.method}", b"")
     else:
         caller = Caller(
-            principal, call.request_id, call.retry, call.deadline_us or None, via, host, peer=peer
+            principal, call.request_id, call.retry, call.deadline_us or None, via, host, peer=peer, cell=cell
         )
         try:
             async with asyncio.timeout(call.deadline_us / 1e6 if call.deadline_us else None):

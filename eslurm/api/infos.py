@@ -24,6 +24,7 @@ from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, 
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import EPILOG
+from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
@@ -168,6 +169,9 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         info.delay_s = job.pack.delay_us // SECOND_US
         info.pack_start_us = job.pack.anchor_us
         info.pack_cancels, info.pack_failed = job.pack.cancels, job.pack.failed
+    if job.transfer is not None:
+        info.home = job.home
+        info.owner = "" if job.home else job.transfer.cell
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
@@ -175,6 +179,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         _explain(shown, job, why, info)
     elif job.state is JobState.SUSPENDED:
         info.reason_text = "; ".join(filter(None, (job.reason_text, info.reason_text)))
+    elif job.transfer is not None and job.state is JobState.TRANSFERRED:
+        info.reason_text = transfer_text(job.transfer)
     return info
 
 
@@ -320,6 +326,17 @@ def forecast_message(forecast: Forecast) -> pb.Forecast:
     )
 
 
+def transfer_text(transfer: Transfer) -> str:
+    """The place of a job between two cells: `in cell beta; cancelled by alice`."""
+    words = {
+        TransferStage.OFFERED: "offered to",
+        TransferStage.ARRIVING: "arriving from",
+        TransferStage.TRANSFERRED: "in",
+    }
+    by = f"; cancelled by {transfer.cancel_by}" if transfer.cancel_by else ""
+    return f"{words.get(transfer.stage, 'of')} cell {transfer.cell}{by}"
+
+
 def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
     """The reason of a pending job: its own, or the plan's; never empty.
 
@@ -329,6 +346,8 @@ def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
     if reason:
         info.reason = reason
         info.reason_text = job.reason_text
+        if job.transfer is not None and job.is_away:
+            info.reason_text = transfer_text(job.transfer)
         if reason == "BeginTime" and job.exit_text:
             info.reason_text = job.exit_text
         if why is not None:

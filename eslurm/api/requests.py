@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from google.protobuf.message import Message as Protobuf
 
+from eslurm.api.cell_requests import read_cells
 from eslurm.api.gateway_requests import read_gateway
 from eslurm.api.module_requests import in_module, partition_in
 from eslurm.compat.constraints import parse_constraint
@@ -159,13 +160,14 @@ class BlobCollector:
 class SpecReader:
     """Turns job requests of one call into specs; equal parts of many jobs are read once.
 
-    `trace` is for jobs without one of their own.
+    `trace` is for jobs without one of their own, `cell` this cluster's name in its federation; empty: it is no member.
     """
 
-    def __init__(self, user: Principal, config: ClusterConfig, trace: bytes = b"") -> None:
+    def __init__(self, user: Principal, config: ClusterConfig, trace: bytes = b"", cell: str = "") -> None:
         self._user = user
         self._config = config
         self._trace = trace
+        self._cell = cell
         self._components: dict[bytes, tuple[Request, ...]] = {}
         self._partitions = {"": ""}
         self._texts: dict[str, str] = {}
@@ -216,6 +218,7 @@ class SpecReader:
             warn_batch_only=job.warn_batch_only,
             trace=trace_of(job.traceparent) or self._trace,
             gateway=read_gateway(job.gateway) if job.HasField("gateway") else None,
+            cells=read_cells(job.cells, self._cell) if job.cells else (),
             **checked,
         )
 
@@ -538,7 +541,11 @@ def _given(message: Protobuf, *names: str) -> dict[str, object]:
 def cancel(request: pb.CancelRequest, by: Principal) -> CancelJobs:
     refs = tuple(job_ref(ref) for ref in request.jobs)
     number = _signal("--signal", request.signal)
-    return CancelJobs(by, refs, request.user, request.name, request.partition, request.state, number)
+    if request.lost and (number or not refs):
+        raise _refuse("--lost: name the jobs that are lost with their cell, and give no signal")
+    return CancelJobs(
+        by, refs, request.user, request.name, request.partition, request.state, number, request.lost
+    )
 
 
 def hold(request: pb.HoldRequest, by: Principal) -> HoldJobs:

@@ -57,11 +57,22 @@ def check_lists(name: str, request: Message) -> None:
 
 
 class Submission:
-    """A `SubmitRequest` whose jobs are decoded one at a time: all at once they may take a hundred times their bytes."""
+    """A `SubmitRequest` whose jobs are decoded one at a time: all at once they may take a hundred times their bytes.
 
-    def __init__(self, jobs: Jobs, packs: Sequence[pb.PackRequest] = (), *, test_only: bool) -> None:
+    `arrival`: the one job is another cell's.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        packs: Sequence[pb.PackRequest] = (),
+        arrival: pb.Arrival | None = None,
+        *,
+        test_only: bool,
+    ) -> None:
         self.jobs = jobs
         self.packs = packs
+        self.arrival = arrival
         self.test_only = test_only
 
     @classmethod
@@ -92,7 +103,8 @@ class Submission:
         if not rest:
             return cls(Jobs(payload, entries), test_only=False)
         other = pb.SubmitRequest.FromString(b"".join(rest))
-        return cls(Jobs(payload, entries), other.packs, test_only=other.test_only)
+        arrival = other.arrival if other.HasField("arrival") else None
+        return cls(Jobs(payload, entries), other.packs, arrival, test_only=other.test_only)
 
 
 class Jobs:

@@ -49,7 +49,7 @@ class Caller(NamedTuple):
     `request_id` is empty or 16 bytes. `retry` says that an earlier try of the same call may have arrived. `host` is the
     host whose API socket took the call, as its daemon reports it; empty: the controller's, or a remote client's. `token`
     is the id of the caller's token; empty on other ways in. `peer` is the origin of the call for logs: an address, a node;
-    empty: this host.
+    empty: this host. `cell` is the other cell of the federation whose link brought the call; empty: none did.
     """
 
     principal: Principal
@@ -60,6 +60,7 @@ class Caller(NamedTuple):
     host: str = ""
     token: str = ""
     peer: str = ""
+    cell: str = ""
 
 
 class ApiError(Exception):

@@ -67,6 +67,8 @@ def nodes_or_reason(info: Any, _now_us: int) -> str:
     """
     if info.state == "PENDING":
         return f"({_reason(info)})"
+    if info.state == "TRANSFERRED":
+        return f"({escaped(info.reason_text)})"
     nodes = f"{info.node_names} via {info.gateway_names}" if info.gateway_names else str(info.node_names)
     waits = info.state in ("LAUNCHING", "COMPLETING") and info.reason_text
     return f"{nodes} ({escaped(info.reason_text)})" if waits else nodes
@@ -149,6 +151,7 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "H": ("PACK", lambda info, _: pack_label(info) or "(null)"),
     "d": ("DELAY", lambda info, _: delay_text(info) or "N/A"),
     "k": ("COMMENT", lambda info, _: escaped(info.comment) or "(null)"),
+    "O": ("HOME", lambda info, _: info.home or "(null)"),
     "Z": ("WORK_DIR", lambda info, _: escaped(info.work_dir)),
 }
 _RIGHT = frozenset("iAFKUMLlDCmQyXd")
@@ -224,7 +227,7 @@ def fill(infos: Sequence[Any], cells: Sequence[Cell], now_us: int) -> list[list[
     return [[cell(info, now_us) for cell in cells] for info in infos]
 
 
-_STATE_ORDER = {"PENDING": 0, "LAUNCHING": 1, "RUNNING": 2, "SUSPENDED": 3, "COMPLETING": 4}
+_STATE_ORDER = {"PENDING": 0, "TRANSFERRED": 1, "LAUNCHING": 1, "RUNNING": 2, "SUSPENDED": 3, "COMPLETING": 4}
 
 
 def sort_key(info: Any) -> tuple[int, int, int, int]:

@@ -389,7 +389,9 @@ class CellLinks:
         call.deadline_us = min(call.deadline_us, int(DEADLINE_MAX_S * 1e6))
         try:
             async with asyncio.timeout(call.deadline_us / 1e6 + SEND_S):
-                reply = await answer_door_call(call, principal, self._answerer, CELL, peer=f"cell {cell}")
+                reply = await answer_door_call(
+                    call, principal, self._answerer, CELL, peer=f"cell {cell}", cell=cell
+                )
                 await self._reply(link, peer, reply)
         except TimeoutError:
             log.warning("cell %s does not take an answer to its call of %s", cell, call.method)

@@ -1,4 +1,5 @@
-"""Calls about jobs of other cells of the federation: by the cell that a job is named with, or the one that leased its id.
+"""Calls about jobs of other cells of the federation: by the cell that a job is named with, the one that leased its id, or
+the owner that its record names.
 
 A job of this cell comes first, whatever its id: ids of before the federation may be those of several cells. A call that came
 from another cell is not passed on. In a cluster that is no member, a job that is named with a cell is refused.
@@ -9,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
+from esctld.serve.arrivals import Cells
 from eslurm.api.methods import Method
+from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.state.view import View
 from eslurm.ports.api import Answered, ApiError, ApiService, Caller, Status
@@ -34,18 +37,6 @@ NAMED_MAX: Final = 8
 
 PassOn = Callable[[str, Method[Any, Any], bytes, Caller], Awaitable[Answered]]
 """Makes a call at the leader of another cell, for this caller."""
-
-
-class Cells(Protocol):
-    """The controller's view of the federation, as `lead.federation.Federation` provides it."""
-
-    def view(self) -> FederationView:
-        """All cells."""
-        ...
-
-    def cell_of(self, job_id: int) -> str:
-        """The cell that has leased this id; empty: none has."""
-        ...
 
 
 class JobsOfCells:
@@ -92,7 +83,7 @@ class JobsOfCells:
         elsewhere: dict[str, list[pb.JobRef]] = {}
         view = cells.view() if refs else None
         for ref in refs:
-            cell = self._cell_of(cells, ref)
+            cell = self._cell_of(cells, ref, method, request, caller)
             if view is not None and cell in ("", view.cell):
                 ref.cell = ""
                 own.append(ref)
@@ -102,23 +93,38 @@ class JobsOfCells:
             return await self._here(cells, method, request, caller)
         if method.name in ABOUT_ONE:
             ((cell, named),) = elsewhere.items()
-            return await self._there(view, cell, method, request, named, caller)
+            return await self._one_there(cells, cell, method, request, named, caller)
         if method.name in CHANGES:
             return await self._changed(cells, method, request, own, elsewhere, caller)
         if method.name == "Accounting":
             # The oldest jobs of this cell may have ids that another one has leased.
             own = [ref for ref in refs if ref.cell in ("", view.cell)]
         asked = [
-            self._read_there(cells, cell, method, request, named, caller) for cell, named in elsewhere.items()
+            self._known_there(cells, cell, method, request, named, caller)
+            for cell, named in elsewhere.items()
         ]
         if own:
             asked.append(self._encoded(self._here(cells, method, _only(request, own, ""), caller)))
         return await self._merged(method, own, asked)
 
-    def _cell_of(self, cells: Cells, ref: pb.JobRef) -> str:
-        if ref.cell or self._view().find_named(ref.job_id) is not None:
-            return ref.cell
-        return cells.cell_of(ref.job_id)
+    def _cell_of(self, cells: Cells, ref: pb.JobRef, method: Any, request: Any, caller: Caller) -> str:
+        """The cell to ask about a job: empty, or this cell's name, for this one."""
+        job = self._view().find_named(ref.job_id)
+        if job is None:
+            return ref.cell or cells.cell_of(ref.job_id)
+        if ref.cell not in ("", cells.cell):
+            return "" if ref.cell == job.home else ref.cell
+        is_there = job.state is JobState.TRANSFERRED and caller.via != CELL
+        if job.transfer is not None and is_there and _goes_to_owner(method.name, request):
+            return job.transfer.cell
+        return ref.cell
+
+    def _is_there(self, job_id: int, cell: str) -> bool:
+        """Check whether this cell's record says that another one owns the job."""
+        job = self._view().find_named(job_id)
+        if job is None or job.transfer is None or job.state is not JobState.TRANSFERRED:
+            return False
+        return job.transfer.cell == cell
 
     async def _here(self, cells: Cells, method: Any, request: Any, caller: Caller) -> Any:
         """This cell's answer. What it does not know may be a job of another cell, from before the federation."""
@@ -163,6 +169,44 @@ class JobsOfCells:
             ) from None
         return answered.reply
 
+    async def _one_there(
+        self,
+        cells: Cells,
+        cell: str,
+        method: Any,
+        request: Any,
+        named: Sequence[pb.JobRef],
+        caller: Caller,
+    ) -> Any:
+        """Another cell's answer about one job; while the owner of a job of this cell is silent, what its record says."""
+        own = type(request)()
+        own.CopyFrom(request)
+        try:
+            return await self._there(cells.view(), cell, method, request, named, caller)
+        except ApiError:
+            if method.name != "Why" or not self._is_there(named[0].job_id, cell):
+                raise
+            own.job.cell = ""
+            return await self._here(cells, method, own, caller)
+
+    async def _known_there(
+        self,
+        cells: Cells,
+        cell: str,
+        method: Any,
+        request: Any,
+        named: Sequence[pb.JobRef],
+        caller: Caller,
+    ) -> bytes:
+        """Another cell's answer about some jobs; while it is silent, this cell's records of its own ones among them."""
+        try:
+            return await self._read_there(cells, cell, method, request, named, caller)
+        except ApiError:
+            own = [ref for ref in named if self._is_there(ref.job_id, cell)]
+            if len(own) < len(named):
+                raise
+            return await self._encoded(self._here(cells, method, _only(request, own, ""), caller))
+
     async def _read_there(
         self,
         cells: Cells,
@@ -175,7 +219,11 @@ class JobsOfCells:
         """The answer of another cell without entries about jobs of others: a cell speaks for its own jobs."""
         reply = method.reply.FromString(await self._there(cells.view(), cell, method, request, named, caller))
         entries = reply.attempts if method.name == "Accounting" else reply.jobs
-        kept = [entry for entry in entries if cells.cell_of(entry.job_id) in ("", cell)]
+        kept = [
+            entry
+            for entry in entries
+            if cells.cell_of(entry.job_id) in ("", cell) or self._is_there(entry.job_id, cell)
+        ]
         if len(kept) < len(entries):
             del entries[:]
             entries.extend(kept)
@@ -265,6 +313,17 @@ class JobsOfCells:
                 "these jobs of several cells have too many runs for one answer: ask for those of one cell at a time",
             )
         return b"".join(answers)
+
+
+def _goes_to_owner(name: str, request: Any) -> bool:
+    """Check whether a call about a job that another cell owns is for that cell.
+
+    A demand to cancel stays in the record, from where it reaches the owner however long that takes; so does a wait for the
+    end, which the owner tells.
+    """
+    if name == "Cancel":
+        return bool(request.signal)
+    return name in CHANGES or name in ABOUT_ONE or name == "Jobs"
 
 
 def _only(request: Any, refs: Sequence[pb.JobRef], cell: str) -> Any:

@@ -51,6 +51,14 @@ def bound_id(caller: Caller, what: str) -> bytes:
     return blake2b(call + caller.request_id, digest_size=REQUEST_ID_BYTES).digest()
 
 
+def kind_of(message: Message) -> str:
+    """The kind of call that makes this message. A delivery of another cell is none that its job's user can make."""
+    kind = type(message).__name__
+    if isinstance(message, SubmitJobs) and message.arrival is not None:
+        return f"{kind}@{message.arrival.home}"
+    return kind
+
+
 def is_own(
     answer: StoredAnswer, message: Message, caller: Caller, find_job: Callable[[int], Job | None]
 ) -> bool:

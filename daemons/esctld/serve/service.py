@@ -23,8 +23,9 @@ from esctld.lead.leadership import Leadership
 from esctld.lead.planner import Planner
 from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
+from esctld.serve.arrivals import Cells, arrival_of, check_cells
 from esctld.serve.moves import Moves
-from esctld.serve.request_ids import StoredAnswer, bound_id, is_own
+from esctld.serve.request_ids import StoredAnswer, bound_id, is_own, kind_of
 from esctld.serve.step_endpoints import StepEndpoints
 from esctld.serve.views import Queries
 from esctld.serve.why import Inquiries
@@ -104,6 +105,7 @@ class ControllerService:
         self._trace_key = secrets.token_bytes(REQUEST_ID_BYTES)
         self._traces = itertools.count()
         self._waiting = 0
+        self._cells: Cells | None = None
         moves = Moves(dispatcher, self._inquiries, self)
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
             "Ping": self._ping,
@@ -136,6 +138,10 @@ class ControllerService:
             "ExtendJob": moves.extend_job,
         }
 
+    def attach(self, cells: Cells | None) -> None:
+        """Set the federation that the cluster is a member of."""
+        self._cells = cells
+
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
         """Register a call that a part answers itself."""
         self._handlers[name] = handler
@@ -164,7 +170,7 @@ class ControllerService:
 
     async def _decide(self, message: Message, caller: Caller, blobs: tuple[BlobRow, ...] = ()) -> BatchAnswer:
         """The durable answer to a message; a retry gets the answer of its first try, and the other way round."""
-        request_id = bound_id(caller, type(message).__name__)
+        request_id = bound_id(caller, kind_of(message))
         if self._dispatcher.must_look_up(request_id, retry=caller.retry):
             try:
                 first = await self._find_stored(request_id, message, caller)
@@ -215,12 +221,16 @@ class ControllerService:
         if not len(request.jobs):
             raise Refused(RefusalCode.INVALID, f"no jobs in this call: give 1 to {REFERENCES_MAX}")
         packs = requests.pack_drafts(request.packs, len(request.jobs)) if request.packs else ()
+        arrival = arrival_of(request.arrival, caller, self._cells) if request.arrival is not None else None
         trace = self._new_trace()
-        reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace)
+        cell = self._cells.cell if self._cells is not None else ""
+        reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace, cell)
         specs: list[JobSpec] = []
         began_s = time.perf_counter()
         for job in request.jobs:
             spec = reader.read(job)
+            if spec.cells and self._cells is not None:
+                check_cells(spec.cells, self._cells.view())
             if spec.dependencies:
                 settled = await self._settled(spec.dependencies, spec.user)
                 spec = msgspec.structs.replace(spec, dependencies=settled)
@@ -230,7 +240,8 @@ class ControllerService:
                 began_s = time.perf_counter()
         if request.test_only:
             return await self._inquiries.test(specs, packs)
-        answer = await self._decide(SubmitJobs(tuple(specs), packs), caller, reader.blobs.rows)
+        submission = SubmitJobs(tuple(specs), packs, arrival)
+        answer = await self._decide(submission, caller, reader.blobs.rows)
         assert isinstance(answer, Submitted)
         # They will be launched soon: their nodes' satellites need not wait for the store.
         for blob in reader.blobs.rows:

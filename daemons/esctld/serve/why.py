@@ -182,6 +182,7 @@ class Inquiries:
             test_latest_us=first.latest_us,
             revision=self._dispatcher.view.revision,
             tests=found,
+            now_us=self._dispatcher.now_us(),
         )
 
     async def _test(self, spec: JobSpec) -> pb.TestAnswer:

@@ -27,6 +27,9 @@ HOLDS = {
 def own_reasons(state: State, schedule: Schedule, job: Job) -> list[Reason]:
     """Reasons that free resources do not remove: holds, times, other jobs, its array's limit."""
     found: list[Reason] = []
+    if job.transfer is not None and job.is_away:
+        word = "arriving from" if job.home else "being offered to"
+        found.append(Reason("transfer", f"it is {word} cell {job.transfer.cell}, which takes a moment"))
     if job.hold:
         text = HOLDS.get(job.hold, "held by the system ({why}): esctl release {id} lets it go")
         found.append(Reason("hold", text.format(id=job.job_id, why=job.reason_text or "launches failed")))

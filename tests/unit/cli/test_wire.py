@@ -17,6 +17,7 @@ from eslurm.v1 import controller_pb2 as pb
 TABLES = {
     "SubmitRequest": wire_tables.SUBMIT_REQUEST,
     "PackRequest": wire_tables.PACK_REQUEST,
+    "Arrival": wire_tables.ARRIVAL,
     "SubmitReply": wire_tables.SUBMIT_REPLY,
     "JobRequest": wire_tables.JOB_REQUEST,
     "ResourceRequest": wire_tables.RESOURCE_REQUEST,

@@ -12,13 +12,17 @@ from eslurm.api.methods import BY_NAME
 from eslurm.core.federation.membership import Standing
 from eslurm.core.federation.view import CellState, CellView, FederationView
 from eslurm.core.model.federation import FORMAT, Alive
+from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.ports.api import Answered, ApiError, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ALICE
 from tests.support.loops import run
 
 OWN = {1: "job 1", 100_001: "job 100001"}
+AWAY = {100_002: "beta", 100_003: "gamma"}
+FOREIGN = 200_009
 CELLS = FederationView(
     "lab",
     "alpha",
@@ -92,10 +96,23 @@ def cell_of(job_id: int) -> str:
     return next((cell for cell, ids in LEASED.items() if job_id in ids), "")
 
 
+def records() -> dict[int, Any]:
+    """This cell's records: its own jobs, those that other cells own, and one of another cell."""
+    found: dict[int, Any] = {
+        job_id: SimpleNamespace(state=JobState.PENDING, transfer=None, home="") for job_id in OWN
+    }
+    for job_id, cell in AWAY.items():
+        transfer = Transfer(TransferStage.TRANSFERRED, cell, 5)
+        found[job_id] = SimpleNamespace(state=JobState.TRANSFERRED, transfer=transfer, home="")
+    transfer = Transfer(TransferStage.OWNED, "beta", 5)
+    found[FOREIGN] = SimpleNamespace(state=JobState.PENDING, transfer=transfer, home="beta")
+    return found
+
+
 def calls(*, passes: bool = True, member: bool = True) -> tuple[JobsOfCells, Here, There]:
     here, there = Here(), There()
-    view: Any = SimpleNamespace(find_named=OWN.get, revision=5)
-    cells: Any = SimpleNamespace(view=lambda: CELLS, cell_of=cell_of)
+    view: Any = SimpleNamespace(find_named=records().get, revision=5)
+    cells: Any = SimpleNamespace(cell="alpha", view=lambda: CELLS, cell_of=cell_of)
     return (
         JobsOfCells(here, lambda: view, cells if member else None, there.pass_on if passes else None),
         here,
@@ -251,3 +268,50 @@ def test_every_call_about_jobs_is_sorted() -> None:
     from esctld.serve.jobs_of_cells import ABOUT_ONE, CHANGES, READS
 
     assert named == CHANGES | READS | ABOUT_ONE
+
+
+def test_calls_about_a_job_that_another_cell_owns_go_there() -> None:
+    service, here, there = calls()
+    ask(service, "Hold", pb.HoldRequest(jobs=[ref(100_002), ref(1)]))
+    ask(service, "Cancel", pb.CancelRequest(jobs=[ref(100_002)], signal=10))
+    ask(service, "UpdateJob", pb.UpdateJobRequest(job=ref(100_002, "alpha")))
+    ask(service, "Why", pb.WhyRequest(job=ref(100_002)))
+    reply = ask(service, "Jobs", pb.JobsRequest(jobs=[ref(100_002)]))
+    assert [cell for cell, _ in there.asked] == ["beta"] * 5
+    assert [one.job_id for one in reply.jobs] == [100_002], "it speaks for a job that it owns"
+    assert [[one.job_id for one in request.jobs] for request in here.requests] == [[1]]
+
+
+def test_demands_to_cancel_and_waits_stay_with_the_record() -> None:
+    service, here, there = calls()
+    ask(service, "Cancel", pb.CancelRequest(jobs=[ref(100_002), ref(100_003)]))
+    ask(service, "Cancel", pb.CancelRequest(jobs=[ref(100_003)], lost=True))
+    ask(service, "Jobs", pb.JobsRequest(jobs=[ref(1)]))
+    ask(service, "Accounting", pb.AccountingRequest(jobs=[ref(100_002)]))
+    assert len(here.requests) == 4 and not there.asked
+
+
+def test_the_record_answers_reads_while_the_owner_is_silent() -> None:
+    service, here, _ = calls()
+    reply = ask(service, "Jobs", pb.JobsRequest(jobs=[ref(100_003)]))
+    assert [one.job_id for one in reply.jobs] == [100_003]
+    with pytest.raises(Refused, match="does not exist"):
+        ask(service, "Why", pb.WhyRequest(job=ref(100_003)))
+    assert [one.cell for one in (here.requests[0].jobs[0], here.requests[1].job)] == ["", ""]
+    with pytest.raises(ApiError, match="gamma does not answer"):
+        ask(service, "UpdateJob", pb.UpdateJobRequest(job=ref(100_003)))
+
+
+def test_a_call_of_another_cell_about_such_a_job_is_not_passed_on() -> None:
+    service, here, there = calls()
+    caller = CALLER._replace(via="cell", cell="gamma")
+    ask(service, "Jobs", pb.JobsRequest(jobs=[ref(100_002, "alpha")]), caller)
+    ask(service, "Hold", pb.HoldRequest(jobs=[ref(100_002)]), caller)
+    assert len(here.requests) == 2 and not there.asked
+
+
+def test_a_job_that_is_here_may_be_named_with_its_home() -> None:
+    service, here, there = calls()
+    ask(service, "Hold", pb.HoldRequest(jobs=[ref(FOREIGN, "beta"), ref(FOREIGN)]))
+    assert [(one.job_id, one.cell) for one in here.requests[0].jobs] == [(FOREIGN, "")] * 2
+    assert not there.asked
