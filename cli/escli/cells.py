@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 HERE = "here"
 """In place of a cell's name: the cluster's own."""
+ANY_CELL = "any"
+ANY = (ANY_CELL, "all")
+"""In place of cells' names: all of the federation. Slurm's word is `all`."""
 CALL_CELL = 46
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -30,6 +33,30 @@ def cell_api(given: Words, endpoint: Endpoint, command: str) -> Api:
     return CellApi(endpoint, command, cell, f"{spelling} {cell}") if cell != HERE else Api(endpoint, command)
 
 
+def movable_among(given: Words) -> list[str]:
+    """The cells any of which may run the job: several names, or `any`; empty: one is named, or none. Raises OptionError."""
+    long = "cell" if given.has("cell") else "clusters"
+    text = given.text(long)
+    if not given.has(long) or (text not in ANY and "," not in text):
+        return []
+    if given.has("cell") and given.has("clusters"):
+        raise OptionError(
+            given.spelling("clusters"), given.text("clusters"), "means the same as --cell", "give one of them"
+        )
+    if text in ANY:
+        return [ANY_CELL]
+    names = text.split(",")
+    wrong = next((name for name in names if name in (*ANY, HERE) or not _NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise OptionError(
+            given.spelling(long),
+            text,
+            f"has '{wrong}', which is no cell",
+            "name those of `esinfo --federation`",
+        )
+    return names
+
+
 def named_cell(given: Words) -> tuple[str, str]:
     """The one cell that is named, and by which option. Raises OptionError."""
     if given.has("cell") and given.has("clusters"):
@@ -38,7 +65,7 @@ def named_cell(given: Words) -> tuple[str, str]:
         )
     long = "cell" if given.has("cell") else "clusters"
     name = given.text(long)
-    if name in ("any", "all") or not _NAME.fullmatch(name):
+    if name in ANY or not _NAME.fullmatch(name):
         raise OptionError(
             given.spelling(long), name, "does not name one cell", "name one of `esinfo --federation`"
         )

@@ -62,19 +62,22 @@ def cells_named(given: Words) -> str:
     return text
 
 
-def ask_cells(given: Words, command: str, ask: Callable[[Api], Any]) -> list[OfCell]:
-    """The cells in order of name, and what `ask` gets from each. Raises CommandFailed for a name that is no cell's."""
+def ask_cells(given: Words, command: str, ask: Callable[[Api], Any], text: str = "") -> list[OfCell]:
+    """The cells in order of name, and what `ask` gets from each. Raises CommandFailed for a name that is no cell's.
+
+    `text` names cells besides the cluster's own; empty: those that the options name.
+    """
     endpoint = find_endpoint(given, os.environ)
     with Api(endpoint, command) as api:
         reply = ask_federation(api)
     known = {one.name: one for one in reply.cells if one.state != "left"}
-    text = cells_named(given)
+    text = f"{text},{reply.cell}" if text not in ("", ALL) else text or cells_named(given)
     names = sorted(known) if text == ALL else list(dict.fromkeys(text.split(",")))
     alive = ", ".join(sorted(name for name, one in known.items() if one.state == "alive"))
     found: list[OfCell] = []
     for name in names:
         if name not in known:
-            label = given.spelling("cells" if given.has("cells") else "clusters")
+            label = given.spelling(next(long for long in ("cells", "cell", "clusters") if given.has(long)))
             raise CommandFailed(exits.FAILED, f"{label} {name}: no such cell: alive are {alive or 'none'}")
         one = known[name]
         found.append(OfCell(name, one.state, one.age_ms))

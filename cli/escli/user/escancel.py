@@ -49,12 +49,20 @@ def _request(given: Words) -> Any:
         raise OptionError("JOB", None, "is missing", "use e.g. escancel 17, escancel 17_4 or escancel --me")
     if given.rest and filters:
         raise OptionError(filters[0], given.rest[0], "is a job beside a choice of jobs", "give one of them")
+    if given.has("lost") and (filters or given.has("signal")):
+        raise OptionError(
+            given.spelling("lost"),
+            None,
+            "gives single jobs up with their cell",
+            "name these jobs: escancel --lost 17",
+        )
     return pb.CancelRequest(
         jobs=job_refs([word for words in given.rest for word in split_jobs(words)], "JOB"),
         name=given.text("name"),
         partition=given.text("partition"),
         state=_state(given),
         signal=_signal(given),
+        lost=given.has("lost"),
     )
 
 

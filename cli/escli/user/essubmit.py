@@ -10,7 +10,7 @@ import stat
 import sys
 
 from escli import clock, exits, program
-from escli.api import SUBMIT, Api
+from escli.api import SUBMIT, Api, find_endpoint
 from escli.failures import CommandFailed
 from escli.open_api import open_api
 from escli.option_table import rows_of
@@ -87,8 +87,20 @@ def _submit(given: Words) -> int:
             "is for a pack, and this is one job",
             "leave it out, or add e.g. : --delay=00:30:00 b.sh",
         )
-    with open_api(options, COMMAND) as api:
-        return _send(api, encode(request, SUBMIT_REQUEST), options)
+    cells: list[str] = []
+    if options.has("cell") or options.has("clusters"):
+        from escli.cells import movable_among
+
+        cells = movable_among(options)
+        for job in request["jobs"] if cells else ():
+            job["cells"] = cells
+    encoded = encode(request, SUBMIT_REQUEST)
+    if cells and options.has("test-only"):
+        from escli.user.cell_tests import tell_cells
+
+        return tell_cells(encoded, cells, options, COMMAND)
+    with Api(find_endpoint(options, os.environ), COMMAND) if cells else open_api(options, COMMAND) as api:
+        return _send(api, encoded, options)
 
 
 class _Draft:
@@ -312,17 +324,21 @@ def _tell_test(answer: bytes, options: Words) -> int:
     """Print whether and when each job would start, its nodes, and its waiting reasons."""
     from eslurm.v1 import controller_pb2 as pb
 
-    reply = pb.SubmitReply.FromString(answer)
-    tests = list(reply.tests) or [_of_older(reply)]
+    tests = tests_of(pb.SubmitReply.FromString(answer))
     if options.has("json"):
         import json
 
-        found = [_test_fields(one) for one in tests]
+        found = [test_fields(one) for one in tests]
         program.say(json.dumps(found[0] if len(found) == 1 else {"jobs": found}))
     else:
         for number, one in enumerate(tests, 1):
-            _tell_one_test(one, f"job {number} of {len(tests)}: " if len(tests) > 1 else "")
+            tell_one_test(one, f"job {number} of {len(tests)}: " if len(tests) > 1 else "")
     return exits.FAILED if any(one.refused for one in tests) else exits.OK
+
+
+def tests_of(reply: Any) -> list[Any]:
+    """The answer about each job."""
+    return list(reply.tests) or [_of_older(reply)]
 
 
 def _of_older(reply: Any) -> Any:
@@ -339,7 +355,8 @@ def _of_older(reply: Any) -> Any:
     )
 
 
-def _test_fields(one: Any) -> dict[str, Any]:
+def test_fields(one: Any) -> dict[str, Any]:
+    """An answer as JSON."""
     from escli.as_json import fields_of
 
     return {
@@ -353,7 +370,8 @@ def _test_fields(one: Any) -> dict[str, Any]:
     }
 
 
-def _tell_one_test(one: Any, which: str) -> None:
+def tell_one_test(one: Any, which: str) -> None:
+    """Print an answer; `which` names what it is about."""
     from escli.user.why import interval, reason_lines
     from eslurm.compat.moments import format_moment
 

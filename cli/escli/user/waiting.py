@@ -138,6 +138,8 @@ def describe(info: Any, now_us: int) -> tuple[str, str]:
         f" on {info.node_names}" if info.node_names and info.state not in ("PENDING", *FINAL_STATES) else ""
     )
     why = f" ({reason_name(info.reason)})" if info.state == "PENDING" and info.reason else ""
+    if info.state == "TRANSFERRED":
+        why = f" ({info.reason_text})"
     end = ""
     if info.state in FINAL_STATES:
         end = f", signal {info.exit_signal}" if info.exit_signal else f", exit code {info.exit_code}"

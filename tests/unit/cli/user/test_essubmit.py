@@ -440,3 +440,80 @@ def test_waiting_outlives_the_controller(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_an_exit_code_fits_a_process() -> None:
     assert exit_code_of(SimpleNamespace(exit_signal=0, exit_code=256, state="FAILED")) == 1
+
+
+CELLS = pb.FederationReply(
+    name="lab",
+    cell="alpha",
+    cells=[
+        pb.CellInfo(name=name, state=state)
+        for name, state in (("alpha", "alive"), ("beta", "alive"), ("gamma", "silent"))
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "cells"),
+    [
+        (("--cell", "any"), ["any"]),
+        (("-M", "all"), ["any"]),
+        (("--cell=beta,gamma",), ["beta", "gamma"]),
+        (("-M", "alpha,beta"), ["alpha", "beta"]),
+    ],
+)
+def test_several_cells_may_take_a_job_of_this_one(
+    script: Path, state_dir: Path, words: tuple[str, ...], cells: list[str]
+) -> None:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
+        assert list(submit(door, *words, "run.sh").cells) == cells
+        assert not door.asked("CallCell")
+
+
+def test_a_script_names_the_cells_that_may_take_it(script: Path, state_dir: Path) -> None:
+    script.write_text("#!/bin/sh\n#ESLURM --cell=any\necho\n")
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
+        assert list(submit(door, "run.sh").cells) == ["any"]
+
+
+@pytest.mark.parametrize("text", ["beta,", "beta,any", "here,beta", "a/b,beta"])
+def test_a_list_of_what_are_no_cells_is_refused(
+    script: Path, state_dir: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
+        assert main(["--socket", door.path, "--cell", text, "run.sh"]) == exits.USAGE
+        assert not door.requests
+    assert "which is no cell" in capsys.readouterr().err
+
+
+def in_beta(request: Any) -> pb.CallCellReply:
+    """The answer of cell beta."""
+    assert request.cell == "beta" and pb.SubmitRequest.FromString(request.request).test_only
+    return pb.CallCellReply(reply=a_test("it would wait").SerializeToString())
+
+
+def a_test(answer: str) -> pb.SubmitReply:
+    return pb.SubmitReply(tests=[pb.TestAnswer(answer=answer, nodes="cn1")])
+
+
+def test_each_cell_says_when_it_would_start_a_job(
+    script: Path, state_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers: Any = {
+        "Submit": lambda _request: a_test("it would start now"),
+        "Federation": lambda _request: CELLS,
+        "CallCell": in_beta,
+    }
+    with FakeApi(state_dir / "s", **answers) as door:
+        words = ["--socket", door.path, "--test-only", "--cell", "any"]
+        assert main([*words, "run.sh"]) == exits.OK
+        told = capsys.readouterr()
+        assert told.out.splitlines() == [
+            "essubmit: cell alpha: it would start now on cn1",
+            "essubmit: cell beta: it would wait on cn1",
+        ]
+        assert told.err == "essubmit: cell gamma: silent, lease ended 0:00 ago\n"
+        # The cluster's own cell may always start it.
+        assert main([*words[:-1], "beta,gamma", "--json", "run.sh"]) == exits.OK
+        found = json.loads(capsys.readouterr().out)["cells"]
+    assert [one["cell"] for one in found] == ["beta", "alpha", "gamma"]
+    assert found[-1] == {"cell": "gamma", "error": "silent, lease ended 0:00 ago"}
