@@ -23,13 +23,13 @@ _WIDTH_MAX = 1000
 
 
 def job_label(info: Any, _now_us: int = 0) -> str:
-    """`17`, a task `17_4`, or an array's waiting tasks `17_[5-15%4]`; of one part `17+1`."""
+    """`17`, a task `17_4`, or an array's waiting tasks `17_[5-15%4]`; of one part `17+1`; of another cell `17@alpha`."""
     part = label_of_part(info)
     if info.HasField("array_task"):
         return f"{info.array_job_id}_{info.array_task}{part}"
     if info.array_tasks_left:
         return f"{info.job_id}_[{info.array_tasks_left}]{part}"
-    return f"{info.job_id}{part}"
+    return f"{info.job_id}{part}" + (f"@{escaped(info.home)}" if info.home else "")
 
 
 def partition_names(info: Any, _now_us: int = 0) -> str:

@@ -21,7 +21,7 @@ from esctld.lead.consistency_check import STORE, RowComparison
 from esctld.lead.log_export import stored_bases
 from eslurm import __version__
 from eslurm.core.dispatch.satellite_pool import Satellite
-from eslurm.core.doctor import allocations, federation, host, orphans, places
+from eslurm.core.doctor import allocations, federation, host, orphans, places, transfers
 from eslurm.core.doctor.finding import ERROR, Finding, Sliced
 from eslurm.core.model.facts import decode_fact
 from eslurm.core.state import rows
@@ -108,7 +108,8 @@ class Doctor:
             ((STORE,), self._drift),
         ]
         if around.federation is not None:
-            checks.append(((federation.FEDERATION, federation.CELLS, federation.ETCD), self._federated))
+            of_cells = (federation.FEDERATION, federation.CELLS, federation.ETCD, transfers.TRANSFERS)
+            checks.append((of_cells, self._federated))
         findings: list[Finding] = []
         for names, check in checks:
             findings += await self._guarded(names[0], check)
@@ -190,7 +191,8 @@ class Doctor:
         findings = []
         for check in (federation.check_federation, federation.check_cells, federation.check_store):
             findings += await self._sliced(check(found))
-        return findings
+        late = transfers.check_transfers(self._view.transfers, found.view, self._view.now_us)
+        return findings + await self._sliced(late)
 
     async def _log(self) -> list[Finding]:
         around = self._around

@@ -147,6 +147,8 @@ class JobEvents:
                     ring.append(JobEvent(pb.JobEvent.STARTED, fact.job_id, now_us))
                 case facts.JobFinished():
                     finished.add(fact.job_id)
+                case facts.ArrivalDropped():
+                    ring.append(JobEvent(pb.JobEvent.ENDED, fact.job_id, now_us))
         # Ends come last: a job submitted at the same instant did not know of them.
         for job, attempt in batch.touched.ended:
             self._on_ended(job, run_time_s(attempt), now_us, was_waiting=job.job_id in finished)
