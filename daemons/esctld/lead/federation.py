@@ -94,7 +94,8 @@ class Federation:
 
     def _begin(self, *, rejoins: bool = False) -> None:
         self._part = Participant(self._config, self._identity, self._is_own_ring, self._inputs)
-        self._part.ids.rejoins = rejoins
+        if rejoins:
+            self._part.rejoin(self._now_us())
 
     # ---- reading ----
 
@@ -170,7 +171,7 @@ class Federation:
 
     def write_ids_again(self) -> None:
         """If the store lacks job ids of this cell, write them there once more."""
-        self._part.ids.rejoins = True
+        self._part.rejoin(self._now_us())
         self._wake()
 
     def begin_again(self) -> None:
