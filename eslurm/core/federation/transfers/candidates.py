@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from eslurm.core.federation.view import CellState, CellView, FederationView
 from eslurm.core.model.job import JobSpec
 from eslurm.core.model.transfer import ANY_CELL
+
+TAKES_JOBS: Final = 1
+"""The first release that tells an arrival from a submission: see `CELL_PROTOCOL`."""
 
 
 class Candidates:
@@ -32,6 +36,8 @@ class Candidates:
 
 def _takes_work(cell: CellView) -> bool:
     if cell.state is not CellState.ALIVE or cell.summary is None:
+        return False
+    if cell.alive is None or cell.alive.protocol < TAKES_JOBS:
         return False
     return cell.record is not None and not cell.record.draining and not cell.record.left
 
