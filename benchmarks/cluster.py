@@ -78,7 +78,7 @@ class Cluster:
         self.names = ["main", *(f"c{number}" for number in range(2, shape.controllers + 1))]
         self.sockets = [self._socket_of(name) for name in self.names]
         self.socket = self.sockets[0]
-        self._site = new_site(NAME, time.time_ns() // 1000)
+        self.site = new_site(NAME, time.time_ns() // 1000)
         ports = free_ports(shape.controllers + shape.satellites)
         self.endpoints = list(endpoints) or [f"{HOST}:{port}" for port in ports[: shape.controllers]]
         self.endpoint = self.endpoints[0]
@@ -165,7 +165,7 @@ class Cluster:
         """The configuration and the site's keys."""
         shape = self.shape
         operators = (os.getuid(),) if shape.operators is None else shape.operators
-        write_site_keys(self.directory, self._site)
+        write_site_keys(self.directory, self.site)
         lines = [
             f'[cluster]\nname = "{NAME}"\noperators = [{",".join(map(str, operators))}]\n',
             f'[controller]\nlisten = "{self.endpoint}"\nstore_url = "{shape.store_url}"\n',
@@ -214,7 +214,7 @@ class Cluster:
         """A daemon's directory, with its identity in it."""
         home = self.directory / name
         home.mkdir(mode=0o711, exist_ok=True)
-        enrol(self._site, home, role, names, time.time_ns() // 1000)
+        enrol(self.site, home, role, names, time.time_ns() // 1000)
         return str(home)
 
     def _watch(self) -> list[str]:

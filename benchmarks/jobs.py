@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from eslurm.v1 import controller_pb2 as pb
 
@@ -11,9 +12,10 @@ ENVIRONMENT_BYTES = 4096
 _FILLER = "x" * 100
 
 
-def script(number: int) -> bytes:
-    """A script that runs /bin/true; one of `SCRIPTS` distinct ones."""
-    return f"#!/bin/sh\n# This is script {number % SCRIPTS}.\n/bin/true\n".encode()
+def script(number: int, work_s: int = 0) -> bytes:
+    """A script that runs /bin/true, or sleeps so long; one of `SCRIPTS` distinct ones."""
+    work = f"sleep {work_s}" if work_s else "/bin/true"
+    return f"#!/bin/sh\n# This is script {number % SCRIPTS}.\n{work}\n".encode()
 
 
 def environment(number: int) -> bytes:
@@ -29,31 +31,49 @@ def environment(number: int) -> bytes:
 
 
 def request(
-    number: int, work_dir: str, *, nodes: int = 1, tasks: int = 1, held: bool = False, output: str = ""
+    number: int,
+    work_dir: str,
+    *,
+    nodes: int = 1,
+    tasks: int = 1,
+    held: bool = False,
+    output: str = "",
+    cells: Sequence[str] = (),
+    work_s: int = 0,
 ) -> pb.JobRequest:
-    """One job of one core per task."""
+    """One job of one core per task. `cells` of the federation may take it."""
     return pb.JobRequest(
         name=f"bench-{number % SCRIPTS}",
         components=[pb.ResourceRequest(tasks=tasks, cpus_per_task=1, nodes_min=nodes, nodes_max=nodes)],
-        script=script(number),
+        script=script(number, work_s),
         environment=environment(number),
         work_dir=work_dir,
         umask=0o022,
         time_limit_s=600,
         held=held,
         output=output,
+        cells=cells,
     )
 
 
 def calls(
-    first: int, count: int, jobs_per_call: int, work_dir: str, *, held: bool = False, output: str = ""
+    first: int,
+    count: int,
+    jobs_per_call: int,
+    work_dir: str,
+    *,
+    held: bool = False,
+    output: str = "",
+    cells: Sequence[str] = (),
+    work_s: int = 0,
+    tasks: int = 1,
 ) -> list[bytes]:
     """Encoded Submit requests for `count` jobs from number `first` on."""
     numbers = range(first, first + count)
     return [
         pb.SubmitRequest(
             jobs=[
-                request(number, work_dir, held=held, output=output)
+                request(number, work_dir, tasks=tasks, held=held, output=output, cells=cells, work_s=work_s)
                 for number in numbers[at : at + jobs_per_call]
             ]
         ).SerializeToString()

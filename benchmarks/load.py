@@ -31,8 +31,9 @@ PING_EVERY_S = 0.001
 class Plan(msgspec.Struct, frozen=True):
     """A load. `kind` is submit, grpc, ping or poll; the last two run until their standard input ends.
 
-    A poll load asks for the whole queue over `connections` at full speed, and comes again on request. `uid`
-    (where the benchmark is root's) is the user of the load.
+    A poll load asks for the whole queue over `connections` at full speed, and comes again on request. `uid` (where the
+    benchmark is root's) is the user of a submit or poll load. Each job of a submit load has `tasks` one-core tasks and
+    runs for `work_s`; `cells` of a federation may take it.
     """
 
     kind: str
@@ -47,6 +48,9 @@ class Plan(msgspec.Struct, frozen=True):
     held: bool = False
     output: str = ""
     uid: int = 0
+    cells: list[str] = []
+    work_s: int = 0
+    tasks: int = 1
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -146,10 +150,19 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _submit(plan: Plan) -> Result:
+    _become(plan)
     frames = [
         frame(SUBMIT.number, call)
         for call in jobs.calls(
-            plan.first, plan.jobs, plan.jobs_per_call, plan.work_dir, held=plan.held, output=plan.output
+            plan.first,
+            plan.jobs,
+            plan.jobs_per_call,
+            plan.work_dir,
+            held=plan.held,
+            output=plan.output,
+            cells=plan.cells,
+            work_s=plan.work_s,
+            tasks=plan.tasks,
         )
     ]
     connections = {one.fileno(): one for one in (connect(plan.socket) for _ in range(plan.connections))}
@@ -235,9 +248,7 @@ def _ping(plan: Plan) -> Result:
 
 
 def _poll(plan: Plan) -> Result:
-    if plan.uid and os.getuid() == 0:
-        os.setresgid(plan.uid, plan.uid, plan.uid)
-        os.setresuid(plan.uid, plan.uid, plan.uid)
+    _become(plan)
     connections = {one.fileno(): one for one in (connect(plan.socket) for _ in range(plan.connections))}
     ask = frame(JOBS.number, pb.JobsRequest().SerializeToString())
     _begin()
@@ -263,6 +274,12 @@ def _poll(plan: Plan) -> Result:
                 heapq.heappush(later, (time.monotonic() + after_s, fd))
         while later and later[0][0] <= time.monotonic():
             connections[heapq.heappop(later)[1]].sendall(ask)
+
+
+def _become(plan: Plan) -> None:
+    if plan.uid and os.getuid() == 0:
+        os.setresgid(plan.uid, plan.uid, plan.uid)
+        os.setresuid(plan.uid, plan.uid, plan.uid)
 
 
 def _begin() -> None:

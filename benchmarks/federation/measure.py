@@ -6,10 +6,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.federation import membership, swaps
+from benchmarks.federation import membership, swaps, transfers
 from benchmarks.figures import Figures
 
-PARTS: dict[str, Callable[..., None]] = {"swaps": swaps.measure, "membership": membership.measure}
+PARTS: dict[str, Callable[..., None]] = {
+    "swaps": swaps.measure,
+    "membership": membership.measure,
+    "transfers": transfers.measure,
+}
 
 
 def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
