@@ -449,17 +449,22 @@ class Controller:
         from esctld.lead.federation import Federation
         from eslurm.core.federation.membership import Identity, Lead
         from eslurm.core.federation.participant import Inputs
+        from eslurm.core.model.federation import CELL_PROTOCOL
         from eslurm.federation.configured import store_of
 
         site, section = options.site, options.config.federation
         return Federation(
             lambda: store_of(section, options.site_dir),
             config,
-            Identity(site.cluster, site.ring.sealed, __version__),
+            Identity(site.cluster, site.ring.sealed, __version__, CELL_PROTOCOL),
             Lead(epoch, self._lead.endpoint, since_us=wall_us()),
             site,
             Inputs(
-                lambda: self._dispatcher.view, lambda: self._planner.profile, wall_us, self._dispatcher.post
+                lambda: self._dispatcher.view,
+                lambda: self._planner.profile,
+                wall_us,
+                self._dispatcher.post,
+                self._planner.start_us,
             ),
         )
 
@@ -468,14 +473,24 @@ class Controller:
         if self._federation is None:
             return None
         from esctld.lead.cell_links import CellLinks
+        from esctld.lead.transfer_calls import TransferCalls
         from eslurm.security.cells import CellTrust
 
         section = self._options.config.federation
         trust = CellTrust(pins_of(section), believes_store=section.trust == "store")
         credentials = self._options.member.credentials
-        return CellLinks(
+        cells = CellLinks(
             self._federation, trust, credentials, self._local.process, self._principals, section.users
         )
+        calls = TransferCalls(
+            self._federation.cell,
+            lambda: self._dispatcher.view,
+            self._blobs.cache,
+            self._load_blobs,
+            cells.pass_on,
+        )
+        self._federation.attach(calls.answer)
+        return cells
 
     def _surroundings(self, satellites: LinkedSatellites) -> DoctorInputs:
         """The doctor's inputs besides the state."""

@@ -16,6 +16,8 @@ from eslurm.core.control.decide import decide
 from eslurm.core.control.job_ids import take_ids
 from eslurm.core.federation.actions import (
     Action,
+    CancelThere,
+    DeliverJob,
     Failure,
     GrantLease,
     KeepLease,
@@ -33,8 +35,10 @@ from eslurm.core.federation.values import Keys
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.facts import Fact
 from eslurm.core.model.federation import FORMAT, FederationConfig, NodeClass, Summary
+from eslurm.core.model.messages import TransferMessage
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
+from eslurm.core.state.view import View
 from eslurm.federation.calls import conditions_of, failure_of, operations_of
 from eslurm.lab.kv.image import KvImage
 from eslurm.ports.kv import (
@@ -51,6 +55,8 @@ FEDERATION = "lab"
 KEYS = Keys(FEDERATION)
 LEASE_S = 5.0
 LIST_LIMIT = 2
+CHANGES = SwapKeys | DeliverJob | CancelThere
+"""Actions that may be done after their caller was told that their outcome is unknown."""
 
 
 def swap(image: KvImage, action: SwapKeys) -> Swapped:
@@ -76,6 +82,10 @@ def summary(free: int = 2, total: int = 4) -> Summary:
     """The summary of a cell of some nodes with 8 cores."""
     one = NodeClass(8, 64_000, total=total, free=free, cores_free=free * 8, partitions=("batch",))
     return Summary(FORMAT, 1, 0, 0, (one,))
+
+
+NO_JOBS = View(State("none"))
+"""The view of a cell without a cluster behind it."""
 
 
 class CellLog:
@@ -120,6 +130,7 @@ class Controller(Participant):
         *,
         lease_s: float = LEASE_S,
         log: CellLog | None = None,
+        inputs: Inputs | None = None,
     ) -> None:
         self.name = name
         self.epoch = epoch
@@ -128,11 +139,11 @@ class Controller(Participant):
         self.log = log or CellLog(name)
         self.log.epoch = max(self.log.epoch, epoch)
         self._seen = OwnIds(1)
-        self.wished: list[IdsWish] = []
-        """Changes of ids that its log is to take up."""
+        self.wished: list[IdsWish | TransferMessage] = []
+        """Messages that its log is to take up."""
         own = ring or f"ring of {name}".encode()
         identity = Identity(name, own, "2.0", 3)
-        inputs = Inputs(_no_cluster, _no_cluster, _no_cluster, self.wished.append)
+        inputs = inputs or Inputs(lambda: NO_JOBS, _no_cluster, _no_cluster, self.wished.append)
         super().__init__(
             FederationConfig(FEDERATION, name, lease_s), identity, lambda sealed: sealed == own, inputs
         )
@@ -142,7 +153,9 @@ class Controller(Participant):
     def commit(self) -> None:
         """Commit all that it has wished."""
         while self.wished:
-            self.log.commit(self.epoch, self.wished.pop(0))
+            message = self.wished.pop(0)
+            assert isinstance(message, IdsWish)
+            self.log.commit(self.epoch, message)
 
     def _own_ids(self) -> OwnIds:
         if self.log.epoch == self.epoch:
@@ -229,7 +242,7 @@ class Network:
         """The process dies: what it sent may still be on its way."""
         self.controllers.remove(controller)
         self.calls = [
-            one for one in self.calls if one.controller is not controller or isinstance(one.action, SwapKeys)
+            one for one in self.calls if one.controller is not controller or isinstance(one.action, CHANGES)
         ]
         self.watches = [one for one in self.watches if one.controller is not controller]
 
@@ -256,7 +269,7 @@ class Network:
                 call.answer(self.now_us)
             return
         if lost and not call.is_told:
-            is_late = isinstance(call.action, SwapKeys) and self.draws.random() < 0.5
+            is_late = isinstance(call.action, CHANGES) and self.draws.random() < 0.5
             self._fail(call, Problem.AMBIGUOUS if is_late else Problem.UNAVAILABLE)
             if is_late:
                 call.is_told = True

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -21,6 +21,11 @@ import msgspec
 from esctld.lead.site import SiteSigner
 from eslurm.core.federation.actions import (
     Action,
+    AskBid,
+    CancelThere,
+    CellAnswer,
+    CellCall,
+    DeliverJob,
     GrantLease,
     KeepLease,
     List,
@@ -54,6 +59,15 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1_000
 
 
+CallCell = Callable[[CellCall], Awaitable[CellAnswer]]
+"""Makes a call to another cell; never raises."""
+
+
+async def no_calls(action: CellCall) -> CellAnswer:
+    """The answer while no links to other cells are there."""
+    return CellAnswer(is_done=False, text=f"there are no links to cell {action.cell}")
+
+
 class _AskedAgain(Exception):
     """The part begins anew at once, with nothing known of the store."""
 
@@ -81,6 +95,7 @@ class Federation:
         self._site = site
         self._inputs = inputs
         self._now_us = now_us
+        self._call_cell: CallCell = no_calls
         self._problem = ""
         self._members: tuple[KvMember, ...] = ()
         self._members_at_us: int | None = None
@@ -92,9 +107,14 @@ class Federation:
         self._records_seen: object = None
         self._begin()
 
+    def attach(self, call_cell: CallCell) -> None:
+        """Set the way to other cells. Once, before `run`."""
+        self._call_cell = call_cell
+
     def _begin(self, *, rejoins: bool = False) -> None:
         self._part = Participant(self._config, self._identity, self._is_own_ring, self._inputs)
-        self._part.ids.rejoins = rejoins
+        if rejoins:
+            self._part.rejoin(self._now_us())
 
     # ---- reading ----
 
@@ -170,7 +190,7 @@ class Federation:
 
     def write_ids_again(self) -> None:
         """If the store lacks job ids of this cell, write them there once more."""
-        self._part.ids.rejoins = True
+        self._part.rejoin(self._now_us())
         self._wake()
 
     def begin_again(self) -> None:
@@ -228,7 +248,7 @@ class Federation:
     async def _once(self) -> None:
         """Take part until something breaks. Raises `KvError` when the store is not to be had from the start."""
         store = self._open_store()
-        driver = StoreDriver(store, self._part, self._now_us)
+        driver = StoreDriver(store, self._part, self._now_us, self._call_cell)
         try:
             await store.open()
             self._store, self._driver = store, driver
@@ -293,12 +313,17 @@ class Federation:
 
 
 class StoreDriver:
-    """Makes the actions of a participant calls of the store. `end` closes what is under way."""
+    """Makes the actions of a participant calls of the store and of other cells. `end` closes what is under way."""
 
     def __init__(
-        self, store: KeyValueStore, part: Participant, now_us: Callable[[], int] = monotonic_us
+        self,
+        store: KeyValueStore,
+        part: Participant,
+        now_us: Callable[[], int] = monotonic_us,
+        call_cell: CallCell = no_calls,
     ) -> None:
         self._store = store
+        self._call_cell = call_cell
         self._part = part
         self._now_us = now_us
         self._draw = random.Random()
@@ -386,6 +411,8 @@ class StoreDriver:
             case RevokeLease(lease):
                 await store.revoke(lease)
                 part.revoked(action)
+            case AskBid() | DeliverJob() | CancelThere():
+                part.called(action, await self._call_cell(action), self._now_us())
 
     async def _watch(self, action: Watch) -> None:
         changes: AsyncGenerator[Any, None] = self._store.watch(action.prefix, action.revision)

@@ -104,6 +104,10 @@ class Planner:
         """The planned starts of a waiting job."""
         return self.plan.bookings.get(job_id, ()) if self.plan is not None else ()
 
+    def start_us(self, job_id: int) -> int | None:
+        """The planned start of a waiting job; None: the plan does not say."""
+        return self.plan.start_us(job_id) if self.plan is not None else None
+
     async def run(self) -> None:
         """Plan until cancelled."""
         dispatcher = self._dispatcher

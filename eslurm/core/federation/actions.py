@@ -73,10 +73,38 @@ class RevokeLease(msgspec.Struct, frozen=True):
     lease: int
 
 
+class AskBid(msgspec.Struct, frozen=True):
+    """Ask another cell when it would start this waiting job. Answered by `Participant.called`."""
+
+    job_id: int
+    cell: str
+
+
+class DeliverJob(msgspec.Struct, frozen=True):
+    """Deliver a job to the cell that it is offered to, as its user. Answered by `Participant.called`.
+
+    `is_repeated`: an earlier delivery of this offer may have arrived.
+    """
+
+    job_id: int
+    cell: str
+    serial: int
+    is_repeated: bool = False
+
+
+class CancelThere(msgspec.Struct, frozen=True):
+    """Cancel a job in the cell that owns it, as its user. Answered by `Participant.called`."""
+
+    job_id: int
+    cell: str
+
+
 MirrorAction: TypeAlias = List | Watch
 LeaseAction: TypeAlias = GrantLease | KeepLease | RevokeLease
 MemberAction: TypeAlias = SwapKeys | LeaseAction
-Action: TypeAlias = MirrorAction | MemberAction
+CellCall: TypeAlias = AskBid | DeliverJob | CancelThere
+"""Calls to other cells. A driver answers each, within its own time limit."""
+Action: TypeAlias = MirrorAction | MemberAction | CellCall
 
 # ---- answers ----
 
@@ -105,6 +133,18 @@ class Failure(msgspec.Struct, frozen=True):
 
     problem: Problem
     text: str
+
+
+class CellAnswer(msgspec.Struct, frozen=True):
+    """The answer to a call to another cell, which has it done, has refused it for good, or may have it done.
+
+    `wait_us` is the time until it would start the job; None: it cannot say. `text` is for people.
+    """
+
+    is_done: bool
+    is_refused: bool = False
+    wait_us: int | None = None
+    text: str = ""
 
 
 class StoredEntry(Protocol):

@@ -53,11 +53,13 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
 class Mirror:
     """The keys below a prefix. `tick` says what to ask of the store; an answer goes back with its action.
 
-    `changes` rises whenever the copy changes. `skipped` counts keys that were left out.
+    `changes` rises whenever the copy changes. `skipped` counts keys that were left out. With `notes_keys` it notes
+    which keys have changed, for one reader: `take_noted`.
     """
 
-    def __init__(self, prefix: str, entries_max: int = 0) -> None:
+    def __init__(self, prefix: str, entries_max: int = 0, *, notes_keys: bool = False) -> None:
         self.prefix = prefix
+        self._noted: set[str] | None = set() if notes_keys else None
         self._entries_max = entries_max or ENTRIES_MAX
         self.revision = 0
         self.changes = 0
@@ -88,6 +90,14 @@ class Mirror:
     def gone(self, key: str) -> Gone | None:
         """The times of a key that was here before and is gone."""
         return self._gone.get(key)
+
+    def take_noted(self) -> set[str]:
+        """The keys that have changed since the last call."""
+        noted = self._noted
+        if not noted:
+            return set()
+        self._noted = set()
+        return noted
 
     def doubt(self) -> None:
         """List again: something that must be in the store has not come here."""
@@ -150,6 +160,9 @@ class Mirror:
             if self._fits(self._words, entry):
                 self._words[entry.key] = _word(entry, now_us)
                 self._gone.pop(entry.key, None)
+        if self._noted is not None:
+            self._noted.update(changes.deleted)
+            self._noted.update(entry.key for entry in changes.entries)
         self.changes += 1
 
     def failed(self, action: MirrorAction, failure: Failure, now_us: int) -> None:
@@ -210,6 +223,9 @@ class Mirror:
         self._words, self._pages = self._pages, {}
         for key in before.keys() - self._words.keys():
             self._note_gone(before[key], now_us)
+        if self._noted is not None:
+            self._noted.update(before.keys() - self._words.keys())
+            self._noted.update(key for key, word in self._words.items() if before.get(key) is not word)
         for key in self._words.keys() & self._gone.keys():
             del self._gone[key]
         if self._words != before or not self.is_listed:

@@ -1,4 +1,5 @@
-"""A cell's whole part in its federation as one machine: copies of the store's keys, membership, summaries, job ids, view.
+"""A cell's whole part in its federation as one machine: copies of the store's keys, membership, summaries, job ids, view,
+transfers of jobs.
 
 A driver carries its actions to the store, one call each, and brings each answer back together with its action; the
 controller's and the simulator's do nothing else. Invariant: an action that has an answer is over, except a `Watch`, which is
@@ -14,6 +15,8 @@ import msgspec
 
 from eslurm.core.federation.actions import (
     Action,
+    CellAnswer,
+    CellCall,
     Failure,
     GrantedLease,
     GrantLease,
@@ -30,9 +33,11 @@ from eslurm.core.federation.blocks import BLOCKS_MAX, IdBlocks, IdsWish, OwnIds
 from eslurm.core.federation.membership import Identity, Lead, Membership, Standing
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.summaries import HORIZON_US, Horizon, NodeClasses, Summaries
+from eslurm.core.federation.transfers.transfers import Transfers
 from eslurm.core.federation.values import Keys
 from eslurm.core.federation.view import FederationView, Observer
 from eslurm.core.model.federation import FederationConfig, Summary
+from eslurm.core.model.messages import TransferMessage
 from eslurm.core.plan.profile.profile import ResourceProfile
 from eslurm.core.state.view import View
 
@@ -44,13 +49,15 @@ COMMIT_AGAIN_US: Final = 2_000_000
 class Inputs(msgspec.Struct, frozen=True):
     """The state that the cell shows: its last committed view, its plan (None: none yet), the time of day.
 
-    `commit` passes a message to the cell's core; whether it came about shows in the view.
+    `commit` passes a message to the cell's core; whether it came about shows in the view. `start_us` is the planned start of
+    a waiting job by the clock of `wall_us`; None: the plan does not say.
     """
 
     view: Callable[[], View]
     profile: Callable[[], ResourceProfile | None]
     wall_us: Callable[[], int]
-    commit: Callable[[IdsWish], None]
+    commit: Callable[[IdsWish | TransferMessage], None]
+    start_us: Callable[[int], int | None] = lambda _job_id: None
 
 
 class Participant:
@@ -74,6 +81,9 @@ class Participant:
         mirrors = self.cells, self.alive, self.shown, self.leases
         self._mirrors = {mirror.prefix: mirror for mirror in mirrors}
         self._observer = Observer(config.name, self.membership, self.cells, self.alive, self.shown)
+        self.transfers = Transfers(
+            keys, self.membership, inputs.view, self._wait_us, self._observer.view, inputs.commit
+        )
         self._classes: NodeClasses | None = None
         self._horizon: Horizon = ()
         self._horizon_at_us = 0
@@ -90,6 +100,11 @@ class Participant:
     def stop(self) -> None:
         """End in good order: `tick` on until `is_stopped`."""
         self.membership.stop()
+
+    def rejoin(self, now_us: int) -> None:
+        """An administrator has seen that the store is another one, or an older copy: what it lacks is written again."""
+        self.ids.rejoins = True
+        self.transfers.follows_new_store(now_us)
 
     @property
     def is_stopped(self) -> bool:
@@ -127,13 +142,16 @@ class Participant:
             actions.append(swap)
         if (lease := self.ids.tick(now_us, draw)) is not None:
             actions.append(lease)
+        actions += self.transfers.tick(now_us, draw)
         self._commit(now_us)
         return actions
 
     def due_us(self, now_us: int) -> int | None:
         """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
         times = [mirror.due_us for mirror in self._mirrors.values()]
-        times += [machine.due_us(now_us) for machine in (self.membership, self.summaries, self.ids)]
+        times += [
+            machine.due_us(now_us) for machine in (self.membership, self.summaries, self.ids, self.transfers)
+        ]
         if self.ids.wish is not None:
             times.append(now_us + COMMIT_LOOK_US)
         return min((at_us for at_us in times if at_us is not None), default=None)
@@ -142,17 +160,22 @@ class Participant:
 
     def listed(self, action: List, page: StoredPage, now_us: int) -> None:
         """A page has come."""
-        self._mirrors[action.prefix].listed(action, page, now_us)
+        self._mirror_of(action).listed(action, page, now_us)
 
     def changed(self, action: Watch, changes: StoredChanges, now_us: int) -> None:
         """Changes have come."""
-        self._mirrors[action.prefix].changed(action, changes, now_us)
+        self._mirror_of(action).changed(action, changes, now_us)
 
     def swapped(self, action: SwapKeys, answer: SwapAnswer) -> None:
         """The store has answered to a swap; its machine knows it as its own."""
         self.membership.swapped(action, answer)
         self.summaries.swapped(action, answer)
         self.ids.swapped(action, answer)
+        self.transfers.swapped(action, answer)
+
+    def called(self, action: CellCall, answer: CellAnswer, now_us: int) -> None:
+        """Another cell has answered to a call, or did not in useful time."""
+        self.transfers.called(action, answer, now_us)
 
     def granted(self, action: GrantLease, lease: GrantedLease, now_us: int) -> None:
         """There is a lease."""
@@ -169,14 +192,25 @@ class Participant:
     def failed(self, action: Action, failure: Failure, now_us: int) -> None:
         """The call failed, or the watch has ended."""
         if isinstance(action, List | Watch):
-            self._mirrors[action.prefix].failed(action, failure, now_us)
+            self._mirror_of(action).failed(action, failure, now_us)
+            return
+        if isinstance(action, CellCall):
+            self.transfers.called(action, CellAnswer(is_done=False, text=failure.text), now_us)
             return
         self.membership.failed(action, failure, now_us)
         if isinstance(action, SwapKeys):
             self.summaries.failed(action, failure)
             self.ids.failed(action, failure)
+            self.transfers.failed(action, failure)
 
     # ---- within ----
+
+    def _mirror_of(self, action: List | Watch) -> Mirror:
+        return self._mirrors.get(action.prefix, self.transfers.mirror)
+
+    def _wait_us(self, job_id: int) -> int | None:
+        start_us = self._inputs.start_us(job_id)
+        return None if start_us is None else max(0, start_us - self._inputs.wall_us())
 
     def _follow_orders(self) -> None:
         """Those of another federation do not count."""

@@ -45,9 +45,12 @@ class Result(enum.Enum):
 
 
 class Swap:
-    """Drives one change until it has a `result`. `known` are the values of its keys seen last; wrong ones cost one try."""
+    """Drives one change until it has a `result`. `known` are the values of its keys seen last; wrong ones cost one try.
 
-    def __init__(self, change: Change, known: Entries) -> None:
+    `reads_first`: nothing is known, and a change that finds no keys would end for nothing.
+    """
+
+    def __init__(self, change: Change, known: Entries, *, reads_first: bool = False) -> None:
         self.change = change
         self.current: Entries = {key: known.get(key) for key in change.keys}
         self.revision = 0
@@ -60,7 +63,7 @@ class Swap:
         self.tries = 0
         self._action: SwapKeys | None = None
         self._misses = 0
-        self._must_read = False
+        self._must_read = reads_first
         self._at_us: int | None = None
 
     def tick(self, now_us: int, draw: float) -> SwapKeys | None:

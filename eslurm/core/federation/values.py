@@ -80,6 +80,10 @@ class Keys:
         """The prefix of the owner records of this cell's jobs."""
         return f"{self.jobs}{home}/"
 
+    def withdrawals(self, home: str) -> str:
+        """The key that each removal of an owner record of this cell's jobs changes."""
+        return f"{self.jobs_of(home)}+withdrawals"
+
     def job(self, home: str, job_id: int) -> str:
         """The key of the owner record of a job of this cell."""
         return f"{self.jobs_of(home)}{job_id:0{_ID_DIGITS}}"
@@ -92,7 +96,7 @@ def name_in(prefix: str, key: str) -> str:
 
 
 def first_id_in(prefix: str, key: str) -> int:
-    """The first id of the block whose key this is; 0: it is none's."""
+    """The job id, or the first id of the block, whose key this is; 0: it is none's."""
     digits = key.removeprefix(prefix)
     return int(digits) if digits != key and _ID.fullmatch(digits) else 0
 

@@ -28,7 +28,8 @@ class View:
     """Advance it after each commit with what the batch touched.
 
     `jobs_on`: the jobs that hold something on a node. `free`: amounts free there, for nodes in the topology. `tasks_of`:
-    the tasks of an array that are jobs of their own. `transfers`: the jobs of any state that concern other cells.
+    the tasks of an array that are jobs of their own. `transfers`: the jobs of any state that concern other cells, the
+    one that changed last at the end.
     """
 
     def __init__(self, state: State) -> None:
@@ -137,7 +138,10 @@ class View:
             return
         self.jobs[job_id] = new
         if is_movable(new):
-            self.transfers[job_id] = new
+            if self.transfers.get(job_id) is not new:
+                # Readers find what has changed at the end.
+                self.transfers.pop(job_id, None)
+                self.transfers[job_id] = new
         elif self.transfers:
             self.transfers.pop(job_id, None)
         if old is None:
