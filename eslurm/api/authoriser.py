@@ -201,6 +201,7 @@ class Authoriser:
         else:
             # Rights are the other cell's to give; a token's scope is ours.
             check_caller(method, caller, Level.ADMINISTRATOR)
+            _check_no_arrival(method, request.request)
         reply = await self._admitted(method, request.request, caller, level, seen, cell)
         return pb.CallCellReply(reply=reply).SerializeToString()
 
@@ -246,6 +247,15 @@ def _decoded(method: Method[Any, Any], payload: bytes, *, trusted: bool) -> Any:
         raise ApiError(Status.INVALID_ARGUMENT, f"the request of {method.name} cannot be decoded") from None
     check_lists(method.name, request)
     return request
+
+
+def _check_no_arrival(method: Method[Any, Any], payload: bytes) -> None:
+    """Raise `ApiError` when a user's call would be this cell's offer of a job in the other one: only its leader offers."""
+    if method.number == SUBMIT.number and _decoded(method, payload, trusted=True).arrival is not None:
+        raise ApiError(
+            Status.PERMISSION_DENIED,
+            "arrival: only the controller of a cell offers its jobs to another: submit the job without it",
+        )
 
 
 async def _metered(work: Coroutine[Any, Any, bytes], ticket: Ticket) -> bytes:

@@ -176,7 +176,7 @@ def test_who_does_not_pass(cells: tuple[LiveCluster, LiveCluster]) -> None:
     assert ask(alpha, "esqueue", "--cell", "alpha").code == 0
     assert ask(alpha, "esqueue", "--cell", "here").code == 0
     for wrong in ("any", "all", "a,b", "../x"):
-        told = ask(alpha, "essubmit", "--cell", wrong, "--wrap", "true")
+        told = ask(alpha, "escancel", "--cell", wrong, "17")
         assert told.code == 2 and "does not name one cell" in told.err, told
     told = ask(alpha, "esctl", "--cell", "beta", "drain", "cn0001", "reason=because")
     assert told.code == 1 and "does not pass to other cells" in told.err, told

@@ -18,6 +18,7 @@ from tests.support.loops import run
 
 ADA = Principal("ada", 5001, 5001, (5001,))
 REQUEST_ID = b"r" * 16
+SUBMISSION = pb.SubmitRequest(jobs=[pb.JobRequest(name="job")]).SerializeToString()
 
 
 class Cells:
@@ -58,14 +59,14 @@ def ask(
 
 def test_a_call_for_another_cell_is_passed_on_and_its_answer_comes_back() -> None:
     cells = Cells()
-    answered = ask(cells, "Submit", request=b"job", request_id=REQUEST_ID)
+    answered = ask(cells, "Submit", request=SUBMISSION, request_id=REQUEST_ID)
     assert answered.status is Status.OK
     assert pb.CallCellReply.FromString(answered.reply).reply == b"there"
     [(cell, method, payload, caller)] = cells.passed
     assert (cell, method, payload, caller.request_id, caller.principal) == (
         "beta",
         "Submit",
-        b"job",
+        SUBMISSION,
         REQUEST_ID,
         ADA,
     )
@@ -122,3 +123,20 @@ def test_a_token_passes_what_its_scope_allows(scope: str, method: str, passes: b
     assert (answered.status is Status.OK) == passes == bool(cells.passed)
     if not passes:
         assert answered.status is Status.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pb.SubmitRequest(arrival=pb.Arrival(job_id=17, serial=5)).SerializeToString() + SUBMISSION,
+        SUBMISSION + pb.SubmitRequest(arrival=pb.Arrival()).SerializeToString(),
+    ],
+)
+def test_a_user_makes_no_offer_in_the_name_of_the_cell(request_: bytes) -> None:
+    """The link to the other cell vouches for this cell: what a user sends must not look like its leader's own call."""
+    cells = Cells()
+    answered = ask(cells, "Submit", request=request_, request_id=REQUEST_ID)
+    assert answered.status is Status.PERMISSION_DENIED and "arrival" in answered.text
+    garbled = ask(cells, "Submit", request=b"\x22\xff", request_id=REQUEST_ID)
+    assert garbled.status is Status.INVALID_ARGUMENT
+    assert not cells.passed

@@ -113,7 +113,7 @@ def on_arrival(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fac
     assert arrival is not None
     spec = _spec_of(message)
     answer = Submitted((arrival.job_id,))
-    if _is_here(state, arrival):
+    if _is_here(state, arrival, spec):
         return [], answer
     check_room(state, spec.user, 1, weight(spec))
     spec = admitted(state, spec, now_us)
@@ -138,7 +138,7 @@ def _spec_of(message: SubmitJobs) -> JobSpec:
     return spec
 
 
-def _is_here(state: State, arrival: Arrival) -> bool:
+def _is_here(state: State, arrival: Arrival, spec: JobSpec) -> bool:
     """Check whether this offer of the job has arrived already. Raises `Refused` when the id cannot be the home cell's."""
     job_id, home = arrival.job_id, arrival.home
     if not 0 < job_id < JOB_ID_MAX or not 0 < arrival.serial <= SERIAL_MAX:
@@ -164,6 +164,8 @@ def _is_here(state: State, arrival: Arrival) -> bool:
             RefusalCode.CONFLICT, f"arrival: job id {job_id} is another job's here, not one of {home}"
         )
     if transfer.serial == arrival.serial:
+        if job.spec.user.uid != spec.user.uid:
+            raise Refused(RefusalCode.CONFLICT, f"arrival: job {job_id} is {job.spec.user.name}'s here")
         return True
     if transfer.stage is TransferStage.ARRIVING and transfer.serial < arrival.serial:
         raise Refused(

@@ -282,6 +282,8 @@ def test_a_repeated_delivery_has_the_same_answer_and_another_offer_has_none() ->
     later = arrives(world, serial=8)
     assert isinstance(later, Refused) and later.code is RefusalCode.EXHAUSTED
     assert "is over" in text_of(arrives(world, serial=6))
+    # The same offer of another user's job is no repetition.
+    assert "is alice's here" in text_of(arrives(world, user=BOB))
     world.send(ConfirmArrival(FOREIGN, 7))
     assert arrives(world) == Submitted((FOREIGN,))
     later = arrives(world, serial=8)
