@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from escli import exits
-from escli.api import Api, Raw, RawMethod
+from escli.api import SOCKET, Api, Raw, RawMethod
 from escli.endpoint import Endpoint
 from escli.failures import CommandFailed
 from escli.wire import WireError, decode, encode
@@ -24,6 +25,8 @@ ANY_CELL = "any"
 ANY = (ANY_CELL, "all")
 """In place of cells' names: all of the federation. Slurm's word is `all`."""
 CALL_CELL = 46
+OF_ROOT = "root's commands"
+"""Beginning of the refusal of a call that root makes to another cell."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -94,7 +97,8 @@ class CellApi(Api):
         try:
             reply = super()._call(passing, Raw(encode(body, CALL_CELL_REQUEST)), timeout_s, request_id)
         except CommandFailed as failure:
-            raise CommandFailed(failure.code, self._labelled(failure.text)) from None
+            text = self._labelled(failure.text + self._for_root(failure))
+            raise CommandFailed(failure.code, text) from None
         try:
             return _decoded(method, decode(reply.data, CALL_CELL_REPLY)["reply"])
         except WireError:
@@ -103,6 +107,16 @@ class CellApi(Api):
 
     def _labelled(self, text: str) -> str:
         return f"{self._label}: {text}" if self._label else text
+
+    def _for_root(self, failure: CommandFailed) -> str:
+        """The line by which root's command reaches a cell of `eslurm up --cells`, which no other cell passes it on to."""
+        if failure.code != exits.FAILED or os.geteuid() or not failure.text.startswith(OF_ROOT):
+            return ""
+        own = os.path.dirname(os.path.realpath(self.path))
+        directory = os.path.join(os.path.dirname(own), self._cell)
+        if not os.path.exists(os.path.join(directory, SOCKET)):
+            return ""
+        return f"; its own is here: ESLURM_STATE_DIR={directory} {self._command} ..."
 
     def _not_ready(self, why: str, timeout_s: float) -> str:
         return why

@@ -244,7 +244,11 @@ class Shell:
 
     async def _run_check(self, number: int) -> None:
         name = self.agent.registry.by_number[number].offer.name
-        why = await self._check(name) if self._check is not None else "there is none"
+        try:
+            why = await self._check(name) if self._check is not None else "there is none"
+        except Exception as error:
+            log.exception("the check of node %s could not be run", name)
+            why = internal_error(error)
         if why:
             log.warning("the check of node %s has not passed: %s", name, why)
         else:

@@ -292,8 +292,8 @@ class AccountingQuery(msgspec.Struct, frozen=True):
     """Selection of attempts. Empty or 0 means "any"; all given conditions must hold.
 
     `job_ids`: these jobs; an array's id stands for the array and all of its tasks. `since_us`: not ended before it.
-    `until_us`: submitted before it. `after` is the `next` of the page before. Raises ValueError beyond PAGE_ROWS_MAX rows
-    or QUERY_VALUES_MAX ids or states.
+    `until_us`: submitted before it. `after` is the `next` of the page before. `latest_first`: pages come in descending
+    order. Raises ValueError beyond PAGE_ROWS_MAX rows or QUERY_VALUES_MAX ids or states.
     """
 
     user: str = ""
@@ -306,6 +306,7 @@ class AccountingQuery(msgspec.Struct, frozen=True):
     steps: bool = False
     partition: str = ""
     name: str = ""
+    latest_first: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= PAGE_ROWS_MAX:
@@ -315,7 +316,9 @@ class AccountingQuery(msgspec.Struct, frozen=True):
 
 
 class AccountingPage(msgspec.Struct, frozen=True):
-    """Attempts in order of (job id, attempt), with their steps on request; `next` is None on the last page."""
+    """Attempts in the order of (job id, attempt) that was asked for, with their steps on request; `next` is None on the
+    last page.
+    """
 
     attempts: Sequence[AttemptRow]
     steps: Sequence[StepRow] = ()

@@ -9,7 +9,7 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, Select, Table, func, or_, select, tuple_
+from sqlalchemy import Column, Connection, Engine, Select, Table, desc, func, or_, select, tuple_
 
 from eslurm.ports.store import (
     QUERY_VALUES_MAX,
@@ -112,7 +112,11 @@ class Reader:
 
     def accounting(self, owner: str, query: AccountingQuery) -> AccountingPage:
         """See `StoreReader.accounting`."""
-        found = _attempts(owner, query).order_by(ATTEMPTS.c.job_id, ATTEMPTS.c.attempt).limit(query.limit + 1)
+        order = ATTEMPTS.c.job_id, ATTEMPTS.c.attempt
+        found = _attempts(owner, query).order_by(
+            *[desc(one) for one in order] if query.latest_first else order
+        )
+        found = found.limit(query.limit + 1)
         with self._transaction() as connection:
             attempts = [AttemptRow(*row) for row in connection.execute(found)]
             page = attempts[: query.limit]
@@ -222,7 +226,8 @@ def _attempts(owner: str, query: AccountingQuery) -> Select[Any]:
     if query.until_us:
         found = found.where(column.submitted_us < query.until_us)
     if query.after is not None:
-        found = found.where(tuple_(column.job_id, column.attempt) > query.after)
+        key = tuple_(column.job_id, column.attempt)
+        found = found.where(key < query.after if query.latest_first else key > query.after)
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from esctld.serve.job_event_history import Line, Recorded
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model.forecast import Forecast
-from eslurm.core.model.messages import Message, SetForecasts
+from eslurm.core.model.messages import IdsTaken, Message, SetForecasts
 from eslurm.core.state.rows import decode_accounted
 from eslurm.ports import store as port
 from eslurm.store.rows import load, to_store
@@ -111,5 +111,40 @@ def test_the_latest_that_ended_are_found_page_by_page(
         third = next(one for one in found if (one.job_id, one.kind) == (jobs[-3], pb.JobEvent.STARTED))
         found = read(await recorded.load(world.state.next_id, third.at_us, ()))
         assert [one.job_id for one in found[::3]] == jobs[7:3:-1]
+
+    backend.run(test())
+
+
+def test_the_latest_that_ended_are_found_however_far_apart_their_ids_are(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: an estimator of a cell that leases another block of ids knows what the cell learned before."""
+    monkeypatch.setattr("esctld.serve.job_event_history.PAGE_ROWS", 3)
+    world = Written()
+    for first in (10_000_000, 50_000_000):
+        world.send(IdsTaken(first, 4, 1))
+    jobs = []
+    for number in range(8):
+        jobs.append(world.submit())
+        world.start()
+        world.pass_time(1)
+        if number in (2, 5):
+            world.requeue(jobs[-1])
+            world.end(jobs[-1])
+            world.pass_time(world.state.config.requeue_delay_s + 1)
+            world.start()
+            world.pass_time(1)
+        world.end(jobs[-1])
+    assert jobs == [*range(10_000_000, 10_000_004), *range(50_000_000, 50_000_004)]
+
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        for batch in world.written:
+            await store.commit(batch)
+        for most in (3, 6, 100):
+            found = read(await Recorded(store, OWNER, most).load(world.state.next_id, world.now_us, ()))
+            assert [one.job_id for one in found[::3]] == jobs[::-1][:most]
+            assert len(found) == 3 * min(most, 8)
 
     backend.run(test())

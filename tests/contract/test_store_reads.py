@@ -159,6 +159,9 @@ ATTEMPTS = [
         (AccountingQuery(since_us=26, until_us=51, user="ann", states=("COMPLETED",)), [0]),
         (AccountingQuery(after=(2, 1)), [2, 3, 4]),
         (AccountingQuery(after=(2, 9), user="ann"), [3, 4]),
+        (AccountingQuery(latest_first=True), [4, 3, 2, 1, 0]),
+        (AccountingQuery(latest_first=True, after=(2, 2)), [1, 0]),
+        (AccountingQuery(latest_first=True, after=(4, 0), user="ann"), [3, 0]),
     ],
     ids=lambda value: str(value) if isinstance(value, list) else None,
 )
@@ -189,7 +192,10 @@ def test_accounting_of_an_array_is_that_of_its_tasks(backend: Backend) -> None:
     backend.run(test())
 
 
-def test_accounting_pages_cover_everything_once_with_their_steps(backend: Backend) -> None:
+@pytest.mark.parametrize("latest_first", [False, True])
+def test_accounting_pages_cover_everything_once_with_their_steps(
+    backend: Backend, latest_first: bool
+) -> None:
     async def test() -> None:
         store = backend.store()
         await store.open(OWNER)
@@ -197,7 +203,7 @@ def test_accounting_pages_cover_everything_once_with_their_steps(backend: Backen
         await store.commit(batch(1, rows=[*ATTEMPTS, *steps]))
         seen: list[AttemptRow] = []
         seen_steps: list[StepRow] = []
-        query = AccountingQuery(limit=2, steps=True)
+        query = AccountingQuery(limit=2, steps=True, latest_first=latest_first)
         while True:
             page = await store.accounting(OWNER, query)
             seen += page.attempts
@@ -205,9 +211,9 @@ def test_accounting_pages_cover_everything_once_with_their_steps(backend: Backen
             if page.next is None:
                 break
             assert len(page.attempts) == 2
-            query = AccountingQuery(limit=2, steps=True, after=page.next)
-        assert seen == ATTEMPTS
-        assert seen_steps == steps
+            query = msgspec.structs.replace(query, after=page.next)
+        assert seen == (ATTEMPTS[::-1] if latest_first else ATTEMPTS)
+        assert sorted(seen_steps, key=lambda one: one.key) == steps
 
     backend.run(test())
 

@@ -6,10 +6,11 @@ the start that it is owed. After each cycle it checks that no pack has places fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from eslurm.core.model.config import Resource
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.request import Request
@@ -50,13 +51,23 @@ def pack(first_id: int, *members: tuple[int, Request, int], **more: object) -> P
 
 
 class PackSite:
-    """Nodes of four cores in one partition."""
+    """Nodes of four cores, or these, in one partition; those of three amounts have GPUs."""
 
-    def __init__(self, policy: str, nodes: int = 4, *, cores: int = 4, limits: PlanLimits = LIMITS) -> None:
+    def __init__(
+        self,
+        policy: str,
+        nodes: int = 4,
+        *,
+        cores: int = 4,
+        views: Sequence[NodeView] = (),
+        limits: PlanLimits = LIMITS,
+    ) -> None:
         self.policy = policy
         self.limits = limits
-        self.views = [NodeView(number, f"n{number}", (cores, 0), True, ("main",)) for number in range(nodes)]
-        self.topology = Topology(self.views)
+        equal = [NodeView(number, f"n{number}", (cores, 0), True, ("main",)) for number in range(nodes)]
+        self.views = views or equal
+        gpus = (Resource("gpu"),) if len(self.views[0].total) > 2 else ()
+        self.topology = Topology(self.views, resources=gpus)
         self.schedule = Schedule()
         self.queue = PendingQueue()
         self.later = PendingQueue((), self.queue.shapes)

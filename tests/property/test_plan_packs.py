@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import random
 from itertools import combinations
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.queue import Pending
+from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
+from eslurm.core.plan.placement.feasible_parts import feasible_beside
+from eslurm.core.resources.nodes import NodeView
 from tests.kits.plan_building import NOW
 from tests.kits.planned_packs import PackSite, node_jobs, pack, single
 
@@ -119,6 +125,57 @@ def test_a_pack_starts_as_early_as_trying_everything_finds(seed: int) -> None:
                     line.take(span.node, span.amounts[0], start, start + member.time_limit_us)
     assert asked > 60
     assert later <= asked * 0.02
+
+
+def draw_nodes(rng: random.Random) -> list[NodeView]:
+    """Unequal nodes: few or many cores, with or without a GPU, features and weight."""
+    return [
+        NodeView(
+            number,
+            f"n{number}",
+            (rng.choice((2, 4)), 4096, rng.choice((0, 1))),
+            partitions=("main",),
+            features=rng.choice(((), ("fast",), ("slow",), ("fast", "slow"))),
+            weight=rng.choice((0, 0, 10)),
+        )
+        for number in range(rng.randint(2, 6))
+    ]
+
+
+def draw_request(rng: random.Random, nodes: int) -> Request:
+    """Equal shares on some nodes, tasks wherever they fit, or a range of nodes."""
+    more: dict[str, Any] = {"constraint": rng.choice(("fast", "slow"))} if rng.random() < 0.3 else {}
+    kind = rng.random()
+    count, cores = rng.randint(1, max(1, nodes - 1)), rng.randint(1, 2)
+    if kind < 0.5:
+        more["exclusive"] = rng.random() < 0.2
+        more["per_node"] = (("gpu", 1),) if rng.random() < 0.3 else ()
+        return replace(node_jobs(count, cores), tasks=count * rng.randint(1, 2), **more)
+    if kind < 0.8:
+        return Request(tasks=rng.randint(1, 6), cpus_per_task=cores, **more)
+    return Request(nodes_min=1, nodes_max=count, tasks=count, **more)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_pack_that_is_accepted_has_places_on_empty_nodes(seed: int) -> None:
+    rng = random.Random(2000 + seed)
+    main = PartitionView("main")
+    accepted = 0
+    for _ in range(400):
+        views = draw_nodes(rng)
+        requests = [draw_request(rng, len(views)) for _ in range(rng.randint(2, 4))]
+        site = PackSite(rng.choice(POLICIES), views=views)
+        empty = empty_ledger(site.topology)
+        numbers = range(len(requests))
+        never = [feasible_ever(request, main, empty) for request in requests]
+        if any(never) or feasible_beside(
+            requests, [main for _ in numbers], [0 for _ in numbers], empty, numbers
+        ):
+            continue
+        accepted += 1
+        site.submit(pack(1, *[(0, request, 20) for request in requests]))
+        assert len(site.plan().placements) == len(requests), (seed, views, requests)
+    assert accepted > 80
 
 
 @pytest.mark.parametrize("seed", range(8))

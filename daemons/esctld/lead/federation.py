@@ -47,6 +47,8 @@ log = logging.getLogger("esctld.federation")
 
 LOOK_S = 1.0
 """Longest time between two looks at what is due."""
+TIMER_S = 0.002
+"""The event loop counts whole milliseconds: a timer that ends a little too early costs a look in vain, and another timer."""
 AGAIN_S = 5.0
 STOP_S = 0.3
 """A lead passes on no later than this because etcd is away."""
@@ -350,7 +352,7 @@ class StoreDriver:
         """Wait for an answer or a due time. Raises what broke a call unexpectedly."""
         # What has become due since the look is due at once.
         due_us = self._part.due_us(self._looked_us)
-        wait_s = LOOK_S if due_us is None else (due_us - self._now_us()) / 1e6
+        wait_s = LOOK_S if due_us is None else (due_us - self._now_us()) / 1e6 + TIMER_S
         try:
             async with asyncio.timeout(min(max(wait_s, 0.0), LOOK_S)):
                 await self._wake.wait()

@@ -24,12 +24,11 @@ from eslurm.v1 import controller_pb2 as pb
 
 PAGE_ROWS: Final = 500
 LOOKED_AT_TIMES: Final = 5
-"""Number of job ids read for each wanted job: arrays and jobs that never ran are among them."""
+"""Number of attempts read for each wanted job: those of arrays and of jobs that never ran are among them."""
 JOBS_PER_SLICE: Final = 50
 LINES_PER_SLICE: Final = 4_096
 LOOKS_PER_SLICE: Final = 2_048
 _REQUEUED: Final = "REQUEUED"
-_ATTEMPT_LAST: Final = 1 << 32
 
 _JOB_BITS: Final = 31
 _KIND_BITS: Final = 3
@@ -56,38 +55,50 @@ class Recorded:
     async def load(self, next_id: int, now_us: int, but: Collection[int]) -> list[Line]:
         """Load jobs before `next_id`, as of `now_us`, the latest first; `but` are those that had not ended then.
 
-        Raises `StoreUnavailable`.
+        They are found by their attempts, not by their ids: blocks of ids that a cell leases lie far apart. Raises
+        `StoreUnavailable`.
         """
         found: list[Line] = []
-        upper = next_id
         most = _LINES_OF_A_RUN * self._jobs_max
-        lowest = max(1, upper - LOOKED_AT_TIMES * self._jobs_max)
-        while upper > lowest and len(found) < most:
-            lower = max(lowest, upper - PAGE_ROWS)
+        left = LOOKED_AT_TIMES * self._jobs_max
+        after: tuple[int, int] | None = (next_id, 0)
+        behind: list[AttemptRow] = []
+        while after is not None and left > 0 and len(found) < most:
+            query = AccountingQuery(after=after, limit=PAGE_ROWS, latest_first=True)
+            page = await self._store.accounting(self._owner, query)
+            left -= len(page.attempts)
+            after = page.next
+            rows, behind = _whole_jobs([*behind, *page.attempts], is_last=after is None)
             ended = [
                 row
-                for row in await self._ended(lower, upper)
+                for row in _ended(rows)
                 # A job that came and went meanwhile is in the following events.
                 if row.job_id not in but and max(row.submitted_us, row.started_us) <= now_us
             ]
             jobs = await self._store.find_jobs(self._owner, [row.job_id for row in ended])
             found += await paced(_all_ran(ended, jobs, now_us))
-            upper = lower
         del found[most:]
         return found
 
-    async def _ended(self, lower: int, upper: int) -> list[AttemptRow]:
-        """The last attempts of the jobs within [lower, upper) that ran and have ended."""
-        last: dict[int, AttemptRow | None] = {}
-        after: tuple[int, int] | None = (lower - 1, _ATTEMPT_LAST)
-        while after is not None:
-            page = await self._store.accounting(self._owner, AccountingQuery(after=after, limit=PAGE_ROWS))
-            for row in page.attempts:
-                if row.job_id < upper and row.state != _REQUEUED:
-                    # What ended while it waited (attempt 0) may have run before, but was not let to its end.
-                    last.setdefault(row.job_id, row if row.started_us else None)
-            after = page.next if page.next is not None and page.next[0] < upper else None
-        return [row for row in last.values() if row is not None]
+
+def _whole_jobs(rows: list[AttemptRow], *, is_last: bool) -> tuple[list[AttemptRow], list[AttemptRow]]:
+    """The rows of jobs with all of their attempts, and those of the job that goes on in the next page."""
+    if is_last or not rows:
+        return rows, []
+    end = len(rows)
+    while end and rows[end - 1].job_id == rows[-1].job_id:
+        end -= 1
+    return rows[:end], rows[end:]
+
+
+def _ended(rows: Sequence[AttemptRow]) -> list[AttemptRow]:
+    """The last attempts of the jobs that ran and have ended; rows and results come latest first."""
+    last: dict[int, AttemptRow | None] = {}
+    for row in rows:
+        if row.state != _REQUEUED:
+            # What ended while it waited (attempt 0) may have run before, but was not let to its end.
+            last[row.job_id] = row if row.started_us else None
+    return [row for row in last.values() if row is not None]
 
 
 def open_ids(jobs: Sequence[Job]) -> Generator[None, None, set[int]]:
@@ -121,10 +132,10 @@ def beginning(told: list[Line], living: Sequence[Job], now_us: int) -> Generator
 def _all_ran(
     rows: Sequence[AttemptRow], jobs: Sequence[JobRow], now_us: int
 ) -> Generator[None, None, list[Line]]:
-    """The lines of these runs, the last of them first, with the request from the jobs' own records."""
+    """The lines of these runs, in their order, with the request from the jobs' own records."""
     kept = {row.job_id: row.blob for row in jobs}
     lines: list[Line] = []
-    for at, row in enumerate(reversed(rows)):
+    for at, row in enumerate(rows):
         blob = kept.get(row.job_id)
         if blob is not None:
             lines += _ran_lines(row, blob, now_us)

@@ -2,8 +2,8 @@
 
 The controller keeps the faults and says which stand when it registers a node; a phase whose failure it has committed adds
 one. Of failures of one kind the controller keeps the last, and acknowledgements come in any order: a check answers for all.
-Invariant: a check runs only while a fault stands, one at a time for each node, and a passed one is reported for just
-the faults that stood when it ended.
+Invariant: a check begins only while a fault stands, one at a time for each node, and a passed one is reported for just
+the faults that stood when it began.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from eslurm.core.agent.reports import Reports
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import CheckPassed, NodeGone, PhaseReported
 from eslurm.core.model.step_key import CHECK, EPILOG, PROLOG
+from eslurm.core.model.units import SECOND_US
 
 CHECK_EVERY_US: Final = 60_000_000
 
@@ -34,7 +35,9 @@ class Faults:
 
     def on_registered(self, node: LocalNode, faults: tuple[tuple[str, int], ...]) -> None:
         """These faults of the node stand."""
-        node.faults = set(faults)
+        before, node.faults = node.faults, set(faults)
+        if node.faults - before:
+            node.check_us = 0
         self._watch(node)
 
     def on_committed(self, node: LocalNode, body: OwedBody) -> None:
@@ -52,25 +55,32 @@ class Faults:
         if not end.is_good:
             node.faults.add((kind, job_id))
             self._reports.withdraw_check(node)
+            # No check has begun since: the next one does not wait for its turn.
+            node.check_us = 0
             self._watch(node)
 
     def on_checked(self, number: int, *, passed: bool) -> None:
         """The check ended."""
         node = self._nodes.get(number)
-        if node is not None and node.faults and passed:
+        if node is None:
+            return
+        node.check_ends_us = 0
+        # A check that is due at once is asked for faults that this one may not have seen.
+        if node.faults and passed and node.check_us:
             self._reports.owe_check(node)
 
     def on_timer(self, now_us: int) -> None:
         """Run the checks that are due; the first one follows the fault at once."""
         for number in sorted(self._watched):
             node = self._nodes[number]
-            if node.check_us <= now_us:
+            if _due_us(node) <= now_us:
                 node.check_us = now_us + CHECK_EVERY_US
+                node.check_ends_us = node.check_us + node.offer.phase_limit_s * SECOND_US
                 self._buffer.emit(RunCheck(number))
 
     def next_timer_us(self) -> int | None:
         """Time of the next check."""
-        return min((self._nodes[number].check_us for number in self._watched), default=None)
+        return min((_due_us(self._nodes[number]) for number in self._watched), default=None)
 
     def _watch(self, node: LocalNode) -> None:
         if node.faults and CHECK in node.offer.phases:
@@ -78,3 +88,8 @@ class Faults:
         else:
             self._watched.discard(node.number)
             node.check_us = 0
+
+
+def _due_us(node: LocalNode) -> int:
+    """Time of the next check: after the one that runs. One of which nothing is heard is lost."""
+    return max(node.check_us, node.check_ends_us)

@@ -78,7 +78,9 @@ class LocalNode:
     faults: set[tuple[str, int]] = field(default_factory=set)
     """Its standing faults: (kind, job)."""
     check_us: int = 0
-    """Time of its next check; 0: not planned."""
+    """Time of its next check; 0: at once, or not planned."""
+    check_ends_us: int = 0
+    """Time by which the check that runs has ended or is lost; 0: none runs."""
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
     owed: dict[OwedKey, OwedBody] = field(default_factory=dict)
     sent: dict[OwedKey, int] = field(default_factory=dict)

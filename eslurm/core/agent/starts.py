@@ -80,7 +80,7 @@ class Starts:
     def start(self, node: LocalNode, command: Start, waiter: Waiter) -> None:
         """Start the prepared batch script."""
         attempt = node.attempts.get((command.job_id, command.attempt))
-        if attempt is None or attempt.launch is None:
+        if attempt is None or (attempt.launch is None and not attempt.batch_was_started):
             self._buffer.settle(waiter, node.number, failed("the attempt is not prepared on this node"))
         elif attempt.stage is Stage.PREPARED:
             self._start_prepared(attempt, waiter)

@@ -72,7 +72,7 @@ class Checks:
         self._runs: dict[tuple[int, int], Run] = {}
         self._live: dict[int, dict[StepKey, Host]] = {}
         self._occupancy = Occupancy()
-        self.packs = PackChecks(world.coverage, lambda: world.faults.is_calm)
+        self.packs = PackChecks(world.coverage, lambda: world.faults.is_calm, world.config.phases)
         self.plans = PlanChecks(self.packs)
         self.dependencies = DependencyChecks()
         self.phases = PhaseChecks(world.phases)

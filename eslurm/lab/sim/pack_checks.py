@@ -17,10 +17,11 @@ from typing import Final
 import msgspec
 
 from eslurm.core.model import facts
+from eslurm.core.model.controller_phases import ControllerPrograms
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.step_key import EPILOG, StepKey
+from eslurm.core.model.step_key import PROLOG, StepKey
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.plan.cycle.schedule import Booking
@@ -60,12 +61,13 @@ class _Member(msgspec.Struct):
     placed: bool = False
     attempts: int = 0
     held: set[int] = set()
-    settling: bool = False
+    settles: bool = False
+    """A program on the controller's host has to end, perhaps after others, before it waits again."""
 
     @property
     def waits(self) -> bool:
         """Check whether it waits for its start."""
-        return self.state is JobState.PENDING and not self.held and not self.settling
+        return self.state is JobState.PENDING and not self.held and not self.settles
 
 
 class _Pack(msgspec.Struct):
@@ -83,7 +85,10 @@ class _Pack(msgspec.Struct):
 class PackChecks:
     """Kept by the run's `Checks`."""
 
-    def __init__(self, coverage: Coverage, is_calm: Callable[[], bool]) -> None:
+    def __init__(
+        self, coverage: Coverage, is_calm: Callable[[], bool], programs: ControllerPrograms | None = None
+    ) -> None:
+        self._programs = programs or ControllerPrograms()
         self._coverage = coverage
         self._is_calm = is_calm
         self._epoch = 0
@@ -122,10 +127,6 @@ class PackChecks:
         begun: list[_Pack] = []
         batch = tuple(batch)
         for fact in batch:
-            # The log has it after the fact that ends the attempt: they take effect together.
-            if isinstance(fact, facts.ControllerPhaseBegan) and fact.phase == EPILOG:
-                self._set_settling(fact.job_id, settling=True)
-        for fact in batch:
             if isinstance(fact, facts.NodeStateChanged | facts.NodeDrainChanged):
                 self._on_node(fact)
                 continue
@@ -153,8 +154,10 @@ class PackChecks:
                 case facts.NodesReleased() if fact.attempt == member.attempts:
                     member.held.difference_update(fact.nodes)
                     self._on_left(pack)
-                case facts.ControllerPhaseEnded(phase=phase) if phase == EPILOG:
-                    self._set_settling(job_id, settling=False)
+                case facts.ControllerPhaseBegan(phase=phase) if phase == PROLOG:
+                    member.settles = True
+                case facts.ControllerPhaseEnded(phase=phase):
+                    member.settles = phase == PROLOG and bool(self._programs.epilog)
                     self._on_left(pack)
                 case facts.JobFinished():
                     member.state = fact.state
@@ -200,6 +203,7 @@ class PackChecks:
                 require(not is_late, f"job {job_id} is placed at {at_us}, its pack owes it {owed_us}")
         member.state, member.placed = JobState.LAUNCHING, True
         member.attempts, member.held = fact.attempt, {span.node for span in fact.spans}
+        member.settles = bool(self._programs.epilog and not self._programs.prolog)
         self._planned.pop(job_id, None)
 
     def _on_moved(self, fact: facts.PackMoved) -> None:
@@ -218,10 +222,6 @@ class PackChecks:
         if pack.cancels and pack.anchor_us and outcome not in (JobState.COMPLETED, JobState.PENDING):
             self._count("failed")
             pack.is_lost = True
-
-    def _set_settling(self, job_id: int, *, settling: bool) -> None:
-        if (pack := self._pack_of.get(job_id)) is not None:
-            pack.members[job_id].settling = settling
 
     def _on_left(self, pack: _Pack) -> None:
         """A member may wait again: with all others it waits for another beginning of the pack."""

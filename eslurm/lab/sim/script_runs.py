@@ -107,7 +107,8 @@ class Occupancy:
                     return f"node {number} runs {used[at]} of {totals[number][at]} in resource {at}"
         given: set[tuple[int, str, int]] = set()
         for number, resource, devices in run.devices:
-            for device in devices:
+            # Those of a node that was given up before it began are another's by now.
+            for device in devices if number in run.usage else ():
                 if (number, resource, device) in given:
                     return f"device {resource} {device} of node {number} is given to two parts of {run.key}"
                 given.add((number, resource, device))

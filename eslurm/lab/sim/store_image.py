@@ -182,6 +182,8 @@ class StoreImage:
         mine = self._of(owner)
         job_ids = _with_tasks(mine, query.job_ids)
         found = [attempt for attempt in _sorted(mine, AttemptRow) if _matches(attempt, query, job_ids)]
+        if query.latest_first:
+            found.reverse()
         page = found[: query.limit]
         keys = {attempt.key for attempt in page} if query.steps else set()
         return AccountingPage(
@@ -256,6 +258,7 @@ def _with_tasks(owner: _Owner, job_ids: Sequence[int]) -> set[int]:
 
 
 def _matches(attempt: AttemptRow, query: AccountingQuery, job_ids: set[int]) -> bool:
+    key, after = (attempt.job_id, attempt.attempt), query.after
     return (
         query.user in ("", attempt.user)
         and query.partition in ("", attempt.partition)
@@ -264,7 +267,7 @@ def _matches(attempt: AttemptRow, query: AccountingQuery, job_ids: set[int]) -> 
         and (not query.states or attempt.state in query.states)
         and (attempt.ended_us == 0 or attempt.ended_us >= query.since_us)
         and (query.until_us == 0 or attempt.submitted_us < query.until_us)
-        and (query.after is None or (attempt.job_id, attempt.attempt) > query.after)
+        and (after is None or (key < after if query.latest_first else key > after))
     )
 
 

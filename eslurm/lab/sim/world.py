@@ -334,7 +334,8 @@ class World:
                 continue
             nodes = seat.leader.state.nodes
             for host in self.hosts:
-                if any(has_wrong_clock(nodes[number]) for number in host.numbers):
+                # A host that was added may not be in the configuration that the leader has.
+                if any(number in nodes and has_wrong_clock(nodes[number]) for number in host.numbers):
                     host.skew_us = seat.skew_us
 
     def final_check(self) -> None:

@@ -28,13 +28,14 @@ from tests.unit.esctld.test_term import Term, configured
 
 ROOT = Principal("root", 0, 0, (0,))
 OPERATOR = Principal("op", 5000, 5000, (5000,))
-ADA = Principal("ada", 5001, 5001, (5001,))
+# "ada" could be within a trace id.
+ADA = Principal("adam", 5001, 5001, (5001,))
 BEN = Principal("ben", 5002, 5002, (5002,))
 CARL = Principal("carl", 5003, 5003, (5003,))
 """Coordinates ada's account."""
 
-SECRETS = (b"ada", b"optics", b"xylophone")
-"""Words that tell of ada: her name, her account's, and the names of her jobs, limits and reservations."""
+SECRETS = (b"adam", b"optics", b"xylophone")
+"""Words that tell of ada: his name, her account's, and the names of his jobs, limits and reservations."""
 SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Ping": lambda _ada, _ben: pb.PingRequest(),
     "Jobs": lambda _ada, _ben: pb.JobsRequest(),
@@ -108,15 +109,15 @@ class Site(Term):
         changes = [
             ("account", "optics", {}),
             ("account", "biology", {}),
-            ("user", "ada", {"accounts": "optics"}),
+            ("user", "adam", {"accounts": "optics"}),
             ("user", "ben", {"accounts": "biology"}),
             ("user", "carl", {"accounts": "optics"}),
             ("account", "optics", {"coordinators": "carl"}),
-            ("limit", "xylophone", {"user": "ada", "resource": "cores", "items": "64"}),
+            ("limit", "xylophone", {"user": "adam", "resource": "cores", "items": "64"}),
             (
                 "reservation",
                 "xylophone-r",
-                {"users": "ada", "nodes": "cn1", "start": "now+1days", "duration": "1h"},
+                {"users": "adam", "nodes": "cn1", "start": "now+1days", "duration": "1h"},
             ),
             ("reservation", "bens", {"users": "ben", "nodes": "cn1", "start": "now+3days", "duration": "1h"}),
         ]
@@ -238,9 +239,9 @@ def test_what_is_private_is_shown_to_its_user_coordinators_and_operators(tmp_pat
                 assert term.ada_job in [one.job_id for one in jobs], who
                 policies = (await term.read(who, methods.POLICIES, pb.PoliciesRequest())).policies
                 named = {(one.kind, one.name) for one in policies}
-                assert {("user", "ada"), ("account", "optics"), ("limit", "xylophone")} <= named, who
+                assert {("user", "adam"), ("account", "optics"), ("limit", "xylophone")} <= named, who
                 shares = (await term.read(who, methods.SHARES, pb.SharesRequest())).shares
-                assert ("optics", "ada") in {(one.account, one.user) for one in shares}, who
+                assert ("optics", "adam") in {(one.account, one.user) for one in shares}, who
             for who in (ADA, CARL):
                 assert term.ben_job not in [
                     one.job_id for one in (await term.read(who, methods.JOBS, pb.JobsRequest())).jobs
@@ -308,7 +309,7 @@ def test_without_private_kinds_everything_is_shown_but_what_a_job_runs(tmp_path:
             await term.read(ADA, methods.CREATE_STEP, step_in(term.ada_job))
             status, text = await term.refusal(BEN, methods.WAIT_STEP, step)
             assert status is Status.PERMISSION_DENIED and text.startswith(
-                f"job {term.ada_job} belongs to ada"
+                f"job {term.ada_job} belongs to adam"
             )
             for who in (ADA, CARL, OPERATOR):
                 await term.read(who, methods.WAIT_STEP, step)

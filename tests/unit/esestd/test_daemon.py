@@ -368,9 +368,9 @@ def test_an_estimator_that_fails_costs_forecasts_only(
         controller, socket, pupils = Controller(), state_dir / "door", Class()
         async with unix_door(controller, socket), living(options(state_dir, socket), pupils) as one:
             await until(lambda: metric(one, "eslurm_estimator_answering") == 1)
-            pupils.last.wrong[method] = KeyError("ada")
+            pupils.last.wrong[method] = KeyError("lovelace")
             pupils.last.lessons.append(lambda: model_of(1))
-            pupils.prepare = lambda pupil: pupil.wrong.update({method: KeyError("ada")})
+            pupils.prepare = lambda pupil: pupil.wrong.update({method: KeyError("lovelace")})
             controller.tell(submitted(1, now_s()))
             await until(lambda: "the estimator failed: KeyError at esestd.py" in caplog.text)
             pupils.prepare = lambda _pupil: None
@@ -378,7 +378,7 @@ def test_an_estimator_that_fails_costs_forecasts_only(
             assert metric(one, "eslurm_estimator_answering") == 1
 
     run(scenario())
-    assert "ada" not in caplog.text
+    assert "lovelace" not in caplog.text
 
 
 def test_lessons_run_beside_it_and_are_kept(state_dir: Path) -> None:
@@ -450,7 +450,7 @@ def test_a_lesson_that_fails_is_tried_again_later(
     hasten(monkeypatch)
 
     def failing() -> Model:
-        raise ZeroDivisionError("ada")
+        raise ZeroDivisionError("lovelace")
 
     async def scenario() -> None:
         controller, socket, pupils = Controller(), state_dir / "door", Class()
@@ -466,7 +466,7 @@ def test_a_lesson_that_fails_is_tried_again_later(
     run(scenario())
     assert "a training failed: ZeroDivisionError at test_daemon.py" in caplog.text
     assert "the next try is in 2 s" in caplog.text
-    assert "ada" not in caplog.text
+    assert "lovelace" not in caplog.text
 
 
 def test_a_warm_start_from_another_cluster(state_dir: Path) -> None:

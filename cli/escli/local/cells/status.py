@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from escli.local.cells.plan import STORE, CellsLayout, FederationPlan
@@ -99,10 +101,16 @@ def describe_cells(status: FederationStatus) -> str:
     rows = [_row(cell) for cell in status.cells]
     heads = columns_of("CELL STATE MEMBER >NODES(U/T) >JOBS(R/W) >DAEMONS >RSS DIRECTORY")
     problems = [f"{cell.name}: {escaped(cell.problem)}\n" for cell in status.cells if cell.problem]
-    first = status.cells[0]
+    first, second = status.cells[:2]
+    passing = (
+        f"root's commands pass to no other cell: `ESLURM_STATE_DIR={status.state_dir}/{second.name} esinfo` asks "
+        f"{second.name}"
+        if os.geteuid() == 0
+        else f"ESLURM_STATE_DIR={status.state_dir}/NAME chooses another cell"
+    )
     return (
         f"{head}.\n\n{render(heads, rows)}\n{''.join(problems)}{table_of(status.etcd)}\n"
-        f"Commands talk to {first.name}; ESLURM_STATE_DIR={status.state_dir}/NAME chooses another cell, and "
+        f"Commands talk to {first.name}; {passing}, and "
         f"`eslurm status --state-dir {status.state_dir}/NAME` shows its daemons.\n"
     )
 

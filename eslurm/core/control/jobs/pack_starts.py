@@ -44,11 +44,27 @@ def together(
 
 
 def _begins_anew(state: State, pack_id: int) -> bool:
-    """Check whether the first member has not begun and is about to wait again: then the pack does."""
+    """Check whether the pack is about to wait as a whole: its first member has not begun and comes back, or waits already
+    and others, of which nothing has ended, come back.
+    """
     first = state.find_job(pack_id)
-    if first is None or first.pack is None or first.state is not JobState.COMPLETING:
+    if first is None or first.pack is None:
         return False
-    return first.outcome is JobState.PENDING and not first.pack.includes(first.started_us)
+    if _comes_back(first):
+        return not first.pack.includes(first.started_us)
+    members = [state.jobs[job_id] for job_id in state.packs.get(pack_id, ())]
+    comes_back = [_comes_back(one) for one in members]
+    waits_too = [one.state is JobState.PENDING for one in members]
+    return first.state is JobState.PENDING and (
+        len(members) == first.pack.count
+        and any(comes_back)
+        and all(back or waiting for back, waiting in zip(comes_back, waits_too, strict=True))
+    )
+
+
+def _comes_back(job: Job) -> bool:
+    """Check whether an attempt of it ends and the job will wait again."""
+    return job.state is JobState.COMPLETING and job.outcome is JobState.PENDING
 
 
 def without_first(state: State, fact: facts.AttemptEnded) -> list[int]:

@@ -6,7 +6,8 @@ Invariants: the profile holds all places of a pack or none; no step here delays 
 
 The start of a pack is found by asking the members in turn: each moves the common start until none moves it any more (ADR 12,
 with delays). Then the members are booked one after another, because they may need the same nodes at the same time; where
-that fails, the next instants at which something ends are tried. A miss only delays the pack.
+that fails, the next instants at which something ends are tried. A pack that could begin now, or would never begin, is also
+mapped as a whole (`pack_mapping`). A miss only delays the pack.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from eslurm.core.plan.cycle.pack_mapping import starts_together
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
@@ -31,6 +33,7 @@ from eslurm.core.plan.profile.search import (
     Start,
     first_start,
     start_exactly,
+    start_with,
 )
 from eslurm.core.resources.timeline import INFINITY_US
 
@@ -131,12 +134,13 @@ def find(
     at_us = from_us
     places: Places | NoPlaces
     missing: NoPlaces | None = None
-    last: _Agreed | None = None
+    tried: list[_Agreed] = []
     for steps in _tries(len(pack.queries)):
         agreed = yield from _agreed(pack, at_us, until_us, ask)
         if isinstance(agreed, NoPlaces):
             return agreed
-        last, at_us = agreed, agreed.at_us
+        # The first and the last instant at which each member alone has a place.
+        tried, at_us = [*tried[:1], agreed], agreed.at_us
         places = yield from take_at(schedule, job, pack, at_us, agreed.starts)
         if isinstance(places, Places):
             # One that has no place beside the others decides, unless another one has none at all before.
@@ -150,11 +154,12 @@ def find(
         at_us = min(next_us, max(places.again_us, at_us + 1))
         if at_us >= until_us:
             break
-    if missing is not None and last is not None and until_us >= INFINITY_US:
-        # Behind all plans: what finds no place here would never begin.
-        places = yield from take_at(schedule, job, pack, last.at_us, last.starts, spares=True)
-        if isinstance(places, Places):
-            return msgspec.structs.replace(places, member=missing.member, moves=missing.moves)
+    if missing is not None and until_us >= INFINITY_US:
+        # What finds no place here, the last time behind all plans, would never begin.
+        for agreed in tried:
+            places = yield from take_at(schedule, job, pack, agreed.at_us, agreed.starts, spares=True)
+            if isinstance(places, Places):
+                return msgspec.structs.replace(places, member=missing.member, moves=missing.moves)
     return missing or NoPlaces(0)
 
 
@@ -201,7 +206,7 @@ def take_at(
     """Take places such that the pack starts at exactly this instant; none is taken when one is missing.
 
     `starts` are those of the single members at that instant, as far as they are known. With `spares` members that fit alone,
-    and beside the others in no order, leave them a node.
+    and beside the others in no order, leave them a node, and at last are mapped together.
     """
     order = list(pack.order)
     orders_max = min(ORDERS_MAX, max(2, BOOKED_MAX // len(order)))
@@ -226,6 +231,12 @@ def take_at(
             taken, failed = yield from _take_in(tried_order, schedule, job, without, at_us, NO_STARTS)
             if failed is None:
                 return _places(taken)
+        together = starts_together(schedule.book, pack.queries, marked) if spares else {}
+        if together:
+            order.sort(key=lambda index: index not in together)
+            taken, failed = yield from _take_in(order, schedule, job, pack, at_us, NO_STARTS, together)
+            if failed is None:
+                return _places(taken)
     finally:
         schedule.book.unmark(marked)
     return missing
@@ -238,12 +249,18 @@ def _take_in(
     pack: PackQuery,
     at_us: int,
     starts: Mapping[int, Start],
+    together: Mapping[int, Start] = NO_STARTS,
 ) -> Generator[None, None, tuple[dict[int, Booking], NoPlaces | None]]:
-    """Take the places of the members in this order. Where one has none: what the others had, given back, and the lack."""
+    """Take the places of the members in this order. Where one has none: what the others had, given back, and the lack.
+
+    `starts` are those of single members alone, `together` those of members beside each other.
+    """
     members = job.members
     taken: dict[int, Booking] = {}
     for index in order:
-        known = _beside(schedule, members[index], pack.queries[index], starts.get(index), taken)
+        known = together.get(index)
+        if known is None:
+            known = _beside(schedule, members[index], pack.queries[index], starts.get(index), taken)
         found = yield from _take(schedule, members[index], pack, index, at_us, known)
         if isinstance(found, NoPlaces):
             for other, booking in reversed(taken.items()):
@@ -304,7 +321,10 @@ def _take(
 ) -> Generator[None, None, Booking | NoPlaces]:
     """Take one member's place at its delay from the pack's start, beside those that are taken already."""
     query, start_us = pack.queries[index], at_us + pack.delays_us[index]
-    found = known or start_exactly(schedule.book, query, start_us)
+    if known is not None:
+        found = start_with(query, start_us, known.chosen)
+    else:
+        found = start_exactly(schedule.book, query, start_us)
     if isinstance(found, NoStart):
         again_us = INFINITY_US
         if query.constraints:

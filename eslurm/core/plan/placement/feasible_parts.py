@@ -3,7 +3,7 @@
 Each part must fit its partition's empty nodes alone (`feasible`); this asks about all of them beside each other. A refusal
 names the parts, the requested amount, the largest that would fit and the way out. Invariant: a refusal of a job is proved;
 where neither a place nor its absence is known, it is accepted and waits. A pack is accepted when a place is found: its jobs
-are booked one after another, by no better search than this one, and what has no place may hold up what is behind it.
+are at last mapped by this same search (`pack_mapping`), and what has no place may hold up what is behind it.
 """
 
 from __future__ import annotations

@@ -120,25 +120,41 @@ def _with_less(
 
 def start_exactly(book: ResourceProfile, query: PlacementQuery, at_us: int) -> Start | NoStart:
     """The start at one instant, or the rules against it."""
-    until_us = query.until_us
-    if at_us < query.from_us or (until_us < INFINITY_US and at_us + query.duration_us > until_us):
-        return NoStart(())
-    stop_us = min(at_us + query.duration_us, INFINITY_US)
-    against = _against(query.constraints, query.duration_us, at_us, stop_us)
-    if against:
-        return NoStart(against)
+    against = _against_any(query, at_us)
+    if against is not None:
+        return against
     chosen = book.fits_at(query.need, at_us, query.duration_us, query.closed)
     if chosen is None:
         return NoStart((Move(RESOURCES, INFINITY_US),))
-    stricter = query.recount(query.need, chosen) if query.recount is not None else ()
-    against = _against(stricter, query.duration_us, at_us, stop_us)
-    if not against:
-        return Start(at_us, chosen)
+    found = _recounted(query, at_us, chosen)
+    if isinstance(found, Start):
+        return found
     frugal = _frugal(book.topology, query.need, chosen)
     if frugal is None:
-        return NoStart(against)
+        return found
     other = start_exactly(book, msgspec.structs.replace(query, need=frugal), at_us)
-    return other if isinstance(other, Start) else NoStart(against)
+    return other if isinstance(other, Start) else found
+
+
+def start_with(query: PlacementQuery, at_us: int, chosen: Assignment) -> Start | NoStart:
+    """The start at one instant on these nodes, which are free and open, or the rules against it."""
+    return _against_any(query, at_us) or _recounted(query, at_us, chosen)
+
+
+def _against_any(query: PlacementQuery, at_us: int) -> NoStart | None:
+    """The rules that forbid a start at that instant on any nodes; None: they allow it."""
+    until_us = query.until_us
+    if at_us < query.from_us or (until_us < INFINITY_US and at_us + query.duration_us > until_us):
+        return NoStart(())
+    against = _against(query.constraints, query, at_us)
+    return NoStart(against) if against else None
+
+
+def _recounted(query: PlacementQuery, at_us: int, chosen: Assignment) -> Start | NoStart:
+    """The start with as much as this, or the rules against that."""
+    stricter = query.recount(query.need, chosen) if query.recount is not None else ()
+    against = _against(stricter, query, at_us)
+    return NoStart(against) if against else Start(at_us, chosen)
 
 
 def _frugal(topology: Topology, need: CompiledRequest, chosen: Assignment) -> CompiledRequest | None:
@@ -165,15 +181,14 @@ def _frugal(topology: Topology, need: CompiledRequest, chosen: Assignment) -> Co
     return replace(need, pack=True, packed=packed, filters=((packed, 1),))
 
 
-def _against(
-    constraints: Sequence[Constraint], duration_us: int, at_us: int, stop_us: int
-) -> tuple[Move, ...]:
+def _against(constraints: Sequence[Constraint], query: PlacementQuery, at_us: int) -> tuple[Move, ...]:
     """The constraints that forbid a start at that instant."""
+    stop_us = min(at_us + query.duration_us, INFINITY_US)
     return tuple(
         [
             Move(constraint.kind, INFINITY_US, constraint.why())
             for constraint in constraints
-            if constraint.earliest(duration_us, at_us, stop_us) != at_us
+            if constraint.earliest(query.duration_us, at_us, stop_us) != at_us
         ]
     )
 

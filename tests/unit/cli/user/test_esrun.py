@@ -275,15 +275,26 @@ def test_a_step_over_two_parts_is_shown_and_ended_as_one(
 def test_a_part_that_is_lost_ends_the_others_with_the_step(
     state_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = threading.Event()
+    connected, ended = threading.Event(), threading.Event()
 
     def play(request: pb.CreateStepRequest) -> None:
         living = Supervisor(request.endpoint, request.cookie, "cn1", 1, step=4)
-        assert living.socket.recv(1) == b"", "the closed connection is what ends its tasks"
+        connected.set()
+        # The closed connection is what ends its tasks. What the command had not read by then makes it a reset.
+        with contextlib.suppress(ConnectionResetError):
+            assert living.socket.recv(1) == b""
         ended.set()
         living.socket.close()
 
     world = World(state_dir / "s", {"cn1": 1, "cn2": 1}, play, parts=PARTS)
+    normally = world.door.answers["WaitStep"]
+
+    def wait(request: Any) -> Any:
+        # Once the command has ended there is nothing left to connect to.
+        assert connected.wait(50.0)
+        return normally(request)
+
+    world.door.answers["WaitStep"] = wait
     world.state = "FAILED"
     world.failed = [pb.Problem(what="cn2", code="failed", text="no such program")]
     assert world.run("a", ":", "b") == exits.FAILED

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eslurm.core.agent.actions import Contact, RunBatch, SignalStep
+from eslurm.core.agent.actions import Contact, RunBatch, RunCheck, SignalStep
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.relay.messages import RunLocal
 from eslurm.core.relay.results import Outcome
@@ -117,6 +117,27 @@ def test_a_blob_that_has_left_the_cache_starts_nothing(missing: str) -> None:
         await rig.shell.close()
 
     run(main())
+
+
+def test_a_check_that_raises_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    checked: list[tuple[int, bool]] = []
+
+    def on_checked(node: int, _now_us: int, *, passed: bool) -> list[Any]:
+        checked.append((node, passed))
+        return []
+
+    async def main() -> None:
+        rig = Rig()
+        rig.agent.on_checked = on_checked
+        rig.shell._check = fault
+        rig.shell.perform([RunCheck(3)])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await rig.shell.close()
+
+    run(main())
+    assert checked == [(3, False)]
+    assert "the check of node cn3 could not be run" in caplog.text
 
 
 def test_timers_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -367,6 +367,25 @@ def test_a_compacted_spool_says_the_same() -> None:
 # ---- faults ----
 
 
+def checks_of(world: World) -> list[act.RunCheck]:
+    return [one for one in world.log if isinstance(one, act.RunCheck)]
+
+
+def failing_prologs(*jobs: int) -> World:
+    """A node with a check on which the prologs of these jobs have failed; the controller has noted the first."""
+    world = World(phases=("prolog", "check"))
+    for job_id in jobs:
+        world.order(Prepare(launch(job_id=job_id, phases=("prolog",))))
+        world.finish(job_id=job_id, step=PROLOG_STEP, exit_code=1)
+    world.ack(min(prologs_of(world)))
+    world.pass_time(1)
+    return world
+
+
+def prologs_of(world: World) -> list[int]:
+    return [seq for seq, report in world.reports.items() if isinstance(report.body, PhaseReported)]
+
+
 def test_the_check_runs_while_a_fault_stands() -> None:
     world = World(phases=(*BOTH, "check"))
     world.order(PREPARE)
@@ -375,18 +394,21 @@ def test_the_check_runs_while_a_fault_stands() -> None:
     assert not any(isinstance(one, act.RunCheck) for one in world.log), "the controller knows of no fault yet"
     world.ack_all()
     world.pass_time(1)
-    checks = [one for one in world.log if isinstance(one, act.RunCheck)]
+    checks = checks_of(world)
     assert checks == [act.RunCheck(0)]
     world.perform(world.agent.on_checked(0, world.now_us, passed=False))
-    world.pass_time(2 * CHECK_EVERY_US / SECOND)
-    assert len([one for one in world.log if isinstance(one, act.RunCheck)]) == 3
-    world.perform(world.agent.on_checked(0, world.now_us, passed=True))
+    for count in (2, 3):
+        world.pass_time(CHECK_EVERY_US / SECOND)
+        assert len(checks_of(world)) == count
+        world.pass_time(2 * CHECK_EVERY_US / SECOND)
+        assert len(checks_of(world)) == count, "one at a time"
+        world.perform(world.agent.on_checked(0, world.now_us, passed=count == 3))
     (report,) = world.sent(CheckPassed)
     assert report.body.faults == (("prolog", 7),)
     world.ack_all()
     assert not world.agent.registry.by_number[0].faults
     world.pass_time(2 * CHECK_EVERY_US / SECOND)
-    assert len([one for one in world.log if isinstance(one, act.RunCheck)]) == 3
+    assert len(checks_of(world)) == 3
 
 
 def test_a_registration_says_which_faults_stand() -> None:
@@ -395,7 +417,7 @@ def test_a_registration_says_which_faults_stand() -> None:
         for report in pending:
             world.reply(report, faults=(("epilog", 3),))
     world.pass_time(1)
-    assert [one for one in world.log if isinstance(one, act.RunCheck)] == [act.RunCheck(0)]
+    assert checks_of(world) == [act.RunCheck(0)]
 
 
 def test_another_fault_takes_a_passed_check_back() -> None:
@@ -405,14 +427,47 @@ def test_another_fault_takes_a_passed_check_back() -> None:
     world.order(Prepare(launch(phases=("prolog",))))
     world.finish(step=PROLOG_STEP, exit_code=1)
     world.ack_all()
+    world.pass_time(1)
     world.perform(world.agent.on_checked(0, world.now_us, passed=True))
+    assert world.sent(CheckPassed)
     world.order(Prepare(launch(job_id=8, phases=("prolog",))))
     world.finish(job_id=8, step=PROLOG_STEP, exit_code=1)
-    (seq,) = [seq for seq, report in world.reports.items() if isinstance(report.body, PhaseReported)]
+    (seq,) = prologs_of(world)
     world.ack(seq)
     node = world.agent.registry.by_number[0]
     assert node.faults == {("prolog", 7), ("prolog", 8)}
     assert not any(isinstance(body, CheckPassed) for body in node.owed.values())
+
+
+def test_another_fault_is_checked_at_once() -> None:
+    world = failing_prologs(7, 8)
+    assert len(checks_of(world)) == 1
+    world.perform(world.agent.on_checked(0, world.now_us, passed=False))
+    world.ack_all()
+    world.pass_time(1)
+    assert len(checks_of(world)) == 2, "it does not wait for the next turn of the first fault"
+
+
+def test_a_check_that_is_lost_is_repeated() -> None:
+    world = failing_prologs(7)
+    assert len(checks_of(world)) == 1
+    limit_s = world.agent.registry.by_number[0].offer.phase_limit_s
+    world.pass_time(limit_s + CHECK_EVERY_US / SECOND)
+    assert len(checks_of(world)) == 2
+
+
+def test_a_check_that_began_before_a_fault_does_not_end_it() -> None:
+    world = failing_prologs(7, 8)
+    world.ack_all()
+    world.pass_time(1)
+    assert len(checks_of(world)) == 1, "one at a time"
+    world.perform(world.agent.on_checked(0, world.now_us, passed=True))
+    assert not world.sent(CheckPassed)
+    world.pass_time(1)
+    assert len(checks_of(world)) == 2
+    world.perform(world.agent.on_checked(0, world.now_us, passed=True))
+    (report,) = world.sent(CheckPassed)
+    assert report.body.faults == (("prolog", 7), ("prolog", 8))
 
 
 def test_a_check_answers_for_all_failures_in_whatever_order_they_were_acknowledged() -> None:
@@ -425,6 +480,7 @@ def test_a_check_answers_for_all_failures_in_whatever_order_they_were_acknowledg
         (seq for seq, one in world.reports.items() if isinstance(one.body, PhaseReported)), reverse=True
     ):
         world.ack(seq)
+    world.pass_time(1)
     world.perform(world.agent.on_checked(0, world.now_us, passed=True))
     (report,) = world.sent(CheckPassed)
     assert report.body.faults == (("prolog", 7), ("prolog", 8))

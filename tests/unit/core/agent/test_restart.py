@@ -192,6 +192,20 @@ def test_after_a_reboot_the_runner_may_still_know_how_it_ended() -> None:
     assert world.stages() == {}
 
 
+def test_a_start_of_what_ran_and_was_lost_from_the_spool_is_answered_as_done() -> None:
+    """Goal: the start, sent again by another controller before it hears of the end, does not let the job run twice."""
+    world = World()
+    world.order(Prepare(launch()))
+    world.order(Start(7, 1))
+    world.runner.finish(BATCH, StepEnd(0, started_us=world.now_us))
+    lose_the_spool(world, told=True)
+    assert held(world) == [(7, "ended")]
+    answer = world.order(Start(7, 1))[0]
+    assert is_ok(answer), answer
+    assert [end.end.exit_code for end in world.ends] == [0]
+    assert world.runner.started[BATCH] == 1
+
+
 def test_a_departure_needs_no_report_after_a_restart_the_inventory_says_it() -> None:
     world = World()
     world.order(PREPARE)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from esctld.lead.federation import Federation
+from esctld.lead.federation import Federation, StoreDriver, monotonic_us
 from esctld.serve import federation as serving
 from esctld.serve.federation import FederationAnswers
 from eslurm.core.federation.membership import Identity, Lead, Standing
@@ -26,7 +26,7 @@ from eslurm.ports.kv import KeyValueStore
 from eslurm.security.site_keys import new_site
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ROOT, World
-from tests.support.loops import run
+from tests.support.loops import both_loops, run
 
 CONFIG = FederationConfig("lab", "alpha")
 CALLER = Caller(ROOT, b"", False, None, "socket")
@@ -197,3 +197,37 @@ def test_what_cannot_be_shown_to_others_ends_no_controller() -> None:
         await ended(task)
 
     run(test())
+
+
+class Clockwork:
+    """A part that has something to do at instants that lie off the milliseconds of the loop's timers."""
+
+    def __init__(self) -> None:
+        self.at_us = 0
+        self.looks = self.done = 0
+
+    def tick(self, now_us: int, _draw: float) -> list[Any]:
+        self.looks += 1
+        if now_us >= self.at_us:
+            self.done += 1
+            self.at_us = now_us + 1_400
+        return []
+
+    def due_us(self, _now_us: int) -> int:
+        return self.at_us
+
+
+@both_loops
+def test_what_is_due_costs_one_look(uvloop: bool) -> None:
+    async def test() -> None:
+        part: Any = Clockwork()
+        store: Any = None
+        driver = StoreDriver(store, part, monotonic_us)
+        while part.done < 100:
+            await driver.look()
+            await driver.wait()
+        # Nearly: a loop that was held up takes an earlier time for now.
+        assert part.looks < 1.2 * part.done
+        await driver.end()
+
+    run(test(), uvloop=uvloop)

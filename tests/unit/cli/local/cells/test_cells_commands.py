@@ -89,6 +89,9 @@ def test_cells_come_up_are_shown_and_go_down(cells: Cells) -> None:
     rows = {line.split()[0]: line.split()[1:] for line in told.out.splitlines() if line[:1].isalpha()}
     assert rows["gamma"][:5] == ["up", "member", "4/4", "0/1", "3/3"]
     assert rows["etcd1"][:2] == ["(etcd)", "running"]
+    # A cell passes no command of root's on.
+    direct = "/beta esinfo` asks beta" if os.geteuid() == 0 else "/NAME chooses another cell"
+    assert f"ESLURM_STATE_DIR={cells.layout.directory}{direct}" in told.out
     found = json.loads(cells("status", "--json").out)
     assert [one["name"] for one in found["cells"]] == list(NAMES)
     assert found["state"] == "up" and found["etcd"][0]["running"]

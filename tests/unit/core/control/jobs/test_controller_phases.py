@@ -14,11 +14,19 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.controller_phases import ControllerPrograms, PhaseKey, PhaseStage
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState
-from eslurm.core.model.messages import ConfigLoaded, ControllerPhaseDone, CreateStep, EpochStarted, Refused
+from eslurm.core.model.messages import (
+    ConfigLoaded,
+    ControllerPhaseDone,
+    CreateStep,
+    EpochStarted,
+    JobRef,
+    Refused,
+    RequeueJobs,
+)
 from eslurm.core.model.protocol import Prepare
 from eslurm.core.model.request import Request
 from eslurm.replay.state_check import check
-from tests.kits.core import ALICE, World
+from tests.kits.core import ALICE, ROOT, World
 from tests.kits.packs import pack, place, placement
 
 PROLOG, EPILOG = "/site/prolog", "/site/epilog"
@@ -367,4 +375,28 @@ def test_no_other_job_of_a_pack_begins_while_its_first_one_comes_back_from_its_p
     for job_id in (first, second):
         place_of = site.job(job_id).pack
         assert place_of is not None and not place_of.anchor_us and site.job(job_id).state is JobState.PENDING
+    assert place(site, placement(site, first, 0, begins=True)) == [first], "the pack begins anew"
+
+
+def test_the_first_job_of_a_pack_does_not_begin_alone_while_another_one_comes_back(site: Site) -> None:
+    first, second = pack(site, 0, 5)
+    assert place(site, placement(site, first, 0, begins=True)) == [first]
+    site.over(PhaseKey(first, 1, "prolog", 1))
+    site.pass_time(5)
+    assert place(site, placement(site, second, 1)) == [second]
+    site.over(PhaseKey(second, 1, "prolog", 1))
+    for _ in range(2):
+        site.deliver()
+    site.send(RequeueJobs(ROOT, (JobRef(first), JobRef(second))))
+    for job_id in (first, second):
+        site.end(job_id, 15)
+    site.over(PhaseKey(first, 1, "epilog", 1))
+    site.pass_time(60)
+    assert site.job(first).state is JobState.PENDING
+    assert site.attempt(second).phase is AttemptPhase.SETTLING
+    assert not place(site, placement(site, first, 0))
+    site.over(PhaseKey(second, 1, "epilog", 1))
+    for job_id in (first, second):
+        place_of = site.job(job_id).pack
+        assert place_of is not None and not place_of.anchor_us
     assert place(site, placement(site, first, 0, begins=True)) == [first], "the pack begins anew"

@@ -11,12 +11,14 @@ from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle import packs
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.plan import PlanLimits
+from eslurm.core.plan.cycle.queue import Pending, PendingPart
 from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.restored_bookings import kept_of
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.plan.placement.compiled_request import compile_request
 from eslurm.core.plan.profile.search import Move, PlacementQuery, Start
 from eslurm.core.plan.slices import exhaust
+from eslurm.core.resources.nodes import NodeView
 from tests.kits.plan_building import NOW, started
 from tests.kits.planned_packs import PackSite, node_jobs, pack, single
 
@@ -120,6 +122,62 @@ def test_members_leave_each_other_a_node_where_no_order_gives_all_of_them_a_plac
     site = PackSite(policy)
     site.submit(pack(1, *members))
     assert 1 in started(site.cycle().placements)
+
+
+FITS_IN_ONE_WAY = (
+    NodeView(0, "n0", (4, 0, 1), True, ("main",), ("fast",), 10),
+    NodeView(1, "n1", (4, 0, 0), True, ("main",)),
+    NodeView(2, "n2", (4, 0, 0), True, ("main",), ("fast",)),
+    NodeView(3, "n3", (4, 0, 1), True, ("main",), ("fast",)),
+)
+"""Nodes that the next pack fills to the last core."""
+
+
+def pack_that_fits_in_one_way(**more: object) -> Pending:
+    """Whole nodes without GPUs for the third member; the first two share those with GPUs, the first one last."""
+    parts = (
+        PendingPart(Request(tasks=3, constraint="fast"), "main"),
+        PendingPart(Request(tasks=2, per_task=(("gpu", 1),)), "main"),
+        PendingPart(Request(nodes_min=1, nodes_max=1), "main"),
+    )
+    job = pack(
+        1,
+        (0, replace(node_jobs(2, 1), tasks_per_node=1), 20),
+        (0, parts[0].request, 20),
+        (0, replace(node_jobs(2, 1), exclusive=True), 20),
+        **more,
+    )
+    first, second = job.followers
+    return replace(job, followers=(replace(first, job=replace(first.job, parts=parts)), second))
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_members_that_fit_in_one_way_are_mapped_together(policy: str) -> None:
+    """Goal: what is accepted, because the same mapping finds places on empty nodes, begins."""
+    site = PackSite(policy, views=FITS_IN_ONE_WAY)
+    site.submit(pack_that_fits_in_one_way())
+    placements = site.cycle().placements
+    assert started(placements) == [1, 2, 3]
+    assert {span.node for one in placements if one.job_id == 3 for span in one.spans} == {1, 2}
+
+
+@pytest.mark.parametrize("policy", ALL)
+@pytest.mark.parametrize("cores", [16, 15])
+def test_members_that_are_mapped_together_keep_the_rules(policy: str, cores: int) -> None:
+    site = PackSite(policy, views=FITS_IN_ONE_WAY)
+    site.policies, site.policies_changed = cores_of_alice(cores), 1
+    site.submit(pack_that_fits_in_one_way(user="alice"))
+    assert started(site.cycle().placements) == ([1, 2, 3] if cores == 16 else [])
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_members_that_are_mapped_together_wait_for_what_is_held(policy: str) -> None:
+    site = PackSite(policy, views=FITS_IN_ONE_WAY)
+    site.hold(900, 0, 1, NOW + 30)
+    site.submit(pack_that_fits_in_one_way())
+    assert not site.cycle().placements
+    site.end(900)
+    assert started(site.cycle(NOW + 30).placements) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("policy", ALL)
