@@ -61,7 +61,7 @@ class Transfers:
         self.arrivals = Arrivals(keys, own, commits)
         self.offers = Offers(observe, wait_us, commits, self._on_made, self.owners.unmade)
         self._seen: dict[int, Job] = {}
-        self._is_followed = False
+        self._is_followed = self._may_offer = False
 
     # ---- readers ----
 
@@ -110,7 +110,8 @@ class Transfers:
         can_write = self._membership.standing is Standing.MEMBER and self.mirror.is_listed
         actions += self.owners.tick(now_us, draw, can_write=can_write)
         actions += self.arrivals.tick(now_us, draw, can_write=self._membership.standing is Standing.MEMBER)
-        if can_write and not self.mirror.problem:
+        self._may_offer = can_write and not self.mirror.problem
+        if self._may_offer:
             actions += self.offers.tick(now_us, len(self.owners.open), self.owners.size)
         return actions
 
@@ -119,7 +120,9 @@ class Transfers:
         if not self._is_followed:
             return None
         times = [self.mirror.due_us]
-        times += [machine.due_us(now_us) for machine in (self.owners, self.arrivals, self.offers)]
+        times += [self.owners.due_us(now_us), self.arrivals.due_us(now_us)]
+        if self._may_offer:
+            times.append(self.offers.due_us(now_us))
         if self._commits.is_waiting:
             times.append(now_us + LOOK_US)
         return min((at_us for at_us in times if at_us is not None), default=None)
