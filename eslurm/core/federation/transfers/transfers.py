@@ -75,7 +75,7 @@ class Transfers:
 
     @property
     def problem(self) -> str:
-        """What keeps transfers from going on; empty: nothing does."""
+        """The problem that keeps transfers from going on; empty: none."""
         if self._is_followed and self.mirror.problem:
             return self.mirror.problem
         unreadable = len(self.owners.unreadable) + len(self.arrivals.unreadable)
