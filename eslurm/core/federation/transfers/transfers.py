@@ -30,6 +30,7 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.messages import TransferMessage
 from eslurm.core.model.transfer import FOREIGN
+from eslurm.core.state.cluster import Touched
 from eslurm.core.state.pending_reason import pending_reason
 from eslurm.core.state.view import View
 
@@ -194,6 +195,11 @@ class Transfers:
 
     def _on_withdrawn(self, job_id: int, cell: str, why: str) -> None:
         self.offers.withdrawn(job_id, cell, why, self._now_us)
+
+
+def concerns_cells(view: View, touched: Touched) -> bool:
+    """Check whether a batch that the view shows now has touched jobs that concern other cells: then a tick is due."""
+    return bool(view.transfers) and not view.transfers.keys().isdisjoint(touched.jobs)
 
 
 def _may_be_offered(view: View, job: Job) -> bool:
