@@ -518,6 +518,8 @@ class Controller:
             lambda: self._happenings.on_committed(batch.facts, batch.now_us),
             lambda: watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us),
         )
+        if (federation := self._federation) is not None:
+            told = (*told, lambda: federation.on_committed(batch))
         for tell in told:
             try:
                 tell()

@@ -12,8 +12,11 @@ from eslurm.core.federation.actions import Write
 from eslurm.core.federation.member_changes import Join, Own
 from eslurm.core.federation.membership import Membership
 from eslurm.core.federation.mirror import Mirror
-from eslurm.core.federation.swapping import Entries
+from eslurm.core.federation.swapping import Entries, Swap
+from eslurm.core.federation.transfers.arrivals import Arrivals
 from eslurm.core.federation.values import encode
+from eslurm.core.model.messages import ConfirmArrival
+from eslurm.core.model.transfer import TransferStage
 from eslurm.lab.sim.federation.part import Part
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -62,3 +65,25 @@ def name_of_another_taken(patch: pytest.MonkeyPatch) -> None:
 def lease_granted_once(patch: pytest.MonkeyPatch) -> None:
     """A lease that has ended is taken for a living one: the word that the cell is alive is not written again."""
     patch.setattr(Membership, "_drop_lease", lambda self: None)
+
+
+def owner_changed_without_comparison(patch: pytest.MonkeyPatch) -> None:
+    """A job's owner record is written over whatever version it has by now."""
+    versions = Swap._versions
+
+    def compared(self: Swap) -> tuple[tuple[str, int], ...]:
+        return tuple(pair for pair in versions(self) if "/jobs/" not in pair[0])
+
+    patch.setattr(Swap, "_versions", compared)
+
+
+def started_before_the_store_says_so(patch: pytest.MonkeyPatch) -> None:
+    """A job that has arrived may start: its delivery is taken for its owner's word."""
+
+    def step(self: Arrivals, arrival: Any, now_us: int, *, can_write: bool) -> None:
+        if arrival.transfer.stage is TransferStage.ARRIVING:
+            arrival.verdict = ConfirmArrival(arrival.job.job_id, arrival.transfer.serial)
+        before(self, arrival, now_us, can_write=can_write)
+
+    before = Arrivals._step
+    patch.setattr(Arrivals, "_step", step)

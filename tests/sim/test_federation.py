@@ -29,6 +29,8 @@ def test_federations_hold() -> None:
     assert all(tuple(report.paths) == PATHS for report in reports)
     assert sum(report.paths["word that a cell is alive taken over by a standby"] for report in reports)
     assert sum(report.paths["cell without an answer went to another server"] for report in reports)
+    assert sum(report.paths["offered job taken"] for report in reports)
+    assert sum(report.paths["offer withdrawn"] for report in reports)
 
 
 @pytest.mark.slow
@@ -93,11 +95,12 @@ def first_failure(seeds: Iterable[int]) -> Failure | None:
 @pytest.mark.parametrize(
     ("plant", "seeds", "says"),
     [
-        (planted.keep_what_a_listing_lacks, range(23, 25), "as alive, "),
+        (planted.keep_what_a_listing_lacks, range(25, 27), "as alive, "),
         (planted.number_taken_without_reading, range(1, 3), "both have number"),
-        (planted.name_of_another_taken, range(15, 17), "the name alpha of"),
+        (planted.name_of_another_taken, range(16, 18), "the name alpha of"),
         (planted.lease_granted_once, range(1, 3), "shows the sound cell"),
         (planted.lease_kept_by_a_former_leader, range(2, 4), "as alive, "),
+        (planted.started_before_the_store_says_so, range(4, 6), "and the store says"),
     ],
 )
 def test_a_bug_planted_into_cells_is_found(

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from esctld.lead.site import SiteSigner
+from eslurm.core.control.reactor import Batch
 from eslurm.core.federation.actions import (
     Action,
     AskBid,
@@ -36,6 +37,7 @@ from eslurm.core.federation.actions import (
 from eslurm.core.federation.blocks import IdBlocks
 from eslurm.core.federation.membership import Identity, Lead
 from eslurm.core.federation.participant import Inputs, Participant
+from eslurm.core.federation.transfers.transfers import concerns_cells
 from eslurm.core.federation.values import Keys
 from eslurm.core.federation.view import FederationView
 from eslurm.core.model.federation import FederationConfig
@@ -187,6 +189,11 @@ class Federation:
         except KvError as error:
             return None, str(error)
         return self._now_us() - began_us, ""
+
+    def on_committed(self, batch: Batch) -> None:
+        """A batch is durable and shown: jobs between cells go on at once."""
+        if concerns_cells(self._inputs.view(), batch.touched):
+            self._wake()
 
     # ---- orders ----
 

@@ -17,8 +17,8 @@ from eslurm.core.model.job_ids import ID_BLOCK, JOB_ID_MAX
 FORMAT: Final = 1
 LEASE_S: Final = 5.0
 CELL_PROTOCOL: Final = 1
-"""What a cell's word that it is alive says of its release: from 1 on it takes jobs that another cell offers. One of an
-earlier release would take a delivery for a submission.
+"""The protocol in a cell's word that it is alive: from 1 on the cell takes jobs that another one offers. One of an earlier
+release would take a delivery for a submission.
 """
 NUMBER_MAX: Final = 1_000_000
 """The highest number of a cell."""

@@ -152,6 +152,7 @@ class Checks:
             first = self._answered.setdefault(answer.request_id, batch)
             require(first is batch, f"request {answer.request_id!r} takes effect a second time")
         self.commits += 1
+        self._world.parts.on_durable(epoch, batch)
         self._world.coverage.on_durable(
             decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in COUNTED
         )
@@ -284,6 +285,7 @@ class Checks:
         """Processes come into being: once per attempt, one attempt per job, and nowhere more than fits."""
         key = spec.key
         self._world.note(f"spawn {key} on {host.address}")
+        self._world.parts.on_spawn(key)
         self.phases.on_spawn(key)
         self.gateways.on_spawn(key)
         self.controller_phases.on_spawn(key)

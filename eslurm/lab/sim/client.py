@@ -59,6 +59,7 @@ from eslurm.lab.sim.workload_generator import (
     draw_pack,
     draw_spec,
     lifted,
+    movable,
     setting,
 )
 from eslurm.lab.sim.world_view import WorldView
@@ -78,6 +79,7 @@ PACKS_SHARE = 0.08
 GATEWAY_SUBMISSIONS = 12
 """Nodes with gateways."""
 PACK_ACT_WITHIN_US = 15 * SECOND_US
+CANCELLED_WITHIN_US = 8 * SECOND_US
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
 
@@ -106,6 +108,7 @@ class Client(Process):
         self._moves_random = random.Random(f"{world.seed}/moves")
         self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
+        self._movable_random = random.Random(f"{world.seed}/movable jobs")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -139,6 +142,9 @@ class Client(Process):
         if gateways_of(world.config):
             for _ in range(GATEWAY_SUBMISSIONS):
                 self.later(self._gateways_random.randint(SECOND_US, last_us), self._submit_with_gateways)
+
+        for _ in range(world.movable_bursts):
+            self.later(self._movable_random.randint(SECOND_US, last_us), self._submit_movable)
 
     # ---- asking ----
 
@@ -266,6 +272,20 @@ class Client(Process):
         beside = self._spec(rng)
         members, delays_s = draw_pack(rng, (spec, beside) if rng.random() < 0.5 else (beside, spec))
         self.call(SubmitJobs(members, (PackDraft(0, delays_s),)), None, blobs)
+
+    def _submit_movable(self) -> None:
+        """More jobs at once than start at once, which any cell may take."""
+        rng = self._movable_random
+        specs = tuple([movable(self._spec(rng)) for _ in range(rng.randint(4, 12))])
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs), self._cancel_movable, blobs)
+
+    def _cancel_movable(self, answer: BatchAnswer) -> None:
+        """Now and then one is cancelled, perhaps while it is between two cells."""
+        rng = self._movable_random
+        if isinstance(answer, Submitted) and rng.random() < 0.6:
+            cancel = CancelJobs(self.operator, (JobRef(rng.choice(answer.job_ids)),))
+            self.later(rng.randint(0, CANCELLED_WITHIN_US), self.call, cancel)
 
     def _submit_long(self) -> None:
         """Jobs that run for minutes, where links are bad for as long."""

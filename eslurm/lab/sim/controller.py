@@ -119,6 +119,8 @@ class Controller(Process):
         )
         self._pipeline: CommitPipeline[Waiter] = CommitPipeline(world.inbox_max, follows=state.revision > 0)
         self._running: set[PhaseKey] = set()
+        self._asked = 0
+        self._inside: dict[str, Callable[[wire.Result], None]] = {}
         self._is_woken = False
         self._leads = False
         self._successor: str | None = None
@@ -259,7 +261,30 @@ class Controller(Process):
         self._wake()
         return True
 
+    def start_us(self, job_id: int) -> int | None:
+        """The planned start of a waiting job; None: the plan does not say."""
+        plan = self._planning.plan
+        return plan.start_us(job_id) if plan is not None else None
+
     # ---- requests of clients ----
+
+    def ask(self, call: wire.Call, then: Callable[[wire.Result], None]) -> None:
+        """A call that a part of this process passes on. `then` gets the answer, if there ever is one."""
+        if self._successor is not None:
+            then(wire.Result(call.request_id))
+            return
+        self._asked += 1
+        source = f"inside {self._asked}"
+        self._inside[source] = then
+        self._on_call(source, call)
+
+    def _tell(self, source: str, result: wire.Result) -> None:
+        """Answer a call, from wherever it came."""
+        then = self._inside.pop(source, None)
+        if then is not None:
+            then(result)
+        else:
+            self.send(source, result)
 
     def _on_call(self, source: str, call: wire.Call) -> None:
         """Handle a call as the daemon's service does: jobs that have left memory are read from the store first, which
@@ -302,7 +327,7 @@ class Controller(Process):
             if stored is None:
                 self._request(source, call, message)
             else:
-                self.send(source, wire.Result(call.request_id, _answers.decode(stored)))
+                self._tell(source, wire.Result(call.request_id, _answers.decode(stored)))
 
         self._read(source, call, partial(self.world.disk.lookup_request, call.request_id), found)
 
@@ -313,7 +338,7 @@ class Controller(Process):
         if self.seat.reaches_store:
             self.later(self.world.commit_delay_us(), then, look())
         else:
-            self.send(source, wire.Result(call.request_id))
+            self._tell(source, wire.Result(call.request_id))
 
     def _request(self, source: str, call: wire.Call, message: Message) -> None:
         waiter = partial(self._answer, source, call.request_id)
@@ -322,7 +347,7 @@ class Controller(Process):
         except (InboxFull, NotNow, Unsettled) as refusal:
             if isinstance(refusal, Unsettled):
                 self.world.coverage.count("unsettled request asked again")
-            self.send(source, wire.Result(call.request_id))
+            self._tell(source, wire.Result(call.request_id))
             return
         if known is not None:
             known.waiter(known.answer)
@@ -333,9 +358,9 @@ class Controller(Process):
         if isinstance(answer, NotNow | Unsettled):
             if isinstance(answer, Unsettled):
                 self.world.coverage.count("request unsettled when the store went away")
-            self.send(source, wire.Result(request_id))
+            self._tell(source, wire.Result(request_id))
         else:
-            self.send(source, wire.Result(request_id, answer))
+            self._tell(source, wire.Result(request_id, answer))
 
     # ---- decide, commit, release ----
 

@@ -83,6 +83,11 @@ class DependencyChecks:
                     self._end_waiting(job_id, state, at_us, replica.jobs[job_id].tasks_failed)
                 else:
                     self._end(self._named[job_id], state, at_us)
+            case facts.TransferEnded(job_id, _, outcome):
+                # The other cell tells both at once.
+                if replica.jobs[job_id].started_us:
+                    self._begin(job_id, replica.jobs[job_id].started_us)
+                self._end(self._named[job_id], JobState(outcome.state), at_us)
             case _:
                 pass
 

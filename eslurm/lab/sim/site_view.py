@@ -20,6 +20,7 @@ from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.network import Network, Weather
 from eslurm.lab.sim.satellite import Satellite
 from eslurm.lab.sim.scheduler import Scheduler
+from eslurm.lab.sim.world_view import LeaderParts
 
 
 class Offered(Protocol):
@@ -86,6 +87,7 @@ class SiteView(Protocol):
     satellite_names: tuple[str, ...]
     seats: list[ControllerHost]
     client: Client
+    parts: LeaderParts
 
     @property
     def checks(self) -> BusyHosts: ...

@@ -148,6 +148,14 @@ def draw_spec(
     )
 
 
+def movable(spec: JobSpec) -> JobSpec:
+    """The same job without what is of one cell: any cell may take it."""
+    request = replace(spec.components[0], wide=(), include=(), exclude=())
+    return replace(
+        spec, components=(request,), parts=(), array=None, reservation="", start_at_us=0, cells=("any",)
+    )
+
+
 def draw_pack(rng: random.Random, drawn: Sequence[JobSpec]) -> tuple[tuple[JobSpec, ...], tuple[int, ...]]:
     """These jobs as the members of a pack, all of one user, and their delays in seconds."""
     first = replace(drawn[0], array=None, start_at_us=0)

@@ -29,6 +29,7 @@ from eslurm.lab.sim.network import Network
 from eslurm.lab.sim.program_runner import ProgramScript
 from eslurm.lab.sim.scheduler import Scheduler
 from eslurm.lab.sim.step_runner import StepScript
+from eslurm.ports import store
 from eslurm.ports.step_runner import StepOutcome, StepSpec
 
 
@@ -145,6 +146,10 @@ class LeaderParts(Protocol):
 
     def on_gone(self, leader: Any) -> None: ...
 
+    def on_durable(self, epoch: int, batch: store.Batch) -> None: ...
+
+    def on_spawn(self, key: StepKey) -> None: ...
+
 
 class NoParts:
     """Nothing: the cluster is in no federation."""
@@ -166,6 +171,12 @@ class NoParts:
 
     def on_gone(self, leader: Any) -> None:
         """Its process has ended, or goes on in another role."""
+
+    def on_durable(self, epoch: int, batch: store.Batch) -> None:
+        """A batch of the leader of this epoch is in the log."""
+
+    def on_spawn(self, key: StepKey) -> None:
+        """A step begins on a node."""
 
 
 class Leading(Protocol):
@@ -198,6 +209,7 @@ class WorldView(Protocol):
     satellite_names: tuple[str, ...]
     log_kept_us: int
     inbox_max: int
+    movable_bursts: int
     parts: LeaderParts
 
     @property

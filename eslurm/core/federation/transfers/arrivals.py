@@ -55,6 +55,7 @@ class Arrivals:
         self._arrivals: dict[int, _Arrival] = {}
         self._swaps: KeySwaps[Take | Tell] = KeySwaps(SWAPS_MAX)
         self._agenda = Agenda()
+        self._can_write = False
 
     @property
     def size(self) -> int:
@@ -105,6 +106,7 @@ class Arrivals:
 
     def tick(self, now_us: int, draw: float, *, can_write: bool) -> list[SwapKeys]:
         """The next requests, each once. Without `can_write` nothing is asked of the store."""
+        self._can_write = can_write
         for job_id, change, swap in self._swaps.take_ended():
             if (arrival := self._arrivals.get(job_id)) is not None:
                 self._take_result(arrival, change, swap, now_us)
@@ -116,7 +118,9 @@ class Arrivals:
 
     def due_us(self, now_us: int) -> int | None:
         """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
-        times = [self._agenda.due_us, self._swaps.due_us(now_us)]
+        times = [self._agenda.due_us]
+        if self._can_write:
+            times.append(self._swaps.due_us(now_us))
         return min((at_us for at_us in times if at_us is not None), default=None)
 
     # ---- within ----

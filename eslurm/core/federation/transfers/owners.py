@@ -113,6 +113,7 @@ class Owners:
         self._made: dict[int, tuple[str, int]] = {}
         self._swaps: KeySwaps[WriteOffer | Withdraw | Remove] = KeySwaps(SWAPS_MAX)
         self._agenda = Agenda()
+        self._can_write = False
         # What the latest answer said of a key: newer than the mirror until that has come to this revision.
         self._answers: dict[str, StoredEntry | None] = {}
         self._answered_revision = 0
@@ -210,6 +211,7 @@ class Owners:
 
     def tick(self, now_us: int, draw: float, *, can_write: bool) -> list[Action]:
         """The next requests, each once. Without `can_write` nothing is asked of the store."""
+        self._can_write = can_write
         if self._mirror.revision >= self._answered_revision:
             self._answers.clear()
         for job_id, change, swap in self._swaps.take_ended():
@@ -228,7 +230,9 @@ class Owners:
 
     def due_us(self, now_us: int) -> int | None:
         """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
-        times = [self._agenda.due_us, self._swaps.due_us(now_us)]
+        times = [self._agenda.due_us]
+        if self._can_write:
+            times.append(self._swaps.due_us(now_us))
         return min((at_us for at_us in times if at_us is not None), default=None)
 
     # ---- within ----

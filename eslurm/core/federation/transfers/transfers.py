@@ -30,6 +30,7 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.messages import TransferMessage
 from eslurm.core.model.transfer import FOREIGN
+from eslurm.core.state.cluster import Touched
 from eslurm.core.state.pending_reason import pending_reason
 from eslurm.core.state.view import View
 
@@ -61,7 +62,7 @@ class Transfers:
         self.arrivals = Arrivals(keys, own, commits)
         self.offers = Offers(observe, wait_us, commits, self._on_made, self.owners.unmade)
         self._seen: dict[int, Job] = {}
-        self._is_followed = False
+        self._is_followed = self._may_offer = False
 
     # ---- readers ----
 
@@ -75,7 +76,7 @@ class Transfers:
 
     @property
     def problem(self) -> str:
-        """What keeps transfers from going on; empty: nothing does."""
+        """The problem that keeps transfers from going on; empty: none."""
         if self._is_followed and self.mirror.problem:
             return self.mirror.problem
         unreadable = len(self.owners.unreadable) + len(self.arrivals.unreadable)
@@ -110,7 +111,8 @@ class Transfers:
         can_write = self._membership.standing is Standing.MEMBER and self.mirror.is_listed
         actions += self.owners.tick(now_us, draw, can_write=can_write)
         actions += self.arrivals.tick(now_us, draw, can_write=self._membership.standing is Standing.MEMBER)
-        if can_write and not self.mirror.problem:
+        self._may_offer = can_write and not self.mirror.problem
+        if self._may_offer:
             actions += self.offers.tick(now_us, len(self.owners.open), self.owners.size)
         return actions
 
@@ -119,7 +121,9 @@ class Transfers:
         if not self._is_followed:
             return None
         times = [self.mirror.due_us]
-        times += [machine.due_us(now_us) for machine in (self.owners, self.arrivals, self.offers)]
+        times += [self.owners.due_us(now_us), self.arrivals.due_us(now_us)]
+        if self._may_offer:
+            times.append(self.offers.due_us(now_us))
         if self._commits.is_waiting:
             times.append(now_us + LOOK_US)
         return min((at_us for at_us in times if at_us is not None), default=None)
@@ -191,6 +195,11 @@ class Transfers:
 
     def _on_withdrawn(self, job_id: int, cell: str, why: str) -> None:
         self.offers.withdrawn(job_id, cell, why, self._now_us)
+
+
+def concerns_cells(view: View, touched: Touched) -> bool:
+    """Check whether a batch that the view shows now has touched jobs that concern other cells: then a tick is due."""
+    return bool(view.transfers) and not view.transfers.keys().isdisjoint(touched.jobs)
 
 
 def _may_be_offered(view: View, job: Job) -> bool:

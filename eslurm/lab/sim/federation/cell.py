@@ -6,15 +6,30 @@ Invariant: a cell has a part for each process that leads or believes so; the clu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from eslurm.core.control.reactor import Batch
 from eslurm.core.federation.membership import Identity, Standing
 from eslurm.core.model.federation import FederationConfig
+from eslurm.core.model.job import Job
+from eslurm.core.model.step_key import StepKey
 from eslurm.lab.sim.bare_process import Ground
 from eslurm.lab.sim.controller import Controller
+from eslurm.lab.sim.federation.doors import door_address
 from eslurm.lab.sim.federation.health import Health
 from eslurm.lab.sim.federation.part import Part, Witness
 from eslurm.lab.sim.world import World
+from eslurm.ports import store
+
+
+class Watch(Protocol):
+    """Checks that follow the jobs of all cells: `transfer_checks.TransferChecks`."""
+
+    def on_durable(self, cell: Cell, epoch: int, batch: store.Batch) -> None: ...
+
+    def on_spawn(self, cell: Cell, key: StepKey) -> None: ...
+
+    def on_leader_gone(self, cell: Cell, transfers: Sequence[Job]) -> None: ...
 
 
 class Cell:
@@ -29,6 +44,7 @@ class Cell:
         world: World,
         health: Health,
         witness: Witness,
+        watch: Watch,
     ) -> None:
         self.name = config.cell
         self.site = site
@@ -41,14 +57,16 @@ class Cell:
         self._servers = servers
         self._config = config
         self._witness = witness
+        self._watch = watch
         # By addresses: those whose controllers have ended and that are leaving yet.
         self._leaving: dict[str, Part] = {}
         world.parts = self
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of its controllers in the network between cells."""
-        return tuple(self._outside(address) for address in self.world.controller_addresses)
+        """The addresses of its controllers, and of their doors, in the network between cells."""
+        outside = [self._outside(address) for address in self.world.controller_addresses]
+        return (*outside, *map(door_address, outside))
 
     @property
     def part(self) -> Part | None:
@@ -102,11 +120,20 @@ class Cell:
     def on_gone(self, leader: Controller) -> None:
         """Its process has ended, or goes on in another role."""
         part = self.parts.pop(leader.name)
+        self._watch.on_leader_gone(self, tuple(part.transfers.values()))
         if part.is_leaving:
             self._leaving[part.address] = part
         else:
             part.end()
         self.health.on_trouble(0)
+
+    def on_durable(self, epoch: int, batch: store.Batch) -> None:
+        """A batch is in the log."""
+        self._watch.on_durable(self, epoch, batch)
+
+    def on_spawn(self, key: StepKey) -> None:
+        """A step begins on a node."""
+        self._watch.on_spawn(self, key)
 
     def _outside(self, address: str) -> str:
         return f"{self.site}/{address}"

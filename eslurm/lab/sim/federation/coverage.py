@@ -13,6 +13,16 @@ from eslurm.lab.kv.image import KvImage
 from eslurm.lab.sim.federation.part import Part
 from eslurm.ports.kv import KvAmbiguous, KvError, KvFull, LeaseLost, WatchBroken
 
+OFFERED: Final = "waiting job offered to another cell"
+TAKEN: Final = "offered job taken"
+WITHDRAWN: Final = "offer withdrawn"
+DELIVERY_REFUSED: Final = "delivery of an offered job refused"
+ARRIVAL_DROPPED: Final = "job that had arrived dropped"
+CANCELLED_BETWEEN: Final = "job cancelled while another cell might own it"
+TAKER_DIED: Final = "leader ended while its cell owned another's job"
+HOME_CHANGED: Final = "leader ended while a job was offered"
+TOLD_LATER: Final = "outcome told by a later leader"
+
 PATHS: Final = (
     "cell listed anew after a compaction",
     "lease of a cell lost and granted anew",
@@ -26,6 +36,15 @@ PATHS: Final = (
     "store elected another leader",
     "cell shown silent",
     "silent cell came back",
+    OFFERED,
+    TAKEN,
+    WITHDRAWN,
+    DELIVERY_REFUSED,
+    ARRIVAL_DROPPED,
+    CANCELLED_BETWEEN,
+    TAKER_DIED,
+    HOME_CHANGED,
+    TOLD_LATER,
 )
 """Every path that is counted."""
 

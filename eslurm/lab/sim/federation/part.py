@@ -7,7 +7,7 @@ still with its process.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,11 @@ import msgspec
 from eslurm.core.control.reactor import Batch
 from eslurm.core.federation.actions import (
     Action,
+    AskBid,
+    CancelThere,
+    CellAnswer,
+    CellCall,
+    DeliverJob,
     GrantLease,
     KeepLease,
     List,
@@ -24,14 +29,17 @@ from eslurm.core.federation.actions import (
 )
 from eslurm.core.federation.membership import Identity, Lead, Standing
 from eslurm.core.federation.participant import Inputs, Participant
+from eslurm.core.federation.transfers.transfers import concerns_cells
 from eslurm.core.federation.view import FederationView
 from eslurm.core.model.federation import FederationConfig
+from eslurm.core.model.job import Job
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.view import View
 from eslurm.federation.calls import conditions_of, failure_of, operations_of
 from eslurm.lab.sim import kv_wire as wire
 from eslurm.lab.sim.bare_process import Ground
 from eslurm.lab.sim.controller import Controller
+from eslurm.lab.sim.federation.doors import Door, door_address
 from eslurm.lab.sim.kv_client import KvClient
 from eslurm.ports.kv import Changes, KvError
 
@@ -40,11 +48,14 @@ STOP_US = 300_000
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """Callbacks for events of a part: failed calls, changes of its standing, its end."""
+    """Callbacks for events of a part: failed calls, changes of its standing, its end, answers of
+    other cells; and whether all is calm."""
 
     on_failed: Callable[[Part, Action, KvError], None]
     on_standing: Callable[[Part, Standing], None]
     on_end: Callable[[Part], None]
+    on_called: Callable[[Part, CellCall, CellAnswer], None]
+    is_calm: Callable[[], bool]
 
 
 class Part:
@@ -66,12 +77,21 @@ class Part:
         self.is_leaving = False
         self.client: KvClient | None = None
         """None before its controller leads."""
+        self.door: Door | None = None
+        """The same."""
         self._ground = ground
         self._servers = servers
         self._witness = witness
         self._random = random.Random(f"{leader.world.seed}/federation/{leader.name}")
         self._view = View(leader.state)
-        inputs = Inputs(lambda: self._view, lambda: leader.profile, lambda: leader.seat.wall_us, leader.post)
+        inputs = Inputs(
+            lambda: self._view,
+            lambda: leader.profile,
+            lambda: leader.seat.wall_us,
+            leader.post,
+            # Of some jobs the plan may not say anything.
+            lambda job_id: leader.start_us(job_id) if job_id % 2 else None,
+        )
         self.participant = Participant(config, identity, lambda sealed: sealed == identity.ring, inputs)
         self._watches: dict[str, int] = {}
         self._standing = Standing.AWAY
@@ -92,6 +112,19 @@ class Part:
         """All cells, as this controller would show them now."""
         return self.participant.view(self.now_us)
 
+    def cell_of(self, job_id: int) -> str:
+        """The cell that has leased this id, as far as this controller knows."""
+        return self.participant.ids.table.cell_of(job_id)
+
+    def find_job(self, job_id: int) -> Job | None:
+        """A job, as this controller would show it."""
+        return self._view.jobs.get(job_id)
+
+    @property
+    def transfers(self) -> Mapping[int, Job]:
+        """The jobs that concern other cells, as this controller would show them."""
+        return self._view.transfers
+
     # ---- its controller ----
 
     def lead(self) -> None:
@@ -99,17 +132,25 @@ class Part:
         offset_us = self.leader.now_us - self._ground.scheduler.at_us
         self.client = KvClient(self._ground, self.address, self._servers, offset_us)
         self._ground.network.attach(self.client)
+        luck = f"{self.leader.world.seed}/calls/{self.leader.name}"
+        address = door_address(self.address)
+        self.door = Door(self._ground, address, offset_us, self, luck, self._witness.is_calm)
+        self._ground.network.attach(self.door)
         self.participant.leads(Lead(self.epoch, self.address, since_us=self.leader.seat.wall_us))
         self._step()
 
     def show(self, batch: Batch) -> None:
         """This is durable now."""
         self._view.advance(batch.touched, self.leader.state.revision, batch.now_us)
+        if concerns_cells(self._view, batch.touched):
+            self._wake()
 
     def pause(self, for_us: int) -> None:
         """The process stands still."""
         if self.client is not None:
             self.client.pause(for_us)
+        if self.door is not None:
+            self.door.pause(for_us)
 
     def leave(self) -> None:
         """Its controller ends in good order: the lease is revoked, as far as the store answers in useful time."""
@@ -124,6 +165,9 @@ class Part:
         if self.client is not None and self.client.alive:
             self.client.alive = False
             self._ground.network.detach(self.client)
+            if self.door is not None:
+                self.door.alive = False
+                self._ground.network.detach(self.door)
             self._witness.on_end(self)
 
     # ---- its loop ----
@@ -172,6 +216,17 @@ class Part:
                 self._ask(action, wire.Keep(lease), lambda ttl_s: part.kept(action, ttl_s, self.now_us))
             case RevokeLease(lease):
                 self._ask(action, wire.Revoke(lease), lambda _: part.revoked(action))
+            case AskBid() | DeliverJob() | CancelThere():
+                self._call(action)
+
+    def _call(self, action: CellCall) -> None:
+        def answered(answer: CellAnswer) -> None:
+            self._witness.on_called(self, action, answer)
+            self.participant.called(action, answer, self.now_us)
+            self._wake()
+
+        assert self.door is not None
+        self.door.ask(action, answered)
 
     def _ask(self, action: Action, request: wire.Request, then: Callable[[Any], None]) -> None:
         def answered(result: Any) -> None:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Sequence
 from functools import partial
 
-from eslurm.core.federation.actions import Action
+from eslurm.core.federation.actions import Action, CellAnswer, CellCall
 from eslurm.core.federation.membership import Standing
 from eslurm.core.model.federation import FederationConfig
 from eslurm.core.model.units import SECOND_US
@@ -23,6 +23,7 @@ from eslurm.lab.sim.federation.health import Health
 from eslurm.lab.sim.federation.part import Part, Witness
 from eslurm.lab.sim.federation.plan import CellPlan, FederationPlan
 from eslurm.lab.sim.federation.probe import Probe
+from eslurm.lab.sim.federation.transfer_checks import TransferChecks
 from eslurm.lab.sim.kv_hosts import KvHosts
 from eslurm.lab.sim.network import Network
 from eslurm.lab.sim.scheduler import Scheduler
@@ -30,6 +31,7 @@ from eslurm.lab.sim.world import START_US, Trace, World
 from eslurm.ports.kv import KvError
 
 FEDERATION = "lab"
+MOVABLE_BURSTS_MAX = 6
 MENDED_US = SECOND_US // 2
 """Before the calm begins, everything that lasts is mended."""
 
@@ -51,6 +53,7 @@ class FederatedWorld:
         self._hash = 0
         self._starts: dict[str, int] = {}
         config = FederationConfig(FEDERATION, "", plan.lease_s)
+        self.transfers = TransferChecks(self.store.image, FEDERATION, self.coverage.count)
         self.cells: Sequence[Cell] = [self._make_cell(one) for one in plan.cells]
         self.checks = FederationChecks(self, config)
         self._probes = [
@@ -61,9 +64,10 @@ class FederatedWorld:
     def _make_cell(self, plan: CellPlan) -> Cell:
         world = World(plan.seed, plan.nodes, self._traced(plan.site), plan.faults, self.scheduler)
         world.actions = plan.requests
+        world.movable_bursts = random.Random(f"{plan.seed}/movable bursts").randint(2, MOVABLE_BURSTS_MAX)
         config = FederationConfig(FEDERATION, plan.name, self.plan.lease_s)
         standing = partial(self._on_standing, plan.name)
-        witness = Witness(self._on_failed, standing, self.coverage.on_end)
+        witness = Witness(self._on_failed, standing, self.coverage.on_end, self._on_called, self._is_calm)
         return Cell(
             self,
             self.store.addresses,
@@ -72,6 +76,7 @@ class FederatedWorld:
             world,
             Health(self.scheduler),
             witness,
+            self.transfers,
         )
 
     def start(self) -> None:
@@ -143,6 +148,13 @@ class FederatedWorld:
         self.coverage.on_standing(cell, part, standing)
         self.note(f"standing {part.address} epoch {part.epoch} {standing.value}")
 
+    def _on_called(self, part: Part, action: CellCall, answer: CellAnswer) -> None:
+        self.transfers.on_called(action, answer)
+        self.note(f"called {part.address} {action} {answer}")
+
+    def _is_calm(self) -> bool:
+        return self.now_us >= self.plan.calm_us
+
     def _look(self) -> None:
         self.scheduler.call_in(LOOK_US, self._look)
         self.checks.look()
@@ -165,3 +177,4 @@ class FederatedWorld:
         for cell in self.cells:
             cell.world.final_check()
         self.checks.at_end()
+        self.transfers.at_end()

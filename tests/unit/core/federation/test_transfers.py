@@ -262,6 +262,20 @@ def test_an_owner_writes_again_what_another_store_lacks(cells: Cells) -> None:
     assert cells.records == [KEYS.job("alpha", job_id)]
 
 
+def test_while_the_store_is_away_the_machines_wait(cells: Cells) -> None:
+    for number in range(20):
+        cells.submit(name=f"job{number}")
+    cells.settle(1.5)
+    cells.network.away_until_us = cells.network.now_us + 60_000_000
+    steps = 0
+    for _ in range(100):
+        cells.settle(0.25)
+        now_us = cells.network.now_us
+        due_us = cells.alpha.transfers.due_us(now_us)
+        steps += due_us is not None and due_us <= now_us
+    assert steps <= 20
+
+
 def test_a_job_is_on_the_agenda_once() -> None:
     agenda = Agenda()
     agenda.put(1, 50)
