@@ -231,9 +231,10 @@ def take_at(
             taken, failed = yield from _take_in(tried_order, schedule, job, without, at_us, NO_STARTS)
             if failed is None:
                 return _places(taken)
-        for together in starts_together(schedule.book, pack.queries, marked) if spares else ():
-            joint = sorted(order, key=lambda index: index not in together)
-            taken, failed = yield from _take_in(joint, schedule, job, pack, at_us, NO_STARTS, together)
+        together = starts_together(schedule.book, pack.queries, marked) if spares else {}
+        if together:
+            order.sort(key=lambda index: index not in together)
+            taken, failed = yield from _take_in(order, schedule, job, pack, at_us, NO_STARTS, together)
             if failed is None:
                 return _places(taken)
     finally:
