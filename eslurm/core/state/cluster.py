@@ -561,7 +561,10 @@ class State:
     def _pending(self, job: Job, startable: int, *, is_ready: bool = True) -> Pending:
         counts = self.config.use_forecasts
         followers: tuple[Follower, ...] = ()
+        phases_us = self.phases_us
         if job.pack is not None:
+            delays_us = packs.delays_of(self.packs, self.jobs, job.pack.pack_id) if phases_us else ()
+            phases_us = packs.phases_of(job, delays_us, phases_us)
             followers = packs.followers(self.packs, self.jobs, job, counts=counts, phases_us=self.phases_us)
         return pending_of(
             job,
@@ -570,7 +573,7 @@ class State:
             use_forecasts=counts,
             followers=followers,
             packs=self._entries_of,
-            phases_us=self.phases_us,
+            phases_us=phases_us,
         )
 
     def _running(self, job: Job, attempt: Attempt) -> Running:

@@ -6,7 +6,7 @@ carries all of them: a pack of which a member is missing, in the middle of a sub
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.pack import PackPlace
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.queue import Follower, Pending
 from eslurm.core.state.queue_entries import pending_of
 
@@ -41,12 +42,32 @@ def is_whole(index: PackIndex, place: PackPlace) -> bool:
     return bool(place.anchor_us) or len(index.get(place.pack_id, ())) == place.count
 
 
+def phases_of(job: Job, delays_us: Sequence[int], phases_us: int) -> int:
+    """What plans expect of a member's prolog and epilog, of `phases_us`, beside members with these delays.
+
+    While the pack has not begun it does not reach beyond the start of a member that begins after its time limit: a pack is
+    accepted by limits, and one whose jobs follow each other on the same nodes would have no place at all.
+    """
+    place, limit_us = job.pack, job.spec.time_limit_s * SECOND_US
+    if place is None or place.anchor_us or not limit_us:
+        return phases_us
+    end_us = place.delay_us + limit_us
+    return min([phases_us, *[delay_us - end_us for delay_us in delays_us if delay_us >= end_us]])
+
+
+def delays_of(index: PackIndex, jobs: Mapping[int, Job], pack_id: int) -> list[int]:
+    """The delays of a pack's members: of one that has not begun, all have not ended."""
+    found = [jobs[job_id].pack for job_id in index.get(pack_id, ())]
+    return [place.delay_us for place in found if place is not None]
+
+
 def with_member(entry: Pending, member: Job, *, counts: bool, phases_us: int) -> Pending:
     """The entry of a pack's first member with another one as it is now; the entry itself when nothing of it has changed.
 
     `counts`: forecasts count; `phases_us` is what members expect of their prolog and epilog.
     """
     assert member.pack is not None
+    phases_us = phases_of(member, entry.delays_us, phases_us)
     now = Follower(member.pack.delay_us, pending_of(member, 1, use_forecasts=counts, phases_us=phases_us))
     if now in entry.followers:
         return entry
@@ -62,9 +83,11 @@ def followers(
     if place is None or place.index or place.anchor_us:
         return ()
     found: list[Follower] = []
+    delays_us = delays_of(index, jobs, place.pack_id)
     for job_id in index.get(place.pack_id, ()):
         one = jobs[job_id]
         if one.pack is not None and one.pack.index:
-            entry = pending_of(one, 1, use_forecasts=counts, phases_us=phases_us)
+            own_us = phases_of(one, delays_us, phases_us)
+            entry = pending_of(one, 1, use_forecasts=counts, phases_us=own_us)
             found.append(Follower(one.pack.delay_us, entry))
     return tuple(found)

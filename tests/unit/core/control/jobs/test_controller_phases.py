@@ -22,6 +22,7 @@ from eslurm.core.model.messages import (
     JobRef,
     Refused,
     RequeueJobs,
+    UpdateJob,
 )
 from eslurm.core.model.protocol import Prepare
 from eslurm.core.model.request import Request
@@ -362,6 +363,26 @@ def test_plans_count_on_the_prolog_that_jobs_wait_for() -> None:
     site.send(ConfigLoaded(msgspec.structs.replace(site.state.config, phases=None)))
     check(site.state)
     assert site.state.phases_us == 0
+
+
+def test_jobs_of_a_pack_that_follow_each_other_are_not_kept_apart_by_what_phases_may_take() -> None:
+    """Goal: a pack that is accepted by its time limits has a place in the plan."""
+    site = Site(ControllerPrograms(PROLOG), nodes=2)
+    for _ in range(2):
+        job_id = site.placed(time_limit_s=60)
+        site.pass_time(20)
+        site.over(PhaseKey(job_id, 1, "prolog", 1))
+    assert site.state.phases_us == 20_000_000
+    # Of 100 s each: the second begins as the first ends, the third 5 s after that.
+    first, second, _third = pack(site, 0, 100, 205)
+    entry = site.state.queue.find(first)
+    assert entry is not None
+    assert [one.stay_us for one in entry.members] == [100_000_000, 105_000_000, 120_000_000]
+    site.send(UpdateJob(ALICE, JobRef(second), time_limit_s=90))
+    entry = site.state.queue.find(first)
+    assert entry is not None
+    assert [one.stay_us for one in entry.members] == [100_000_000, 105_000_000, 120_000_000]
+    assert [one.time_limit_us for one in entry.members] == [100_000_000, 90_000_000, 100_000_000]
 
 
 def test_no_other_job_of_a_pack_begins_while_its_first_one_comes_back_from_its_prolog(site: Site) -> None:
