@@ -1553,14 +1553,16 @@ class ShareInfo(_message.Message):
     def __init__(self, account: _Optional[str] = ..., user: _Optional[str] = ..., parent: _Optional[str] = ..., shares: _Optional[int] = ..., norm_shares: _Optional[float] = ..., usage: _Optional[float] = ..., norm_usage: _Optional[float] = ..., level: _Optional[float] = ..., factor: _Optional[float] = ..., others: _Optional[float] = ...) -> None: ...
 
 class CellUsageInfo(_message.Message):
-    __slots__ = ("cell", "age_ms", "problem")
+    __slots__ = ("cell", "age_ms", "problem", "left_out")
     CELL_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     cell: str
     age_ms: int
     problem: str
-    def __init__(self, cell: _Optional[str] = ..., age_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    left_out: int
+    def __init__(self, cell: _Optional[str] = ..., age_ms: _Optional[int] = ..., problem: _Optional[str] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class PriorityInfo(_message.Message):
     __slots__ = ("job_id", "user", "account", "partition", "qos", "priority", "given", "age_points", "fairshare_points", "size_points", "partition_points", "qos_points", "nice")

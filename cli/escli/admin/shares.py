@@ -124,12 +124,20 @@ def table(rows: Sequence[Any], depths: dict[str, int], *, others: bool = False) 
 
 def others_text(cells: Sequence[Any]) -> str:
     """The cells whose usage OTHERS is, with its age, and those whose usage does not count."""
-    counted = [f"{one.cell} ({format_duration(one.age_ms // 1000)} old)" for one in cells if not one.problem]
+    counted = [
+        f"{one.cell} ({format_duration(one.age_ms // 1000)} old{_without(one.left_out)})"
+        for one in cells
+        if not one.problem
+    ]
     lines = [
         f"OTHERS: usage in {', '.join(counted)}" if counted else "OTHERS: no usage in other cells is known"
     ]
     lines += [f"Usage in {one.cell} does not count: {escaped(one.problem)}" for one in cells if one.problem]
     return "\n".join(lines)
+
+
+def _without(left_out: int) -> str:
+    return f", without {left_out} users of small accounts" if left_out else ""
 
 
 def priority(api: Api, words: list[str], given: Words) -> int:

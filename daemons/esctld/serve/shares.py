@@ -25,6 +25,7 @@ from eslurm.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:
     from esctld.lead.others_usage import OthersUsage
+    from eslurm.core.federation.usage import OtherUsage
 
 UNUSED = -1.0
 """The level of an association without usage on the wire: JSON has no infinity."""
@@ -82,10 +83,7 @@ class Shares:
             half_life_s=self._state.config.priority.half_life_s,
             now_us=now_us,
             sums=others is not None,
-            cells=[
-                pb.CellUsageInfo(cell=one.cell, age_ms=one.age_us // 1_000, problem=one.problem)
-                for one in (others.words() if others is not None else ())
-            ],
+            cells=[_word(one) for one in (others.words() if others is not None else ())],
         )
 
     def _named(self, ids: Iterable[int]) -> set[int]:
@@ -110,6 +108,11 @@ class Shares:
         return self._state.queue.first(len(self._state.queue)) + self._state.later.first(
             len(self._state.later)
         )
+
+
+def _word(one: OtherUsage) -> pb.CellUsageInfo:
+    left_out = one.usage.left_out if one.usage is not None else 0
+    return pb.CellUsageInfo(cell=one.cell, age_ms=one.age_us // 1_000, problem=one.problem, left_out=left_out)
 
 
 def _info(member: Member) -> pb.ShareInfo:

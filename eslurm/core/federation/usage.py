@@ -38,7 +38,7 @@ UsageReading = Generator[None, None, Sheet]
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """When a word came here: monotonic, and by the clock of this cell."""
+    """The time at which a word came here: monotonic, and by the clock of this cell."""
 
     version: int
     at_us: int

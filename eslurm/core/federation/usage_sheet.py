@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Generator, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Generator, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,16 +17,20 @@ from eslurm.core.federation.values import VALUE_BYTES_MAX
 from eslurm.core.model.federation import USAGE_MAX
 from eslurm.core.model.request_limits import NAME_CHARS_MAX
 from eslurm.core.plan.cycle.fair_tree import Association
-from eslurm.core.plan.slices import parts, sorting
+from eslurm.core.plan.slices import Comparable, parts
 from eslurm.core.state.usage import usage_now
 from eslurm.core.state.view import View
 
-HEAD_BYTES: Final = 128
-"""At most, of all that stands in the value besides accounts and users."""
+ROOM_BYTES: Final = VALUE_BYTES_MAX - 128
+"""For accounts and users; the rest of the value has less than 128 bytes."""
+FIT_MAX: Final = 1_250
+"""More accounts or users than have room."""
 CHANGE_PERCENT: Final = 1
-PER_SLICE: Final = 2_000
+PER_SLICE: Final = 1_000
 REST: Final = ""
 """Stands for all users of an account that are not named."""
+
+T = TypeVar("T", bound=Comparable)
 
 Accounts: TypeAlias = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
@@ -80,28 +84,24 @@ def sheet_of(
                 sums[key[0]] = min(sums[key[0]] + bounded, USAGE_MAX)
                 counts[key[0]] += 1
         yield
-    room = VALUE_BYTES_MAX - HEAD_BYTES
+    room = ROOM_BYTES
     rests: dict[str, float] = {}
-    left_out = 0
-    accounts = yield from sorting([(-amount, account) for account, amount in sums.items()])
-    for _, account in accounts:
+    # Half of the room is left for users.
+    for _, account in (yield from _largest([(-amount, account) for account, amount in sums.items()])):
         # A name that other cells would not read costs its own usage, and not the whole word.
         size = _text_bytes(account) + 4 + _USER_BYTES
-        if size <= room and _is_name(account):
+        if room - size >= ROOM_BYTES // 2 and _is_name(account):
             room -= size
             rests[account] = sums[account]
-        else:
-            left_out += counts[account]
     named: dict[Association, float] = {}
-    users = yield from sorting(amounts)
-    for some in parts(users, PER_SLICE):
-        for negative, (account, user) in some:
-            size = _text_bytes(user) + _USER_BYTES
-            if account in rests and size <= room and _is_name(user):
-                room -= size
-                named[account, user] = -negative
-                counts[account] -= 1
-        yield
+    inside = [one for one in amounts if one[1][0] in rests]
+    yield
+    for negative, (account, user) in (yield from _largest(inside)):
+        size = _text_bytes(user) + _USER_BYTES
+        if size <= room and _is_name(user):
+            room -= size
+            named[account, user] = -negative
+            counts[account] -= 1
     rows: dict[str, list[tuple[str, float]]] = {account: [] for account in rests}
     for (account, user), amount in named.items():
         rows[account].append((user, amount))
@@ -110,8 +110,18 @@ def sheet_of(
             rest = max(0.0, whole - math.fsum(amount for _, amount in rows[account]))
             named[account, REST] = rest
             rows[account].append((REST, rest))
+    left_out = sum(count for account, count in counts.items() if account not in rests)
     published = tuple((account, tuple(row)) for account, row in rows.items())
     return Sheet(wall_us, half_life_s, published, named, left_out)
+
+
+def _largest(items: Sequence[T]) -> Generator[None, None, list[T]]:
+    """The first FIT_MAX items in order, in slices."""
+    found: list[T] = []
+    for part in parts(items, PER_SLICE):
+        found = sorted(found + part)[:FIT_MAX]
+        yield
+    return found
 
 
 _USER_BYTES: Final = 1 + 9

@@ -72,7 +72,7 @@ SUMMED = pb.SharesReply(
     sums=True,
     cells=[
         pb.CellUsageInfo(cell="beta", age_ms=4_200),
-        pb.CellUsageInfo(cell="delta", age_ms=3_661_000),
+        pb.CellUsageInfo(cell="delta", age_ms=3_661_000, left_out=7),
         pb.CellUsageInfo(cell="gamma", problem="it cannot be read: \x1b[2J"),
     ],
 )
@@ -82,7 +82,7 @@ SUMMED_TABLE = """\
 ACCOUNT USER SHARES NORM_SHARES USAGE OTHERS NORM_USAGE LEVEL FACTOR
 physics           3      1.0000 36000   1250     1.0000     1
 physics ada       1      1.0000 36000   1000     1.0000     1 0.5000
-OTHERS: usage in beta (0:04 old), delta (1:01:01 old)
+OTHERS: usage in beta (0:04 old), delta (1:01:01 old, without 7 users of small accounts)
 Usage in gamma does not count: it cannot be read: \\x1b[2J
 """
 
@@ -98,7 +98,7 @@ def test_usage_in_other_cells_is_a_column_with_its_age(
         assert esctl.main(["--json", "shares", "user=ada"]) == exits.OK
         answer = json.loads(capsys.readouterr().out)
         assert [one["others"] for one in answer["shares"]] == [1_000.0]
-        assert [(one["cell"], one["age_ms"]) for one in answer["cells"]][0] == ("beta", 4_200)
+        assert (answer["cells"][0]["cell"], answer["cells"][0]["age_ms"]) == ("beta", 4_200)
         assert esctl.main(["shares"]) == exits.OK
         assert "OTHERS: no usage in other cells is known" in capsys.readouterr().out
 
