@@ -89,6 +89,7 @@ from eslurm.transport.tls import Tls
 if TYPE_CHECKING:
     from esctld.lead.cell_links import CellLinks
     from esctld.lead.federation import Federation
+    from esctld.lead.others_usage import OthersUsage
     from eslurm.api.jwt_tokens import JwtAuthenticator
 
 log = logging.getLogger("esctld")
@@ -383,6 +384,10 @@ class Controller:
             self._dispatcher.view, self._planner, self._store, self._dispatcher.now_us
         )
         self._cells = self._link_cells()
+        others_usage = self._count_others()
+        if others_usage is not None:
+            self._planner.count_others(others_usage.summed)
+            shares.count_others(others_usage)
         self.status = LeaderStatus(
             self._dispatcher,
             broadcaster,
@@ -391,6 +396,7 @@ class Controller:
             self._driver.counters,
             self._federation,
             self._cells,
+            others_usage,
         )
         self._authoriser = Authoriser(
             CountedCalls(
@@ -491,6 +497,14 @@ class Controller:
         )
         self._federation.attach(calls.answer)
         return cells
+
+    def _count_others(self) -> OthersUsage | None:
+        """Usage in other cells, if fair share counts it."""
+        if self._federation is None or self._federation.usage is None or self._cells is None:
+            return None
+        from esctld.lead.others_usage import OthersUsage
+
+        return OthersUsage(self._federation, self._dispatcher.view, self._cells.trusts)
 
     def _surroundings(self, satellites: LinkedSatellites) -> DoctorInputs:
         """The doctor's inputs besides the state."""

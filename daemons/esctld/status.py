@@ -38,6 +38,7 @@ from eslurm.telemetry.vitals import LoopLag
 if TYPE_CHECKING:
     from esctld.lead.cell_links import CellLinks
     from esctld.lead.federation import Federation
+    from esctld.lead.others_usage import OthersUsage
 
 STARTING = "starting"
 STANDBY = "standby"
@@ -134,7 +135,9 @@ class LeaderStatus:
         counters: RelayCounters,
         federation: Federation | None = None,
         cells: CellLinks | None = None,
+        others_usage: OthersUsage | None = None,
     ) -> None:
+        self._others_usage = others_usage
         self._cells = cells
         self._federation = federation
         self._dispatcher = dispatcher
@@ -172,7 +175,7 @@ class LeaderStatus:
         yield from self._state_metrics.families()
         yield from parts.relay_families(self._counters, broadcaster.relay)
         yield from parts.link_families(self._table.counters)
-        yield from federation_metrics.families(self._federation, self._cells)
+        yield from federation_metrics.families(self._federation, self._cells, self._others_usage)
 
 
 class CountedCalls:

@@ -64,6 +64,10 @@ class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
     """Job ids that the cell has in hand, at least; or a day's ids, if those are more. So many jobs are taken while etcd is
     away. Ids are leased 100,000 at a time, and no other cell ever has them.
     """
+    fair_share: Literal["own", "sum"] = "own"
+    """Usage that fair share counts: `own`, or `sum`: also that in trusted cells with `sum`. The cell then publishes usage by
+    account and user to all cells.
+    """
 
 
 def federation_of(section: FederationSection, cluster: str) -> FederationConfig | None:
@@ -90,7 +94,8 @@ def federation_of(section: FederationSection, cluster: str) -> FederationConfig 
         raise OptionError("federation.password_file", None, "belongs to a user", "give both or none")
     pins_of(section)
     return FederationConfig(
-        section.name, cell, section.lease_s, section.summary_min_s, section.users, section.id_reserve
+        *(section.name, cell, section.lease_s, section.summary_min_s, section.users, section.id_reserve),
+        fair_share=section.fair_share,
     )
 
 

@@ -1529,7 +1529,7 @@ class SharesRequest(_message.Message):
     def __init__(self, priorities: _Optional[bool] = ..., jobs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ShareInfo(_message.Message):
-    __slots__ = ("account", "user", "parent", "shares", "norm_shares", "usage", "norm_usage", "level", "factor")
+    __slots__ = ("account", "user", "parent", "shares", "norm_shares", "usage", "norm_usage", "level", "factor", "others")
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
@@ -1539,6 +1539,7 @@ class ShareInfo(_message.Message):
     NORM_USAGE_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     FACTOR_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     account: str
     user: str
     parent: str
@@ -1548,7 +1549,20 @@ class ShareInfo(_message.Message):
     norm_usage: float
     level: float
     factor: float
-    def __init__(self, account: _Optional[str] = ..., user: _Optional[str] = ..., parent: _Optional[str] = ..., shares: _Optional[int] = ..., norm_shares: _Optional[float] = ..., usage: _Optional[float] = ..., norm_usage: _Optional[float] = ..., level: _Optional[float] = ..., factor: _Optional[float] = ...) -> None: ...
+    others: float
+    def __init__(self, account: _Optional[str] = ..., user: _Optional[str] = ..., parent: _Optional[str] = ..., shares: _Optional[int] = ..., norm_shares: _Optional[float] = ..., usage: _Optional[float] = ..., norm_usage: _Optional[float] = ..., level: _Optional[float] = ..., factor: _Optional[float] = ..., others: _Optional[float] = ...) -> None: ...
+
+class CellUsageInfo(_message.Message):
+    __slots__ = ("cell", "age_ms", "problem", "left_out")
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    cell: str
+    age_ms: int
+    problem: str
+    left_out: int
+    def __init__(self, cell: _Optional[str] = ..., age_ms: _Optional[int] = ..., problem: _Optional[str] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class PriorityInfo(_message.Message):
     __slots__ = ("job_id", "user", "account", "partition", "qos", "priority", "given", "age_points", "fairshare_points", "size_points", "partition_points", "qos_points", "nice")
@@ -1581,16 +1595,20 @@ class PriorityInfo(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., qos: _Optional[str] = ..., priority: _Optional[int] = ..., given: _Optional[bool] = ..., age_points: _Optional[float] = ..., fairshare_points: _Optional[float] = ..., size_points: _Optional[float] = ..., partition_points: _Optional[float] = ..., qos_points: _Optional[float] = ..., nice: _Optional[int] = ...) -> None: ...
 
 class SharesReply(_message.Message):
-    __slots__ = ("shares", "half_life_s", "now_us", "priorities")
+    __slots__ = ("shares", "half_life_s", "now_us", "priorities", "sums", "cells")
     SHARES_FIELD_NUMBER: _ClassVar[int]
     HALF_LIFE_S_FIELD_NUMBER: _ClassVar[int]
     NOW_US_FIELD_NUMBER: _ClassVar[int]
     PRIORITIES_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
     shares: _containers.RepeatedCompositeFieldContainer[ShareInfo]
     half_life_s: int
     now_us: int
     priorities: _containers.RepeatedCompositeFieldContainer[PriorityInfo]
-    def __init__(self, shares: _Optional[_Iterable[_Union[ShareInfo, _Mapping]]] = ..., half_life_s: _Optional[int] = ..., now_us: _Optional[int] = ..., priorities: _Optional[_Iterable[_Union[PriorityInfo, _Mapping]]] = ...) -> None: ...
+    sums: bool
+    cells: _containers.RepeatedCompositeFieldContainer[CellUsageInfo]
+    def __init__(self, shares: _Optional[_Iterable[_Union[ShareInfo, _Mapping]]] = ..., half_life_s: _Optional[int] = ..., now_us: _Optional[int] = ..., priorities: _Optional[_Iterable[_Union[PriorityInfo, _Mapping]]] = ..., sums: _Optional[bool] = ..., cells: _Optional[_Iterable[_Union[CellUsageInfo, _Mapping]]] = ...) -> None: ...
 
 class SuspendRequest(_message.Message):
     __slots__ = ("jobs", "resume")

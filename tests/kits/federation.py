@@ -131,6 +131,7 @@ class Controller(Participant):
         lease_s: float = LEASE_S,
         log: CellLog | None = None,
         inputs: Inputs | None = None,
+        fair_share: str = "own",
     ) -> None:
         self.name = name
         self.epoch = epoch
@@ -145,7 +146,10 @@ class Controller(Participant):
         identity = Identity(name, own, "2.0", 3)
         inputs = inputs or Inputs(lambda: NO_JOBS, _no_cluster, _no_cluster, self.wished.append)
         super().__init__(
-            FederationConfig(FEDERATION, name, lease_s), identity, lambda sealed: sealed == own, inputs
+            FederationConfig(FEDERATION, name, lease_s, fair_share=fair_share),
+            identity,
+            lambda sealed: sealed == own,
+            inputs,
         )
         self.leads(Lead(epoch, f"host-{name}:{epoch}", since_us=epoch))
         self.mirrors = (self.cells, self.alive, self.shown, self.leases)

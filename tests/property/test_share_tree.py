@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -105,3 +106,37 @@ def test_a_deep_tree_is_no_problem(depth: int) -> None:
     accounts = [Account(f"a{at}", parent=f"a{at - 1}" if at else "") for at in range(depth)]
     tree = FairTree(accounts, [User("u", (f"a{depth - 1}",))], {})
     assert tree.factors == {(f"a{depth - 1}", "u"): 1.0}
+
+
+@given(sites(), st.data())
+def test_usage_elsewhere_counts_like_usage_here(site: Site, data: st.DataObject) -> None:
+    accounts, users, usage = site
+    others = data.draw(st.dictionaries(st.sampled_from(sorted({*usage, ("a0", "u0")})), usages))
+    both = {key: usage.get(key, 0.0) + others.get(key, 0.0) for key in {*usage, *others}}
+    plain = {(one.account, one.user): one for one in FairTree(accounts, users, both).members()}
+    tree = FairTree(accounts, users, usage, [*both], others=others)
+    for one in tree.members():
+        other = plain[one.account, one.user]
+        assert one.usage + one.others == pytest.approx(other.usage)
+        assert one.norm_usage == pytest.approx(other.norm_usage)
+        assert one.level == pytest.approx(other.level)
+
+
+@given(sites(), st.data())
+def test_usage_elsewhere_of_others_makes_no_rows(site: Site, data: st.DataObject) -> None:
+    accounts, users, usage = site
+    others = {
+        (account, f"stranger{at}"): amount
+        for at, (account, amount) in enumerate(
+            data.draw(st.lists(st.tuples(st.sampled_from(["a0", "elsewhere", ""]), usages), max_size=5))
+        )
+    }
+    before = FairTree(accounts, users, usage)
+    tree = FairTree(accounts, users, usage, others=others)
+    assert [(one.account, one.user) for one in tree.members()] == [
+        (one.account, one.user) for one in before.members()
+    ]
+    assert not any(one.others for one in tree.members() if one.user)
+    here = math.fsum(amount for (account, _), amount in others.items() if account == "a0")
+    (root,) = [one for one in tree.members() if one.account == "a0" and not one.user]
+    assert root.others == pytest.approx(here)

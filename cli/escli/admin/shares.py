@@ -7,7 +7,8 @@ from __future__ import annotations
 from escli import exits, program
 from escli.job_refs import job_refs, split_jobs
 from escli.tables import Column, render
-from eslurm.compat.errors import OptionError
+from eslurm.compat.durations import format_duration
+from eslurm.compat.errors import OptionError, escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _PARTS = (
     "NICE",
 )
 _COLUMNS = ("ACCOUNT", "USER", "SHARES", "NORM_SHARES", "USAGE", "NORM_USAGE", "LEVEL", "FACTOR")
+_OTHERS_AT = _COLUMNS.index("NORM_USAGE")
 
 
 def shares(api: Api, words: list[str], given: Words) -> int:
@@ -43,12 +45,20 @@ def shares(api: Api, words: list[str], given: Words) -> int:
     if given.has("json"):
         from escli.as_json import to_json
 
-        answer = pb.SharesReply(shares=rows, half_life_s=reply.half_life_s, now_us=reply.now_us)
+        answer = pb.SharesReply(
+            shares=rows,
+            half_life_s=reply.half_life_s,
+            now_us=reply.now_us,
+            sums=reply.sums,
+            cells=reply.cells,
+        )
         program.say(to_json(answer))
     else:
-        text = table(rows, _depths(reply.shares)).rstrip("\n")
+        text = table(rows, _depths(reply.shares), others=reply.sums).rstrip("\n")
         none = "nothing of that name has shares" if chosen else "no accounts, and nobody has used anything"
         program.say(text if rows else none)
+        if reply.sums:
+            program.say(others_text(reply.cells))
     return exits.OK
 
 
@@ -85,8 +95,11 @@ def _depths(rows: Sequence[Any]) -> dict[str, int]:
     return depths
 
 
-def table(rows: Sequence[Any], depths: dict[str, int]) -> str:
-    """One line per account and user, accounts indented by depth; FACTOR is a user's only."""
+def table(rows: Sequence[Any], depths: dict[str, int], *, others: bool = False) -> str:
+    """One line per account and user, accounts indented by depth; FACTOR is a user's only.
+
+    `others`: with the usage in other cells, which NORM_USAGE and LEVEL count, too.
+    """
     cells = [
         [
             " " * max(0, depths.get(row.account, 0)) + (row.account or "-"),
@@ -100,8 +113,31 @@ def table(rows: Sequence[Any], depths: dict[str, int]) -> str:
         ]
         for row in rows
     ]
-    columns = [Column(head, right=at >= 2) for at, head in enumerate(_COLUMNS)]
+    heads = list(_COLUMNS)
+    if others:
+        heads.insert(_OTHERS_AT, "OTHERS")
+        for line, row in zip(cells, rows, strict=True):
+            line.insert(_OTHERS_AT, f"{row.others:.0f}")
+    columns = [Column(head, right=at >= 2) for at, head in enumerate(heads)]
     return render(columns, cells)
+
+
+def others_text(cells: Sequence[Any]) -> str:
+    """The cells whose usage OTHERS is, with its age, and those whose usage does not count."""
+    counted = [
+        f"{one.cell} ({format_duration(one.age_ms // 1000)} old{_without(one.left_out)})"
+        for one in cells
+        if not one.problem
+    ]
+    lines = [
+        f"OTHERS: usage in {', '.join(counted)}" if counted else "OTHERS: no usage in other cells is known"
+    ]
+    lines += [f"Usage in {one.cell} does not count: {escaped(one.problem)}" for one in cells if one.problem]
+    return "\n".join(lines)
+
+
+def _without(left_out: int) -> str:
+    return f", without {left_out} users of small accounts" if left_out else ""
 
 
 def priority(api: Api, words: list[str], given: Words) -> int:

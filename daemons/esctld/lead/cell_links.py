@@ -142,6 +142,10 @@ class CellLinks:
 
     # ---- trust ----
 
+    def trusts(self, cell: str) -> bool:
+        """Check whether the cell's keys are trusted here."""
+        return cell in self._trust.cells
+
     async def run(self) -> None:
         """Follow the cells' records until cancelled."""
         while True:

@@ -38,6 +38,7 @@ from eslurm.core.federation.blocks import IdBlocks
 from eslurm.core.federation.membership import Identity, Lead
 from eslurm.core.federation.participant import Inputs, Participant
 from eslurm.core.federation.transfers.transfers import concerns_cells
+from eslurm.core.federation.usage import SharedUsage
 from eslurm.core.federation.values import Keys
 from eslurm.core.federation.view import FederationView
 from eslurm.core.model.federation import FederationConfig
@@ -152,6 +153,15 @@ class Federation:
             for one in self.view().cells
             if one.record is not None and not one.record.left and one.name != self.cell
         }
+
+    @property
+    def usage(self) -> SharedUsage | None:
+        """Usage in the other cells; None: this cell counts its own alone."""
+        return self._part.usage
+
+    def now_us(self) -> int:
+        """The clock of the machines."""
+        return self._now_us()
 
     @property
     def ids(self) -> IdBlocks:

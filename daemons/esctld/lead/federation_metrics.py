@@ -11,6 +11,7 @@ from eslurm.telemetry.exposition import Described, MetricFamily
 if TYPE_CHECKING:
     from esctld.lead.cell_links import CellLinks
     from esctld.lead.federation import Federation
+    from esctld.lead.others_usage import OthersUsage
 
 STANDINGS = ("away", "joining", "member", "refused", "superseded", "left")
 STATES = ("alive", "silent", "left", "unknown")
@@ -41,10 +42,20 @@ CALLS_REFUSED = Described(
     "counter",
     "Calls of other cells that were refused before they were looked at as a user's.",
 )
-FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS, CALLS, CALLS_REFUSED)
+USAGE_CELLS = Described(
+    "eslurm_federation_usage_cells", "gauge", "Other cells whose usage fair share counts here."
+)
+USAGE_AGE = Described(
+    "eslurm_federation_usage_age_seconds",
+    "gauge",
+    "Age of the oldest usage of another cell that fair share counts; -1: none is counted.",
+)
+FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS, CALLS, CALLS_REFUSED, USAGE_CELLS, USAGE_AGE)
 
 
-def families(federation: Federation | None, cells: CellLinks | None) -> Iterator[MetricFamily]:
+def families(
+    federation: Federation | None, cells: CellLinks | None, others_usage: OthersUsage | None = None
+) -> Iterator[MetricFamily]:
     """The metrics of a member; of a cluster that is none, they are there and say nothing."""
     view = federation.view() if federation is not None else None
     counts = Counter(cell.state.value for cell in view.cells) if view is not None else Counter()
@@ -53,7 +64,12 @@ def families(federation: Federation | None, cells: CellLinks | None) -> Iterator
     )
     yield CELLS.by({state: counts[state] for state in STATES})
     yield AGE.is_(-1 if view is None or view.age_us is None else view.age_us / 1e6)
-    yield SKIPPED.is_(0 if view is None else len(view.unreadable) + view.skipped)
+    words = others_usage.words() if others_usage is not None else []
+    unusable = sum(not one.is_readable for one in words)
+    yield SKIPPED.is_(0 if view is None else len(view.unreadable) + view.skipped + unusable)
     yield RESTARTS.is_(federation.restarts if federation is not None else 0)
     yield CALLS.by({way: cells.calls[way] if cells is not None else 0 for way in ("out", "in")})
     yield CALLS_REFUSED.is_(cells.refused if cells is not None else 0)
+    ages_us = [one.age_us for one in words if not one.problem]
+    yield USAGE_CELLS.is_(len(ages_us))
+    yield USAGE_AGE.is_(max(ages_us) / 1e6 if ages_us else -1)

@@ -12,6 +12,7 @@ import time
 
 from esctld.lead.dispatcher import Dispatcher
 from eslurm.config.policies import PolicyError, load_policy
+from eslurm.core.control.fair_share import OthersUsage
 from eslurm.core.control.planning import LIMITS, plan_slices
 from eslurm.core.control.planning_cycle import Action, Begin, PlanningCycle, Post, Rest, Wait
 from eslurm.core.model.units import SECOND_US
@@ -50,12 +51,17 @@ class Planner:
         self._failed: set[str] = set()
         self._spent_s = 0.0
         self._dispatcher: Dispatcher | None = None
+        self._others_usage: OthersUsage | None = None
         self._resting = asyncio.Event()
         self._resting.set()
 
     def attach(self, dispatcher: Dispatcher) -> None:
         """Set the dispatcher whose state is planned and that gets the plans."""
         self._dispatcher = dispatcher
+
+    def count_others(self, others_usage: OthersUsage) -> None:
+        """Let fair share count usage in other clusters, too."""
+        self._others_usage = others_usage
 
     def look(self) -> None:
         """Something was committed; plan if it requests a plan."""
@@ -168,6 +174,7 @@ class Planner:
             ranking=self._ranking,
             policy=policy,
             keeps_promises=True,
+            others_usage=self._others_usage,
         )
         spent = 0.0
         while True:

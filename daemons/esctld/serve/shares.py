@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from esctld.lead.time_slicing import paced
 from eslurm.core.control.fair_share import tree_of
@@ -21,6 +22,10 @@ from eslurm.core.plan.slices import parts
 from eslurm.core.state.cluster import State
 from eslurm.ports.api import Caller
 from eslurm.v1 import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from esctld.lead.others_usage import OthersUsage
+    from eslurm.core.federation.usage import OtherUsage
 
 UNUSED = -1.0
 """The level of an association without usage on the wire: JSON has no infinity."""
@@ -47,6 +52,11 @@ class Shares:
         self._ranking = ranking
         self._now_us = now_us
         self._committed = committed
+        self._others_usage: OthersUsage | None = None
+
+    def count_others(self, others_usage: OthersUsage) -> None:
+        """Show usage in the other cells of the federation, which fair share counts."""
+        self._others_usage = others_usage
 
     async def call(self, request: pb.SharesRequest, caller: Caller) -> pb.SharesReply:
         """All shares and usage as of now, accounts before those below them; or the jobs' priorities."""
@@ -60,7 +70,9 @@ class Shares:
             return pb.SharesReply(
                 priorities=await self._priorities(self._named(request.jobs), sight), now_us=now_us
             )
-        tree: FairTree = await paced(tree_of(self._state, now_us))
+        others = self._others_usage
+        summed = others.summed if others is not None else None
+        tree: FairTree = await paced(tree_of(self._state, now_us, others_usage=summed))
         members = await paced(tree.listing())
         shares: list[pb.ShareInfo] = []
         for part in parts(members, MEMBERS_PER_SLICE):
@@ -70,6 +82,8 @@ class Shares:
             shares=shares,
             half_life_s=self._state.config.priority.half_life_s,
             now_us=now_us,
+            sums=others is not None,
+            cells=[_word(one) for one in (others.words() if others is not None else ())],
         )
 
     def _named(self, ids: Iterable[int]) -> set[int]:
@@ -96,6 +110,11 @@ class Shares:
         )
 
 
+def _word(one: OtherUsage) -> pb.CellUsageInfo:
+    left_out = one.usage.left_out if one.usage is not None else 0
+    return pb.CellUsageInfo(cell=one.cell, age_ms=one.age_us // 1_000, problem=one.problem, left_out=left_out)
+
+
 def _info(member: Member) -> pb.ShareInfo:
     return pb.ShareInfo(
         account=member.account,
@@ -107,6 +126,7 @@ def _info(member: Member) -> pb.ShareInfo:
         norm_usage=member.norm_usage,
         level=member.level if math.isfinite(member.level) else UNUSED,
         factor=member.factor,
+        others=member.others,
     )
 
 

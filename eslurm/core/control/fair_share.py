@@ -5,8 +5,8 @@ Reads only. Invariant: no step between two yields examines more than some thousa
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eslurm.core.model.accounts import Account, Qos, User
 from eslurm.core.plan.cycle.fair_tree import Association, FairTree
@@ -21,9 +21,17 @@ if TYPE_CHECKING:
 JOBS_PER_SLICE: Final = 10_000
 SYNCS_MAX: Final = 4
 
+OthersUsage: TypeAlias = Callable[[], Generator[None, None, Mapping[Association, float]]]
+"""Usage in other clusters as of now, in slices. It is advice: no fact depends on it, and a planner without it has another
+order until it is there again.
+"""
+
 
 def tree_of(
-    state: State, now_us: int, waiting: Iterable[Association] = ()
+    state: State,
+    now_us: int,
+    waiting: Iterable[Association] = (),
+    others_usage: OthersUsage | None = None,
 ) -> Generator[None, None, FairTree]:
     """The fair tree as of `now_us`; `waiting` are associations with jobs but perhaps without usage."""
     # All as of one moment: what ends in a pause is either charged or runs, never both.
@@ -31,18 +39,22 @@ def tree_of(
     accounts = [one for one in state.policies["account"].values() if isinstance(one, Account)]
     users = [one for one in state.policies["user"].values() if isinstance(one, User)]
     usage = yield from slices
-    return (yield from FairTree.growing(accounts, users, usage, waiting))
+    others = (yield from others_usage()) if others_usage is not None else None
+    return (yield from FairTree.growing(accounts, users, usage, waiting, others))
 
 
 def priority_inputs(
-    state: State, now_us: int, waiting: Iterable[Association] = ()
+    state: State,
+    now_us: int,
+    waiting: Iterable[Association] = (),
+    others_usage: OthersUsage | None = None,
 ) -> Generator[None, None, PriorityInputs]:
     """The inputs of priorities at `now_us`."""
     weights = state.config.priority
     fair: dict[Association, float] = {}
     newcomers: dict[str, float] = {}
     if weights.fairshare:
-        tree = yield from tree_of(state, now_us, waiting)
+        tree = yield from tree_of(state, now_us, waiting, others_usage)
         fair, newcomers = tree.factors, tree.best
         yield from tree.letting_go()
     qos = {one.name: one.priority for one in state.policies["qos"].values() if isinstance(one, Qos)}
@@ -58,7 +70,11 @@ def priority_inputs(
 
 
 def rank(
-    state: State, ranking: Ranking, now_us: int, queues: Sequence[PendingQueue]
+    state: State,
+    ranking: Ranking,
+    now_us: int,
+    queues: Sequence[PendingQueue],
+    others_usage: OthersUsage | None = None,
 ) -> Generator[None, None, None]:
     """Bring a planner's ranking in line with the jobs in `queues`; recompute it when due.
 
@@ -73,7 +89,7 @@ def rank(
         for part in parts(_entries(queues), JOBS_PER_SLICE):
             waiting.update(dict.fromkeys([(entry.job.account, entry.job.user) for entry in part]))
             yield
-        standing = yield from priority_inputs(state, now_us, waiting)
+        standing = yield from priority_inputs(state, now_us, waiting, others_usage)
         yield from ranking.refresh(standing, now_us)
     for _ in range(SYNCS_MAX):
         paused = yield from ranking.sync(_entries(queues))

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from eslurm.core.control import promises
-from eslurm.core.control.fair_share import rank
+from eslurm.core.control.fair_share import OthersUsage, rank
 from eslurm.core.control.job_ids import take_task_ids
 from eslurm.core.control.jobs import pack_starts as starts
 from eslurm.core.control.jobs.moves import on_answers, wishes_of
@@ -64,11 +64,13 @@ def plan_slices(
     ranking: Ranking | None = None,
     policy: str = "",
     keeps_promises: bool = False,
+    others_usage: OthersUsage | None = None,
 ) -> Generator[None, None, Plan]:
     """One cycle, to be driven in slices. Clears `plan_wanted` when it takes its snapshot of the state.
 
     `schedule` is the last cycle's (None: none), `ranking` the planner's priorities (None: the queue's own order), `policy`
-    another one than the configured. With `keeps_promises` the plan lists the promises for the log.
+    another one than the configured. With `keeps_promises` the plan lists the promises for the log. `others_usage` is that of
+    other clusters, for fair share.
     """
     schedule = schedule if schedule is not None else Schedule()
     takes_over = schedule.is_new and bool(state.promises)
@@ -78,7 +80,7 @@ def plan_slices(
             state.plan_wanted = False
             return promises.waiting_plan(state, now_us, until_us)
     if ranking is not None:
-        yield from rank(state, ranking, now_us, (state.queue, state.later))
+        yield from rank(state, ranking, now_us, (state.queue, state.later), others_usage)
     state.plan_wanted = False
     state.changed.clear()
     snapshot = take_snapshot(state, max(now_us, state.now_us), schedule, ranking)

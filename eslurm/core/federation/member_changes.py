@@ -26,6 +26,7 @@ class Own:
         self.record_key = keys.cells + name
         self.alive_key = keys.alive + name
         self.summary_key = keys.summary + name
+        self.usage_key = keys.usage + name
         self._is_own_ring = is_own_ring
         self._records = Reader(CellRecord, keys.cells)
         self._alive = Reader(Alive, keys.alive)

@@ -34,6 +34,8 @@ from eslurm.core.federation.membership import Identity, Lead, Membership, Standi
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.summaries import HORIZON_US, Horizon, NodeClasses, Summaries
 from eslurm.core.federation.transfers.transfers import Transfers
+from eslurm.core.federation.usage import SharedUsage, UsageReading
+from eslurm.core.federation.usage_sheet import read_usage
 from eslurm.core.federation.values import Keys
 from eslurm.core.federation.view import FederationView, Observer
 from eslurm.core.model.federation import FederationConfig, Summary
@@ -80,6 +82,11 @@ class Participant:
         self._federation = config.name
         mirrors = self.cells, self.alive, self.shown, self.leases
         self._mirrors = {mirror.prefix: mirror for mirror in mirrors}
+        self.usage: SharedUsage | None = None
+        """None: the cell neither publishes its usage nor counts that of others."""
+        if config.fair_share == "sum":
+            used = self._mirrors[keys.usage] = Mirror(keys.usage)
+            self.usage = SharedUsage(self.membership, self.cells, used, self._read_usage)
         self._observer = Observer(config.name, self.membership, self.cells, self.alive, self.shown)
         self.transfers = Transfers(
             keys, self.membership, inputs.view, self._wait_us, self._observer.view, inputs.commit
@@ -143,6 +150,10 @@ class Participant:
         if (lease := self.ids.tick(now_us, draw)) is not None:
             actions.append(lease)
         actions += self.transfers.tick(now_us, draw)
+        if self.usage is not None:
+            told = self.usage.tick(now_us, self._inputs.wall_us(), draw)
+            if told is not None:
+                actions.append(told)
         self._commit(now_us)
         return actions
 
@@ -152,6 +163,8 @@ class Participant:
         times += [
             machine.due_us(now_us) for machine in (self.membership, self.summaries, self.ids, self.transfers)
         ]
+        if self.usage is not None:
+            times.append(self.usage.due_us(now_us))
         if self.ids.wish is not None:
             times.append(now_us + COMMIT_LOOK_US)
         return min((at_us for at_us in times if at_us is not None), default=None)
@@ -172,6 +185,8 @@ class Participant:
         self.summaries.swapped(action, answer)
         self.ids.swapped(action, answer)
         self.transfers.swapped(action, answer)
+        if self.usage is not None:
+            self.usage.swapped(action, answer)
 
     def called(self, action: CellCall, answer: CellAnswer, now_us: int) -> None:
         """Another cell has answered to a call, or did not in useful time."""
@@ -202,6 +217,8 @@ class Participant:
             self.summaries.failed(action, failure)
             self.ids.failed(action, failure)
             self.transfers.failed(action, failure)
+            if self.usage is not None:
+                self.usage.failed(action, failure)
 
     # ---- within ----
 
@@ -236,6 +253,9 @@ class Participant:
             self._horizon = self._classes.horizon(profile)
             self._horizon_at_us = now_us + HORIZON_US
         return self._classes.read(view, self._inputs.wall_us(), self._horizon)
+
+    def _read_usage(self) -> UsageReading:
+        return read_usage(self._inputs.view(), self._inputs.wall_us())
 
     def _own_ids(self) -> OwnIds:
         view = self._inputs.view()

@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from eslurm.core.federation.actions import Failure, StoredEntry, SwapAnswer, SwapKeys, Write
-from eslurm.core.federation.membership import AGAIN_US, ECHO_US, Membership, Standing
+from eslurm.core.federation.actions import Failure, SwapAnswer, SwapKeys
+from eslurm.core.federation.membership import Membership, Standing
 from eslurm.core.federation.mirror import Mirror
-from eslurm.core.federation.swapping import Entries, Result, Swap
+from eslurm.core.federation.own_word import OwnWord
 from eslurm.core.federation.values import encode
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.federation import CLASSES_MAX, FORMAT, FederationConfig, NodeClass, Summary
@@ -103,20 +103,21 @@ class Summaries:
     """Writes this cell's summary. Feed it with what `NodeClasses` reads, with answers, and `tick` it."""
 
     def __init__(self, config: FederationConfig, membership: Membership, mirror: Mirror) -> None:
-        self.problem = ""
         self._every_us = int(config.summary_min_s * 1e6)
         self._membership = membership
-        self._mirror = mirror
-        self._key = membership.own.summary_key
+        self._word = OwnWord(
+            membership, mirror, membership.own.summary_key, every_us=self._every_us, is_leased=True
+        )
         self._latest: Summary | None = None
+        self._begun: Summary | None = None
         self._written: Summary | None = None
-        self._written_us = 0
-        self._entry: StoredEntry | None = None
         self._seq = 0
         self._read_at_us = 0
-        self._swap_at_us = 0
-        self._echo_at_us: int | None = None
-        self._swap: Swap | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why the last one was not written; empty: it was."""
+        return self._word.problem
 
     def wants(self, now_us: int) -> bool:
         """Check whether to read the state again: this cell is a member and the last reading is old enough."""
@@ -130,99 +131,32 @@ class Summaries:
 
     def tick(self, now_us: int, draw: float) -> SwapKeys | None:
         """The next request to the store, given once. `draw` is of [0, 1), for pauses."""
-        self._take_result(now_us, draw)
-        if self._swap is None and now_us >= self._swap_at_us and self._is_due(now_us):
-            self._begin()
-        return self._swap.tick(now_us, draw) if self._swap is not None else None
+        if self._word.settle(now_us, draw):
+            self._written = self._begun
+        if self._latest is not None and self._word.is_free(now_us) and self._is_due(self._latest, now_us):
+            self._seq += 1
+            self._begun = msgspec.structs.replace(self._latest, epoch=self._membership.epoch, seq=self._seq)
+            self._word.begin(_fitted(self._begun))
+        return self._word.tick(now_us, draw)
 
     def due_us(self, now_us: int) -> int | None:
         """Time at which `tick` or `wants` next has something, unless an event comes before."""
-        times = [self._read_at_us, self._swap_at_us, self._written_us + WRITE_US, self._echo_at_us or 0]
-        if self._swap is not None:
-            times.append(self._swap.due_us or 0)
+        times = [self._read_at_us, self._word.written_us + WRITE_US, self._word.due_us(now_us) or 0]
         return min((at for at in times if at > now_us), default=None)
 
     def swapped(self, action: SwapKeys, answer: SwapAnswer) -> None:
         """The answer to a swap of this machine; others are ignored."""
-        if self._swap is not None:
-            self._swap.swapped(action, answer)
+        self._word.swapped(action, answer)
 
     def failed(self, action: SwapKeys, failure: Failure) -> None:
         """The call failed."""
-        if self._swap is not None:
-            self._swap.failed(action, failure)
+        self._word.failed(action, failure)
 
-    # ---- within ----
-
-    def _is_due(self, now_us: int) -> bool:
-        latest, written = self._latest, self._written
-        if latest is None or self._membership.standing is not Standing.MEMBER:
-            return False
-        if self._echo_at_us is not None and now_us >= self._echo_at_us:
-            self._echo_at_us = None
-            if self._entry is not None and self._mirror.revision < self._entry.version:
-                self._mirror.doubt()
-        held = self._held()
-        if written is None or held is None or held.lease != self._membership.lease:
+    def _is_due(self, latest: Summary, now_us: int) -> bool:
+        written = self._written
+        if written is None or not self._word.is_there or now_us >= self._word.written_us + WRITE_US:
             return True
-        if now_us >= self._written_us + WRITE_US:
-            return True
-        return now_us >= self._written_us + self._every_us and _differs(written, latest)
-
-    def _begin(self) -> None:
-        if self._latest is None:
-            return
-        self._seq += 1
-        summary = msgspec.structs.replace(self._latest, epoch=self._membership.epoch, seq=self._seq)
-        change = _Write(self._membership, self._key, summary)
-        known = {self._key: self._held(), self._membership.own.alive_key: self._membership.alive_entry}
-        self._swap = Swap(change, known)
-
-    def _held(self) -> StoredEntry | None:
-        if self._entry is not None and self._entry.version > self._mirror.revision:
-            return self._entry
-        return self._mirror.words.get(self._key)
-
-    def _take_result(self, now_us: int, draw: float) -> None:
-        swap = self._swap
-        if swap is None or swap.result is None:
-            return
-        self._swap = None
-        if swap.revision:
-            self._entry = swap.current.get(self._key)
-        self._swap_at_us = now_us + self._every_us
-        if swap.result is Result.DONE and isinstance(swap.change, _Write):
-            self.problem = ""
-            self._written = swap.change.summary
-            self._written_us = now_us
-            self._echo_at_us = now_us + ECHO_US
-        elif swap.result is Result.FAILED and swap.failure is not None:
-            self.problem = swap.failure.text or swap.failure.problem.value
-            self._swap_at_us = now_us + int(AGAIN_US * (1 + draw) / 2)
-
-
-class _Write:
-    """Replace the summary while this controller is the one that says that the cell is alive."""
-
-    def __init__(self, membership: Membership, key: str, summary: Summary) -> None:
-        self.keys = (key, membership.own.alive_key)
-        self.summary = summary
-        self._membership = membership
-        self._key = key
-        self._value = _fitted(summary)
-
-    def writes(self, current: Entries) -> tuple[Write, ...]:
-        """None unless the word that the cell is alive is this controller's."""
-        if not self._membership.is_alive_word(current[self._membership.own.alive_key]) or self.is_mine(
-            current
-        ):
-            return ()
-        return (Write(self._key, self._value, self._membership.lease),)
-
-    def is_mine(self, current: Entries) -> bool:
-        """This value: epoch and sequence are in it."""
-        entry = current[self._key]
-        return entry is not None and entry.value == self._value
+        return now_us >= self._word.written_us + self._every_us and _differs(written, latest)
 
 
 _Kind: TypeAlias = tuple[Vector, tuple[str, ...], tuple[str, ...]]

@@ -17,6 +17,7 @@ from eslurm.core.model.federation import (
     FORMAT,
     Alive,
     CellRecord,
+    CellUsage,
     IdBlock,
     JobOwner,
     NextId,
@@ -30,7 +31,7 @@ from eslurm.core.model.job_ids import JOB_ID_MAX
 VALUE_BYTES_MAX: Final = 16 * 1024
 """The largest bound of all kinds."""
 
-Value: TypeAlias = CellRecord | NextNumber | Alive | Summary | Pool | IdBlock | NextId | JobOwner
+Value: TypeAlias = CellRecord | NextNumber | Alive | Summary | Pool | IdBlock | NextId | JobOwner | CellUsage
 V = TypeVar("V", bound=Value)
 
 _BYTES_MAX: Final[dict[type, int]] = {
@@ -42,6 +43,7 @@ _BYTES_MAX: Final[dict[type, int]] = {
     Summary: VALUE_BYTES_MAX,
     Pool: VALUE_BYTES_MAX,
     JobOwner: 2 * 1024,
+    CellUsage: VALUE_BYTES_MAX,
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ID_DIGITS: Final = 10
@@ -71,6 +73,7 @@ class Keys:
         self.ids = f"/eslurm/{federation}/ids/"
         self.next_id = f"{self.ids}+next"
         self.jobs = f"/eslurm/{federation}/jobs/"
+        self.usage = f"/eslurm/{federation}/usage/"
 
     def id_block(self, first: int) -> str:
         """The key of the block that begins with this id."""

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from eslurm.core.model.job_ids import ID_BLOCK, JOB_ID_MAX
+from eslurm.core.model.request_limits import NAME_CHARS_MAX
 
 FORMAT: Final = 1
 LEASE_S: Final = 5.0
@@ -51,6 +52,8 @@ class FederationConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaul
     """The identity of users of other cells: `same` (name and uid) or `named` (the name alone)."""
     id_reserve: int = ID_RESERVE
     """Job ids in hand, at least: so many jobs are taken while the store is away."""
+    fair_share: str = "own"
+    """Usage that fair share counts: `own`, or `sum` (this cell's and that of the other cells that publish theirs)."""
 
 
 class FederationWish(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -185,6 +188,33 @@ class JobOwner(msgspec.Struct, frozen=True, array_like=True):
     taker: CellName
     stage: OwnerStage
     outcome: Outcome | None = None
+
+
+USAGE_MAX: Final = 1e18
+"""The largest usage of one association: a million cores for a thousand years have 3e16 core-seconds."""
+USAGE_AGE_MAX_US: Final = 600_000_000
+
+Named = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=_PRINTED)]
+Amount = Annotated[float, Meta(ge=0.0, le=USAGE_MAX)]
+
+
+class CellUsage(msgspec.Struct, frozen=True, array_like=True):
+    """Usage in a cell, decayed to one moment, in weighted resource seconds of that cell.
+
+    `epoch` and `seq` order the words of a cell. `at_us` is that moment by the cell's own clock, `aged_us` the time from then
+    to the writing. `accounts` are (account, ((user, usage), ...)); an empty user stands for all users of the account that
+    are not named. `left_out` counts associations whose account is not named, either. Usage halves with each `half_life_s`;
+    0: never.
+    """
+
+    format: Version
+    epoch: Epoch
+    seq: Count
+    at_us: Count
+    half_life_s: Count
+    accounts: tuple[tuple[Named, tuple[tuple[Named, Amount], ...]], ...] = ()
+    left_out: Count = 0
+    aged_us: Annotated[int, Meta(ge=0, le=USAGE_AGE_MAX_US)] = 0
 
 
 RUNS_MAX: Final = 1_024

@@ -43,7 +43,7 @@ def is_whole(index: PackIndex, place: PackPlace) -> bool:
 
 
 def phases_of(job: Job, delays_us: Sequence[int], phases_us: int) -> int:
-    """What plans expect of a member's prolog and epilog, of `phases_us`, beside members with these delays.
+    """The part of `phases_us`, the expected prolog and epilog, that counts for a member beside members with these delays.
 
     While the pack has not begun it does not reach beyond the start of a member that begins after its time limit: a pack is
     accepted by limits, and one whose jobs follow each other on the same nodes would have no place at all.

@@ -27,6 +27,8 @@ def test_the_cell_has_the_clusters_name_unless_another_is_given() -> None:
     member = 'name = "lab"\nendpoints = ["http://127.0.0.1:2379"]\n'
     assert read(member) == FederationConfig("lab", "one", 5.0, 0.2)
     assert read(member + 'cell = "alpha"\nlease_s = 3.0\n') == FederationConfig("lab", "alpha", 3.0, 0.2)
+    summing = read(member + 'fair_share = "sum"\n')
+    assert summing == FederationConfig("lab", "one", 5.0, 0.2, fair_share="sum")
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,7 @@ def test_the_cell_has_the_clusters_name_unless_another_is_given() -> None:
         ('name = "lab"\nendpoints = ["http://127.0.0.1:1"]\ncertificate = "c"', "federation.key"),
         ('name = "lab"\nendpoints = ["http://127.0.0.1:1"]\nuser = "u"', "federation.password_file"),
         ('name = "lab"\nendpoints = ["http://127.0.0.1:1"]\nlease_s = 1.0', "lease_s"),
+        ('name = "lab"\nendpoints = ["http://127.0.0.1:1"]\nfair_share = "all"', "fair_share"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_key(text: str, words: str) -> None:

@@ -4,6 +4,9 @@ Siblings (accounts and users with one parent) are compared by their *level*: the
 part of the siblings' usage. An account ahead of its sibling brings all its users ahead of all of the sibling's, whatever
 their own usage. Accounts of one level count as one account; users of one level share a rank, and so do a user and the
 first users of an account on the same level. A factor is the rank over the number of users, within (0, 1].
+
+Usage in other clusters counts like usage here, but brings no users or accounts into the tree: that of a user who is not in
+it counts for the account alone, that of an account that is not in it not at all.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ FEW: Final = 64
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One row of the tree for output; `user` is empty for an account. `factor` is a user's."""
+    """One row of the tree for output; `user` is empty for an account. `factor` is a user's.
+
+    `usage` is that of this cluster, `others` that of other ones; `norm_usage` and `level` are of both together.
+    """
 
     account: str
     user: str
@@ -40,6 +46,7 @@ class Member(msgspec.Struct, frozen=True):
     norm_usage: float
     level: float
     factor: float = 0.0
+    others: float = 0.0
 
 
 class _Node:
@@ -52,6 +59,7 @@ class _Node:
         "level",
         "norm_shares",
         "norm_usage",
+        "others",
         "shares",
         "usage",
         "user",
@@ -62,7 +70,12 @@ class _Node:
         self.user = user
         self.shares = shares
         self.children: list[_Node] = []
-        self.usage = self.norm_shares = self.norm_usage = self.level = self.factor = 0.0
+        self.usage = self.others = self.norm_shares = self.norm_usage = self.level = self.factor = 0.0
+
+    @property
+    def used(self) -> float:
+        """Usage here and in other clusters."""
+        return self.usage + self.others
 
 
 class FairTree:
@@ -74,9 +87,12 @@ class FairTree:
         users: Iterable[User],
         usage: Mapping[Association, float],
         waiting: Iterable[Association] = (),
+        others: Mapping[Association, float] | None = None,
     ) -> None:
-        """`usage` is as of one instant. An account without a definition hangs from the root with one share."""
-        exhaust(self._grow(accounts, users, usage, waiting))
+        """`usage` is as of one instant, and so is that of `others`, other clusters: an empty user there stands for users
+        without a name. An account without a definition hangs from the root with one share.
+        """
+        exhaust(self._grow(accounts, users, usage, waiting, others))
 
     @classmethod
     def growing(
@@ -85,10 +101,11 @@ class FairTree:
         users: Iterable[User],
         usage: Mapping[Association, float],
         waiting: Iterable[Association] = (),
+        others: Mapping[Association, float] | None = None,
     ) -> Generator[None, None, FairTree]:
         """The same in slices."""
         tree = cls.__new__(cls)
-        yield from tree._grow(accounts, users, usage, waiting)
+        yield from tree._grow(accounts, users, usage, waiting, others)
         return tree
 
     def members(self) -> list[Member]:
@@ -126,13 +143,15 @@ class FairTree:
         users: Iterable[User],
         usage: Mapping[Association, float],
         waiting: Iterable[Association],
+        others: Mapping[Association, float] | None,
     ) -> Generator[None, None, None]:
         self._root = _Node("", "", 1)
         self.factors: dict[Association, float] = {}
         self.best: dict[str, float] = {}
         """By account the highest factor in it, which new users of the account get."""
         leaves = yield from self._build(accounts, users, usage, waiting)
-        yield from self._use(leaves, usage)
+        beside = (yield from self._use_of_others(leaves, others)) if others else {}
+        yield from self._use(leaves, usage, beside)
         yield from self._compare()
         yield from self._rank(len(leaves))
         for part in parts(leaves.items(), NODES_PER_SLICE):
@@ -192,8 +211,26 @@ class FairTree:
                 yield
         return leaves
 
+    def _use_of_others(
+        self, leaves: Mapping[Association, _Node], others: Mapping[Association, float]
+    ) -> Generator[None, None, Mapping[str, list[float]]]:
+        """Give users their usage in other clusters. Returns, by account, that of users who are not in the tree."""
+        beside: dict[str, list[float]] = {}
+        for part in parts(others.items(), NODES_PER_SLICE):
+            for key, amount in part:
+                leaf = leaves.get(key)
+                if leaf is not None:
+                    leaf.others = amount
+                else:
+                    beside.setdefault(key[0], []).append(amount)
+            yield
+        return beside
+
     def _use(
-        self, leaves: Mapping[Association, _Node], usage: Mapping[Association, float]
+        self,
+        leaves: Mapping[Association, _Node],
+        usage: Mapping[Association, float],
+        beside: Mapping[str, list[float]],
     ) -> Generator[None, None, None]:
         """Sum the usage of each account's subtree, exactly, so that the order of addition has no effect."""
         for part in parts(leaves.items(), NODES_PER_SLICE):
@@ -202,18 +239,21 @@ class FairTree:
             yield
         for node in reversed(self._accounts):
             node.usage = math.fsum(child.usage for child in node.children)
+            others = beside.get(node.account, ())
+            if others or any(child.others for child in node.children):
+                node.others = math.fsum(chain((child.others for child in node.children), others))
             if len(node.children) > FEW:
                 yield
 
     def _compare(self) -> Generator[None, None, None]:
         for node in self._accounts:
-            shares = sum(child.shares for child in node.children)
+            shares, used = sum(child.shares for child in node.children), node.used
             if len(node.children) > FEW:
                 yield
             for part in parts(node.children, NODES_PER_SLICE):
                 for child in part:
                     child.norm_shares = child.shares / shares if shares else 0.0
-                    child.norm_usage = child.usage / node.usage if node.usage else 0.0
+                    child.norm_usage = child.used / used if used else 0.0
                     child.level = _level(child)
                 if len(part) > FEW:
                     yield
@@ -295,6 +335,7 @@ def _member(node: _Node, parent: str) -> Member:
         node.norm_usage,
         node.level,
         node.factor,
+        node.others,
     )
 
 

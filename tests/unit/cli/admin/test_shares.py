@@ -64,6 +64,45 @@ def test_the_tree(door: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+SUMMED = pb.SharesReply(
+    shares=[
+        row("physics", "", "", 3, 1, 36_000.4, 1, 1, 0),
+        row("physics", "ada", "physics", 1, 1, 36_000.4, 1, 1, 0.5),
+    ],
+    sums=True,
+    cells=[
+        pb.CellUsageInfo(cell="beta", age_ms=4_200),
+        pb.CellUsageInfo(cell="delta", age_ms=3_661_000, left_out=7),
+        pb.CellUsageInfo(cell="gamma", problem="it cannot be read: \x1b[2J"),
+    ],
+)
+for at, others in enumerate((1_250.4, 1_000.0)):
+    SUMMED.shares[at].others = others
+SUMMED_TABLE = """\
+ACCOUNT USER SHARES NORM_SHARES USAGE OTHERS NORM_USAGE LEVEL FACTOR
+physics           3      1.0000 36000   1250     1.0000     1
+physics ada       1      1.0000 36000   1000     1.0000     1 0.5000
+OTHERS: usage in beta (0:04 old), delta (1:01:01 old, without 7 users of small accounts)
+Usage in gamma does not count: it cannot be read: \\x1b[2J
+"""
+
+
+def test_usage_in_other_cells_is_a_column_with_its_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = [SUMMED, SUMMED, pb.SharesReply(sums=True)]
+    with FakeApi(tmp_path / "door.sock", Shares=lambda _: replies.pop(0)) as fake:
+        monkeypatch.setenv("ESLURM_SOCKET", fake.path)
+        assert esctl.main(["shares"]) == exits.OK
+        assert capsys.readouterr().out == SUMMED_TABLE
+        assert esctl.main(["--json", "shares", "user=ada"]) == exits.OK
+        answer = json.loads(capsys.readouterr().out)
+        assert [one["others"] for one in answer["shares"]] == [1_000.0]
+        assert (answer["cells"][0]["cell"], answer["cells"][0]["age_ms"]) == ("beta", 4_200)
+        assert esctl.main(["shares"]) == exits.OK
+        assert "OTHERS: no usage in other cells is known" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [

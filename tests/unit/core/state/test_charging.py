@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 
 import pytest
+from msgspec.structs import replace
 
-from eslurm.core.control.fair_share import priority_inputs, rank, tree_of
+from eslurm.core.control.fair_share import OthersUsage, priority_inputs, rank, tree_of
 from eslurm.core.model.accounts import Qos
 from eslurm.core.model.config import ClusterConfig, PriorityWeights, Resource
 from eslurm.core.model.job import StepEnd
@@ -175,3 +177,28 @@ def test_where_nothing_is_computed_nice_steps_back() -> None:
     assert world.job(world.submit(nice=3000)).priority == 0
     assert world.job(world.submit(priority=7, nice=3)).priority == 7
     assert world.now_us == 1000 * SECOND
+
+
+def test_usage_in_other_clusters_changes_the_order_and_its_loss_changes_it_back() -> None:
+    world = World(nodes=1, priority=PriorityWeights(fairshare=1_000, half_life_s=0, recompute_s=1))
+    first, second = world.submit(user=ALICE), world.submit(user=BOB)
+    asked: list[int] = []
+
+    def elsewhere() -> Generator[None, None, dict[tuple[str, str], float]]:
+        asked.append(world.now_us)
+        yield
+        return {("", "alice"): 500.0}
+
+    ranking = Ranking()
+
+    def order(others: OthersUsage | None) -> list[int]:
+        world.pass_time(2)
+        run(rank(world.state, ranking, world.now_us, (world.state.queue,), others))
+        return [entry.job_id for entry in ranking.ordered()]
+
+    assert order(None) == [first, second]
+    assert order(elsewhere) == [second, first] and len(asked) == 1
+    assert order(None) == [first, second]
+    world.state.config = replace(world.state.config, priority=PriorityWeights(age=1))
+    order(elsewhere)
+    assert len(asked) == 1
