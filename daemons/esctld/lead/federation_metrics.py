@@ -41,7 +41,25 @@ CALLS_REFUSED = Described(
     "counter",
     "Calls of other cells that were refused before they were looked at as a user's.",
 )
-FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS, CALLS, CALLS_REFUSED)
+TRANSFERS = Described(
+    "eslurm_federation_transfers_total",
+    "counter",
+    "Events of jobs that change their cell. At home: offered, transferred, withdrawn, refused; in the cell that takes them: "
+    "taken, dropped, told.",
+    ("event",),
+)
+BIDS = Described(
+    "eslurm_federation_bids_total", "counter", "Answers of other cells to requests for a bid.", ("answer",)
+)
+JOBS = Described(
+    "eslurm_federation_jobs",
+    "gauge",
+    "Jobs between cells: offered by this one, owned elsewhere, of other cells here with an end that is not told yet.",
+    ("place",),
+)
+FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS, CALLS, CALLS_REFUSED, TRANSFERS, BIDS, JOBS)
+EVENTS = ("offered", "transferred", "withdrawn", "refused", "taken", "dropped", "told")
+ANSWERS = ("bid", "no bid", "refused", "no answer")
 
 
 def families(federation: Federation | None, cells: CellLinks | None) -> Iterator[MetricFamily]:
@@ -57,3 +75,14 @@ def families(federation: Federation | None, cells: CellLinks | None) -> Iterator
     yield RESTARTS.is_(federation.restarts if federation is not None else 0)
     yield CALLS.by({way: cells.calls[way] if cells is not None else 0 for way in ("out", "in")})
     yield CALLS_REFUSED.is_(cells.refused if cells is not None else 0)
+    transfers = federation.transfers if federation is not None else None
+    events = transfers.counts if transfers is not None else Counter()
+    yield TRANSFERS.by({event: events[event] for event in EVENTS})
+    yield BIDS.by({answer.replace(" ", "_"): events[f"bids {answer}"] for answer in ANSWERS})
+    yield JOBS.by(
+        {
+            "offered": len(transfers.owners.open) if transfers is not None else 0,
+            "elsewhere": transfers.owners.owned_elsewhere if transfers is not None else 0,
+            "here": transfers.arrivals.size if transfers is not None else 0,
+        }
+    )
