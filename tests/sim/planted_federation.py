@@ -14,7 +14,9 @@ from eslurm.core.federation.membership import Membership
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.swapping import Entries, Swap
 from eslurm.core.federation.transfers.arrivals import Arrivals
+from eslurm.core.federation.transfers.key_changes import Take
 from eslurm.core.federation.values import encode
+from eslurm.core.model.federation import FORMAT, JobOwner, OwnerStage
 from eslurm.core.model.messages import ConfirmArrival
 from eslurm.core.model.transfer import TransferStage
 from eslurm.lab.sim.federation.part import Part
@@ -68,13 +70,18 @@ def lease_granted_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def owner_changed_without_comparison(patch: pytest.MonkeyPatch) -> None:
-    """A job's owner record is written over whatever version it has by now."""
+    """A cell makes itself the owner of a job that has arrived, whatever the record and its version are by now."""
     versions = Swap._versions
 
     def compared(self: Swap) -> tuple[tuple[str, int], ...]:
-        return tuple(pair for pair in versions(self) if "/jobs/" not in pair[0])
+        return () if isinstance(self.change, Take) else versions(self)
+
+    def writes(self: Take, current: Entries) -> tuple[Write, ...]:
+        owner = JobOwner(FORMAT, self._serial, self._own, OwnerStage.OWNED)
+        return () if self.is_mine(current) else (Write(self.at.key, encode(owner)),)
 
     patch.setattr(Swap, "_versions", compared)
+    patch.setattr(Take, "writes", writes)
 
 
 def started_before_the_store_says_so(patch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from eslurm.core.federation.actions import (
 from eslurm.core.federation.blocks import IdBlocks
 from eslurm.core.federation.membership import Identity, Lead
 from eslurm.core.federation.participant import Inputs, Participant
-from eslurm.core.federation.transfers.transfers import concerns_cells
+from eslurm.core.federation.transfers.transfers import Transfers, concerns_cells
 from eslurm.core.federation.usage import SharedUsage
 from eslurm.core.federation.values import Keys
 from eslurm.core.federation.view import FederationView
@@ -171,6 +171,11 @@ class Federation:
     def cell_of(self, job_id: int) -> str:
         """The cell that has leased this id; empty: none has, as far as is known."""
         return self._part.ids.table.cell_of(job_id)
+
+    @property
+    def transfers(self) -> Transfers:
+        """Jobs that change their cell."""
+        return self._part.transfers
 
     @property
     def problem(self) -> str:

@@ -50,7 +50,38 @@ USAGE_AGE = Described(
     "gauge",
     "Age of the oldest usage of another cell that fair share counts; -1: none is counted.",
 )
-FEDERATION = (STANDING, CELLS, AGE, SKIPPED, RESTARTS, CALLS, CALLS_REFUSED, USAGE_CELLS, USAGE_AGE)
+TRANSFERS = Described(
+    "eslurm_federation_transfers_total",
+    "counter",
+    "Events of jobs that change their cell. At home: offered, transferred, withdrawn, refused; in the cell that takes them: "
+    "taken, dropped, told.",
+    ("event",),
+)
+BIDS = Described(
+    "eslurm_federation_bids_total", "counter", "Answers of other cells to requests for a bid.", ("answer",)
+)
+JOBS = Described(
+    "eslurm_federation_jobs",
+    "gauge",
+    "Jobs between cells: offered by this one, owned elsewhere, of other cells here with an end that is not told yet.",
+    ("place",),
+)
+FEDERATION = (
+    STANDING,
+    CELLS,
+    AGE,
+    SKIPPED,
+    RESTARTS,
+    CALLS,
+    CALLS_REFUSED,
+    USAGE_CELLS,
+    USAGE_AGE,
+    TRANSFERS,
+    BIDS,
+    JOBS,
+)
+EVENTS = ("offered", "transferred", "withdrawn", "refused", "taken", "dropped", "told")
+ANSWERS = ("bid", "no bid", "refused", "no answer")
 
 
 def families(
@@ -73,3 +104,14 @@ def families(
     ages_us = [one.age_us for one in words if not one.problem]
     yield USAGE_CELLS.is_(len(ages_us))
     yield USAGE_AGE.is_(max(ages_us) / 1e6 if ages_us else -1)
+    transfers = federation.transfers if federation is not None else None
+    events = transfers.counts if transfers is not None else Counter()
+    yield TRANSFERS.by({event: events[event] for event in EVENTS})
+    yield BIDS.by({answer.replace(" ", "_"): events[f"bids {answer}"] for answer in ANSWERS})
+    yield JOBS.by(
+        {
+            "offered": len(transfers.owners.open) if transfers is not None else 0,
+            "elsewhere": transfers.owners.owned_elsewhere if transfers is not None else 0,
+            "here": transfers.arrivals.size if transfers is not None else 0,
+        }
+    )

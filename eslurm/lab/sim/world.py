@@ -92,7 +92,7 @@ class World:
         self.scheduler = scheduler or Scheduler(START_US)
         self.parts: LeaderParts = NoParts()
         self.movable_bursts = 0
-        """Rate at which users submit several jobs that any cell may take."""
+        """Number of times at which users submit several jobs that any cell may take."""
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
         self.tuning = Tuning()
         drawn = draw_modules(seed, draw_config(rng, self.cluster, nodes))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from esctld.lead.federation import Federation, StoreDriver, monotonic_us
+from esctld.lead.federation_metrics import families
 from esctld.serve import federation as serving
 from esctld.serve.federation import FederationAnswers
 from eslurm.core.federation.membership import Identity, Lead, Standing
@@ -222,7 +223,7 @@ def test_what_is_due_costs_one_look(uvloop: bool) -> None:
     async def test() -> None:
         part: Any = Clockwork()
         store: Any = None
-        driver = StoreDriver(store, part, monotonic_us)
+        driver = StoreDriver(store, part, now_us=monotonic_us)
         while part.done < 100:
             await driver.look()
             await driver.wait()
@@ -231,3 +232,22 @@ def test_what_is_due_costs_one_look(uvloop: bool) -> None:
         await driver.end()
 
     run(test(), uvloop=uvloop)
+
+
+def test_metrics_count_jobs_that_change_their_cell() -> None:
+    part = federation(lambda: MemoryKv(KvImage()), SimpleNamespace(ring=new_site("one", 1).ring))
+    part.transfers.owners.counts["withdrawn"] = 2
+    part.transfers.offers.counts["no answer"] = 3
+
+    def shown(of: Federation | None) -> dict[tuple[str, ...], float]:
+        return {
+            (family.described.name, *labels): value
+            for family in families(of, None)
+            for labels, value in family.samples
+        }
+
+    of_member, of_none = shown(part), shown(None)
+    assert of_member.keys() == of_none.keys()
+    assert of_member["eslurm_federation_transfers_total", "withdrawn"] == 2
+    assert of_member["eslurm_federation_bids_total", "no_answer"] == 3
+    assert of_none["eslurm_federation_jobs", "offered"] == 0
