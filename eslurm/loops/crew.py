@@ -15,9 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import Protocol
 
-from eslurm.loops.frames import COOKIE_BYTES
+from eslurm.loops.frames import COOKIE_BYTES, COOKIE_VARIABLE
 from eslurm.loops.server import Server
-from eslurm.loops.worker import COOKIE_VARIABLE
 
 __all__ = ["Crew", "CrewError", "Local", "Step", "cores_here", "cores_of_job", "crew_of", "listen_host"]
 
@@ -86,7 +85,7 @@ class Local:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                process = subprocess.Popen(
+                process = subprocess.Popen(  # nosec B603 # this interpreter and this library
                     [*_WORKER, "--fd", str(theirs.fileno())],
                     env=environment_of(server.cookie),
                     pass_fds=(theirs.fileno(),),
@@ -118,9 +117,9 @@ class Step:
         host, port = server.listen(listen_host(self._environ))
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         words = [found, "-n", str(self.workers), "-c", "1", *_WORKER, "--connect", address]
-        self._processes.append(
-            subprocess.Popen(words, env=environment_of(server.cookie), stdin=subprocess.DEVNULL)
-        )
+        environment = environment_of(server.cookie)
+        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL)  # nosec B603 # the user's esrun
+        self._processes.append(process)
 
     def replace(self, server: Server) -> bool:
         """A step starts no task twice."""

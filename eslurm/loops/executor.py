@@ -11,7 +11,7 @@ caller that is slow.
 from __future__ import annotations
 
 import os
-import pickle
+import pickle  # nosec B403 # only authenticated frames are unpickled
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence

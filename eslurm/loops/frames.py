@@ -19,6 +19,7 @@ import struct
 
 __all__ = [
     "COOKIE_BYTES",
+    "COOKIE_VARIABLE",
     "FRAME_BYTES_MAX",
     "UNPROVEN_BYTES_MAX",
     "FrameError",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 COOKIE_BYTES = 32
+COOKIE_VARIABLE = "LOOPS_COOKIE"
+"""The variable with the cookie in hexadecimal digits; `esrun` passes none that begins with ESLURM_."""
 FRAME_BYTES_MAX = 256 << 20
 """Of one task and of the results of one chunk."""
 UNPROVEN_BYTES_MAX = 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import pickle
+import pickle  # nosec B403 # only authenticated frames are unpickled
 import runpy
 import sys
 import time

@@ -7,8 +7,9 @@ proof is the loop's cookie, which it takes out of its environment before the fun
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import pickle
+import pickle  # nosec B403 # results are pickled here; unpickled where frames are authenticated
 import signal
 import socket
 import sys
@@ -17,12 +18,10 @@ from collections import deque
 from collections.abc import MutableMapping, Sequence
 
 from eslurm.loops import task, words
-from eslurm.loops.frames import FRAME_BYTES_MAX, FrameError, Frames
+from eslurm.loops.frames import COOKIE_VARIABLE, FRAME_BYTES_MAX, FrameError, Frames
 
-__all__ = ["COOKIE_VARIABLE", "label_of", "main", "serve"]
+__all__ = ["label_of", "main", "serve"]
 
-COOKIE_VARIABLE = "ESLURM_LOOPS_COOKIE"
-"""The cookie in hexadecimal digits."""
 CONNECT_TIMEOUT_S = 60.0
 _READ_BYTES = 1 << 20
 EXIT_USAGE = 2
@@ -109,14 +108,15 @@ def main(argv: Sequence[str], environ: MutableMapping[str, str]) -> int:
         cookie = bytes.fromhex(environ.pop(COOKIE_VARIABLE, ""))
         # Ctrl-C goes to every process of a terminal; the coordinator ends its workers by itself.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with _connected(given.fd, given.connect) as connection:
+        with _connected(given.fd, given.connect) as connection, contextlib.suppress(ConnectionError):
+            # A connection that ends is the end of the loop: other workers were faster.
             serve(connection, cookie, label_of(environ))
     except (FrameError, ValueError) as error:
         sys.stderr.write(f"eslurm.loops.worker: {error}\n")
         return EXIT_USAGE
     except OSError as error:
-        # The coordinator has gone, and with it whatever could use a result.
-        sys.stderr.write(f"eslurm.loops.worker: the coordinator cannot be reached: {error}\n")
+        where = given.connect or "its socket"
+        sys.stderr.write(f"eslurm.loops.worker: the coordinator at {where} cannot be reached: {error}\n")
         return 1
     return 0
 

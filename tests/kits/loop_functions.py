@@ -60,7 +60,7 @@ def exits(index: int) -> int:
 
 
 def cookie(index: int) -> str | None:
-    return os.environ.get("ESLURM_LOOPS_COOKIE")
+    return os.environ.get("LOOPS_COOKIE")
 
 
 def waits_for(index: int, path: str) -> int:
