@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from eslurm.loops import words
+from eslurm.loops.alive import keep_alive
 from eslurm.loops.frames import FrameError, Frames
 
 __all__ = ["Done", "Event", "Failed", "Gone", "Joined", "Server"]
@@ -21,14 +22,6 @@ __all__ = ["Done", "Event", "Failed", "Gone", "Joined", "Server"]
 STRANGERS_MAX = 64
 PROVE_S = 20.0
 _READ_BYTES = 1 << 20
-_KEEPALIVE = (
-    (socket.SO_KEEPALIVE, socket.SOL_SOCKET, 1),
-    (socket.TCP_KEEPIDLE, socket.IPPROTO_TCP, 15),
-    (socket.TCP_KEEPINTVL, socket.IPPROTO_TCP, 5),
-    (socket.TCP_KEEPCNT, socket.IPPROTO_TCP, 4),
-    (socket.TCP_NODELAY, socket.IPPROTO_TCP, 1),
-)
-"""A host that is gone without a word is noticed within 35 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +118,8 @@ class Server:
             if peer is None:
                 self._accept()
                 continue
+            if peer.worker not in self._peers:
+                continue  # dropped by an answer to an event before this one
             if mask & selectors.EVENT_WRITE:
                 self._flush(peer)
             if mask & selectors.EVENT_READ:
@@ -153,9 +148,7 @@ class Server:
             if sum(not peer.has_joined for peer in self._peers.values()) >= STRANGERS_MAX:
                 connection.close()
                 return
-            with contextlib.suppress(OSError):
-                for option, level, value in _KEEPALIVE:
-                    connection.setsockopt(level, option, value)
+            keep_alive(connection)
             self.adopt(connection)
 
     def _flush(self, peer: _Peer) -> None:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import MutableMapping, Sequence
 
 from eslurm.loops import task, words
+from eslurm.loops.alive import keep_alive
 from eslurm.loops.frames import COOKIE_VARIABLE, FRAME_BYTES_MAX, FrameError, Frames
 
 __all__ = ["label_of", "main", "serve"]
@@ -127,7 +128,7 @@ def _connected(fd: int | None, address: str | None) -> socket.socket:
     host, _, port = (address or "").rpartition(":")
     connection = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S)
     connection.settimeout(None)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    keep_alive(connection)
     return connection
 
 

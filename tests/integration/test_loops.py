@@ -29,11 +29,11 @@ if __name__ == "__main__":
 """
 
 
-def run(cluster: LiveCluster, fate: str) -> dict[str, object]:
+def run(cluster: LiveCluster, fate: str, *words: str) -> dict[str, object]:
     (cluster.work / "loop.py").write_text(PROGRAM)
     door = f"export ESLURM_SOCKET={cluster.socket}; " if os.getuid() == 0 else ""
     command = f"{sys.executable} loop.py {fate}"
-    job = cluster.wrap(f"{door}{command}", "-o", "said", "-N", "2", "-n", "4")
+    job = cluster.wrap(f"{door}{command}", "-o", "said", *(words or ("-N", "2", "-n", "4")))
     state = cluster.end(job)
     said = cluster.lines("said")
     assert state == "COMPLETED", said
@@ -48,6 +48,12 @@ def test_workers_run_on_all_cores_of_the_job(cluster: LiveCluster) -> None:
     assert len(labels) == 4
     assert len({label.partition("/")[0] for label in labels}) == 2
     assert found["lost"] == 0
+
+
+def test_a_job_of_one_task_with_four_cores_has_four_workers(cluster: LiveCluster) -> None:
+    labels = run(cluster, "wide", "-N", "1", "-n", "1", "-c", "4")["labels"]
+    assert isinstance(labels, list)
+    assert len(labels) == 4
 
 
 def test_a_task_that_is_killed_loses_nothing(cluster: LiveCluster) -> None:
