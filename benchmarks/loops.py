@@ -113,9 +113,9 @@ def _cpu_s() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-def mortal(index: int, directory: str) -> int:
-    """Kill the worker at every `KILL_EVERY`th index, for the first time that it is computed."""
-    if index % KILL_EVERY == 0:
+def mortal(index: int, directory: str, every: int) -> int:
+    """Kill the worker at each `every`th index, for the first time that it is computed."""
+    if index % every == 0:
         try:
             os.close(os.open(Path(directory, str(index)), os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -133,7 +133,7 @@ def _killed(figures: Figures, parent: Path) -> None:
         n,
         technique="AWF-C",
         workers=KILLED_WORKERS,
-        arguments=(str(directory),),
+        arguments=(str(directory), KILL_EVERY),
         launch="local",
         progress=False,
         retries=100,

@@ -16,8 +16,8 @@ from eslurm.loops.crew import CrewError
 from eslurm.loops.executor import ChunkFailed, LoopError, Run, Stream, run, stream
 from eslurm.loops.record import Record
 from eslurm.loops.task import TaskError
-from eslurm.loops.technique import TechniqueError
-from eslurm.loops.techniques import TECHNIQUES, Feedback, chunks
+from eslurm.loops.technique import Technique, TechniqueError
+from eslurm.loops.techniques import TECHNIQUES, Feedback, chunks, technique_of
 from eslurm.loops.weighted import History
 
 __all__ = [
@@ -31,10 +31,12 @@ __all__ = [
     "Run",
     "Stream",
     "TaskError",
+    "Technique",
     "TechniqueError",
     "chunks",
     "imbalance",
     "picture",
     "run",
     "stream",
+    "technique_of",
 ]

@@ -1,12 +1,14 @@
 """The coordinator's side of all connections: one thread, no blocking call but the wait for any of them.
 
 Bounds: `STRANGERS_MAX` connections that have proven nothing, each for `PROVE_S`; each may make this side hold some
-kilobytes. A worker that has proven itself may send one chunk's results at a time.
+kilobytes, and others wait in the kernel's queue meanwhile. A worker that has proven itself may send one chunk's results
+at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import selectors
 import socket
 import time
@@ -80,25 +82,30 @@ class Server:
         self.cookie = cookie
         self._selector = selectors.DefaultSelector()
         self._peers: dict[int, _Peer] = {}
+        self._strangers: dict[int, _Peer] = {}
+        """Connections from outside that have proven nothing yet, in the order of their deadlines."""
         self._next = 1
         self._listener: socket.socket | None = None
+        self._is_listening = False
 
     def listen(self, host: str) -> tuple[str, int]:
         """Take connections at this address alone, on a port of the kernel's choice. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, 0), family=family, backlog=256)
+        listener = socket.create_server((host, 0), family=family, backlog=4096)
         listener.setblocking(False)
         self._listener = listener
-        self._selector.register(listener, selectors.EVENT_READ, None)
+        self._listen_or_wait()
         return host, int(listener.getsockname()[1])
 
-    def adopt(self, connection: socket.socket) -> int:
-        """Take a connection; returns its worker's number."""
+    def adopt(self, connection: socket.socket, prove_s: float = math.inf) -> int:
+        """Take a connection; returns its worker's number. It is closed when it proves nothing within `prove_s`."""
         connection.setblocking(False)
         number = self._next
         self._next += 1
-        peer = _Peer(number, connection, Frames(self.cookie, is_coordinator=True), time.monotonic() + PROVE_S)
+        peer = _Peer(number, connection, Frames(self.cookie, is_coordinator=True), time.monotonic() + prove_s)
         self._peers[number] = peer
+        if prove_s < math.inf:
+            self._strangers[number] = peer
         self._selector.register(connection, selectors.EVENT_READ, peer)
         peer.out += peer.frames.greeting
         self._flush(peer)
@@ -124,11 +131,13 @@ class Server:
                 self._flush(peer)
             if mask & selectors.EVENT_READ:
                 yield from self._read(peer)
-        yield from self._end_strangers()
+        self._end_strangers()
+        self._listen_or_wait()
 
     def drop(self, worker: int) -> None:
         """Close a connection."""
         peer = self._peers.pop(worker, None)
+        self._strangers.pop(worker, None)
         if peer is not None:
             self._selector.unregister(peer.connection)
             peer.connection.close()
@@ -145,11 +154,8 @@ class Server:
         assert self._listener is not None
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
-            if sum(not peer.has_joined for peer in self._peers.values()) >= STRANGERS_MAX:
-                connection.close()
-                return
             keep_alive(connection)
-            self.adopt(connection)
+            self.adopt(connection, PROVE_S)
 
     def _flush(self, peer: _Peer) -> None:
         with contextlib.suppress(OSError):  # its end is read
@@ -181,6 +187,7 @@ class Server:
         kind, rest = payload[:1], payload[1:]
         if not peer.has_joined and kind == words.JOIN:
             peer.has_joined = True
+            self._strangers.pop(peer.worker, None)
             return Joined(peer.worker, words.text_of(rest, words.LABEL_CHARS_MAX))
         if peer.has_joined and kind == words.DONE:
             return Done(peer.worker, *words.read_done(rest))
@@ -193,7 +200,20 @@ class Server:
         if peer.has_joined:
             yield Gone(peer.worker)
 
-    def _end_strangers(self) -> Iterator[Event]:
+    def _end_strangers(self) -> None:
         now = time.monotonic()
-        for peer in [each for each in self._peers.values() if not each.has_joined and each.until < now]:
-            yield from self._gone(peer)
+        for peer in list(self._strangers.values()):
+            if peer.until < now:
+                self.drop(peer.worker)
+
+    def _listen_or_wait(self) -> None:
+        """Take connections from the kernel's queue as long as there are few strangers: workers there wait for their
+        turn.
+        """
+        wanted = self._listener is not None and len(self._strangers) < STRANGERS_MAX
+        if self._listener is not None and wanted != self._is_listening:
+            if wanted:
+                self._selector.register(self._listener, selectors.EVENT_READ, None)
+            else:
+                self._selector.unregister(self._listener)
+            self._is_listening = wanted

@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         "--course", type=Path, metavar="SVG", help="draw which worker computed which rows when"
     )
     wish = parser.parse_args(argv)
-    view = fractal.View(wish.width, wish.height, *wish.centre, wish.span, wish.iterations)
+    view = fractal.View(wish.width, wish.height, wish.centre[0], wish.centre[1], wish.span, wish.iterations)
     try:
         if min(view.width_px, view.height_px, view.max_iterations) < 1 or view.span <= 0:
             raise ValueError("width, height, iterations and span must be above 0")
