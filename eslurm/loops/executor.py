@@ -34,7 +34,11 @@ __all__ = ["ChunkFailed", "LoopError", "Run", "Stream", "run", "stream"]
 RETRIES_MAX = 100
 START_S = 300.0
 """Patience with the first worker."""
+TOGETHER_S = 2.0
+"""Patience with the other workers once the first is there: a loop whose workers begin together is what the techniques
+assume, and without it one worker takes the chunks of STATIC that belong to those which start a moment later."""
 _POLL_S = 0.5
+_POLL_BEFORE_S = 0.1
 
 
 class LoopError(Exception):
@@ -138,7 +142,9 @@ class Stream:
         self._server = Server(os.urandom(COOKIE_BYTES))
         self._progress = Progress(progress)
         self._ordered = ordered
-        self._began = time.monotonic()
+        self._started = self._began = time.monotonic()
+        self._first_joined: float | None = None
+        self._has_begun = False
         self._is_closed = False
         self._items = self._each()
 
@@ -183,8 +189,8 @@ class Stream:
         """
         try:
             if not self._machine.is_done:
+                self._started = time.monotonic()
                 self._crew.start(self._server)
-                self._began = time.monotonic()
             while not self._machine.is_done:
                 yield from self._step()
             self._progress.end(self.record, self._machine.present)
@@ -199,7 +205,7 @@ class Stream:
     def _step(self) -> Iterator[tuple[range, Sequence[Any]]]:
         """Wait for something to happen, and answer it."""
         ready: deque[tuple[range, Sequence[Any]]] = deque()
-        for event in self._server.poll(_POLL_S):
+        for event in self._server.poll(_POLL_S if self._has_begun else _POLL_BEFORE_S):
             self._answer(event, ready)
         # Workers compute while the caller takes the results.
         self._hand_out()
@@ -213,6 +219,7 @@ class Stream:
         match event:
             case Joined(worker, label):
                 if self._machine.joined(worker, label):
+                    self._first_joined = self._first_joined or time.monotonic()
                     self._server.send(worker, words.WELCOME)
                     self._server.send(worker, self._task)
                 else:
@@ -230,8 +237,19 @@ class Stream:
                     self._crew.replace(self._server)
 
     def _hand_out(self) -> None:
+        if not self._has_begun and not self._begin():
+            return
         for grant in self._machine.grants(self._now()):
             self._server.send(grant.worker, words.write_grant(grant.number, grant.start, grant.stop))
+
+    def _begin(self) -> bool:
+        """Begin the loop's time when all workers are there, or the patience with them is over."""
+        if self._first_joined is None:
+            return False
+        now = time.monotonic()
+        if self._machine.present >= self._crew.workers or now - self._first_joined >= TOGETHER_S:
+            self._has_begun, self._began = True, now
+        return self._has_begun
 
     def _check(self) -> None:
         """Raise ChunkFailed or LoopError when the loop cannot go on."""
@@ -248,7 +266,7 @@ class Stream:
             raise LoopError(
                 "all workers have ended before the loop: their words are on standard error", self.record
             )
-        if not self.record.labels and self._now() > START_S:
+        if not self.record.labels and time.monotonic() - self._started > START_S:
             raise LoopError(f"no worker has connected within {START_S:.0f} s", self.record)
 
     def _now(self) -> float:

@@ -40,7 +40,11 @@ def draw(record: Record) -> str:
         lines.append(
             f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH - _LEFT - _RIGHT}" height="{_ROW}" fill="#edf2f7"/>'
         )
-    lines += [line for worker in workers for line in _boxes(record, worker, rows[worker], scale)]
+    of_worker: dict[int, list[Chunk]] = {worker: [] for worker in workers}
+    for chunk in record.chunks:
+        if chunk.worker in of_worker:
+            of_worker[chunk.worker].append(chunk)
+    lines += [line for worker in workers for line in _boxes(of_worker[worker], rows[worker], scale)]
     lines += _axis(span, scale, height - 30)
     if len(record.labels) > ROWS_MAX:
         lines.append(f'<text x="8" y="20">{ROWS_MAX} of {len(record.labels)} workers</text>')
@@ -55,10 +59,10 @@ def _title(record: Record) -> str:
     )
 
 
-def _boxes(record: Record, worker: int, y: int, scale: float) -> list[str]:
+def _boxes(chunks: list[Chunk], y: int, scale: float) -> list[str]:
     found: list[str] = []
     drawn_to = 0.0
-    for at, chunk in enumerate(each for each in record.chunks if each.worker == worker):
+    for at, chunk in enumerate(chunks):
         start, end = chunk.granted * scale, chunk.ended * scale
         if end - drawn_to < 0.5 and chunk.outcome == DONE:
             continue

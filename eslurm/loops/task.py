@@ -23,6 +23,8 @@ from eslurm.loops.technique import ITERATIONS_MAX, checked_count
 __all__ = ["Function", "Task", "TaskError", "indices_of", "pack", "unpack"]
 
 Function = Callable[..., Any]
+_is_unpacking = False
+"""This process is a worker that runs the program's file to find the function."""
 MAIN = "__loops_main__"
 """The name of a worker's copy of the program, so that `if __name__ == "__main__"` holds back what starts it."""
 
@@ -75,6 +77,11 @@ def indices_of(items: int | range) -> range:
 
 def pack(function: Function | str, arguments: tuple[Any, ...], indices: range, is_whole: bool) -> bytes:
     """The task as bytes for workers. Raises TaskError when a worker could not find the function."""
+    if _is_unpacking:
+        raise TaskError(
+            "a worker that looks for the function has come to the start of a loop: "
+            "put what starts it behind `if __name__ == '__main__'`"
+        )
     if not isinstance(function, str) and not callable(function):
         raise TaskError(f"{function!r} is no function: give one, or its name as 'module:function'")
     path = [os.path.abspath(each) for each in sys.path]
@@ -89,12 +96,17 @@ def pack(function: Function | str, arguments: tuple[Any, ...], indices: range, i
 
 def unpack(data: bytes) -> Task:
     """The task in a worker. Raises what the import of the function's module raises."""
-    path, main, inner, indices, is_whole = pickle.loads(data)  # nosec B301 # only authenticated frames come here
-    sys.path.extend(each for each in path if each not in sys.path)
-    if main is not None:
-        _run_main(main)
-    function, arguments = pickle.loads(inner)  # nosec B301 # only authenticated frames come here
-    return Task(named(function) if isinstance(function, str) else function, arguments, indices, is_whole)
+    global _is_unpacking
+    _is_unpacking = True
+    try:
+        path, main, inner, indices, is_whole = pickle.loads(data)  # nosec B301 # only authenticated frames come here
+        sys.path.extend(each for each in path if each not in sys.path)
+        if main is not None:
+            _run_main(main)
+        function, arguments = pickle.loads(inner)  # nosec B301 # only authenticated frames come here
+        return Task(named(function) if isinstance(function, str) else function, arguments, indices, is_whole)
+    finally:
+        _is_unpacking = False
 
 
 def named(name: str) -> Function:

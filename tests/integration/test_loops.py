@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
 from tests.kits.cluster import LiveCluster
 
@@ -54,6 +55,20 @@ def test_a_job_of_one_task_with_four_cores_has_four_workers(cluster: LiveCluster
     labels = run(cluster, "wide", "-N", "1", "-n", "1", "-c", "4")["labels"]
     assert isinstance(labels, list)
     assert len(labels) == 4
+
+
+def test_the_example_runs_as_a_job(cluster: LiveCluster) -> None:
+    example = Path(__file__).parents[2] / "examples" / "mandelbrot"
+    door = f"export ESLURM_SOCKET={cluster.socket}; " if os.getuid() == 0 else ""
+    words = "--width 40 --height 30 --iterations 100 -o loop.png --course loop.svg"
+    script = (
+        f"{door}export PYTHON={sys.executable} MANDELBROT_HOME={example}; sh {example}/loop.sbatch {words}"
+    )
+    state = cluster.end(cluster.wrap(script, "-o", "said", "-N", "2", "-n", "2"))
+    said = cluster.lines("said")
+    assert state == "COMPLETED", said
+    assert said[-1].startswith("loop.png: 30 rows in ")
+    assert (cluster.work / "loop.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_task_that_is_killed_loses_nothing(cluster: LiveCluster) -> None:

@@ -26,8 +26,19 @@ def test_results_are_in_order_whichever_worker_computed_them() -> None:
     found = loops.run(functions.square, 5000, technique="GSS", workers=2)
     assert found.results == [at * at for at in range(5000)]
     assert found.record.done == 5000
-    assert len(found.record.labels) == 2
     assert 1.0 <= found.record.imbalance <= 2.0
+
+
+def test_workers_begin_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "TOGETHER_S", 1000.0)
+    found = loops.run(functions.square, 5000, technique="STATIC", workers=3)
+    assert sorted(each.stop - each.start for each in found.record.chunks) == [1666, 1667, 1667]
+    assert len({each.worker for each in found.record.chunks}) >= 2
+
+
+def test_a_worker_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "TOGETHER_S", 0.0)
+    assert loops.run(functions.square, 50, workers=2).results == [at * at for at in range(50)]
 
 
 def test_arguments_ranges_names_and_whole_chunks() -> None:
@@ -128,6 +139,17 @@ def test_a_function_of_the_program_itself(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_a_program_without_a_guard_does_not_start_loops_within_loops(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from eslurm import loops\n\ndef third(index):\n    return index // 3\n\n"
+        "loops.run(third, 9, workers=1, launch='local', retries=0)\n"
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "put what starts it behind `if __name__ == '__main__'`" in done.stderr
 
 
 def test_awf_learns_over_runs() -> None:
