@@ -123,6 +123,7 @@ types: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/mypy scripts tests/conftest.py tests/support tests/compose tests/unit/tooling
 	@MYPYPATH=examples/mandelbrot $(BIN)/mypy examples/mandelbrot
+	@MYPYPATH=examples/spin_images $(BIN)/mypy examples/spin_images
 	@MYPYPATH=examples/predictor $(BIN)/mypy examples/predictor/thermal_predictor.py
 
 layers: $(READY)

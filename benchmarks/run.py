@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import backlog, construct, crashes, growth, submit, throughput, watch, wide
+from benchmarks import backlog, construct, crashes, growth, loops, submit, throughput, watch, wide
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
 from benchmarks.federation import measure as federation
 from benchmarks.figures import Figures
@@ -41,6 +41,7 @@ GROUPS: dict[str, Measure] = {
     "crashes": crashes.measure,
     "growth": growth.measure,
     "construct": construct.measure,
+    "loops": loops.measure,
     "relay": relay.measure,
     "recovery": recovery.measure,
     "plan": plan.measure,
