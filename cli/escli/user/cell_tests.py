@@ -9,7 +9,7 @@ from escli import exits, program
 from escli.api import SUBMIT
 from escli.cells import ANY_CELL
 from escli.user.cells import ALL, CELLS_S, ask_cells
-from escli.user.essubmit import tell_one_test, test_fields, tests_of
+from escli.user.submission_tests import tell_one_test, test_fields, tests_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
