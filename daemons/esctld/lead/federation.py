@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -171,6 +171,10 @@ class Federation:
     def cell_of(self, job_id: int) -> str:
         """The cell that has leased this id; empty: none has, as far as is known."""
         return self._part.ids.table.cell_of(job_id)
+
+    def bids_of(self, job_id: int) -> Mapping[str, str]:
+        """By cell why it does not get this waiting job."""
+        return self._part.transfers.reasons(job_id)
 
     @property
     def transfers(self) -> Transfers:

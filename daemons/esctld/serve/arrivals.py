@@ -5,6 +5,7 @@ Invariant: a cell offers only jobs whose ids it has leased, by this cell's own t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from eslurm.core.model.messages import Arrival, RefusalCode, Refused
@@ -34,6 +35,10 @@ class Cells(Protocol):
 
     def cell_of(self, job_id: int) -> str:
         """The cell that has leased this id; empty: none has."""
+        ...
+
+    def bids_of(self, job_id: int) -> Mapping[str, str]:
+        """By cell why it does not get this waiting job."""
         ...
 
 

@@ -141,6 +141,8 @@ class ControllerService:
     def attach(self, cells: Cells | None) -> None:
         """Set the federation that the cluster is a member of."""
         self._cells = cells
+        if cells is not None:
+            self._inquiries.attach(cells.bids_of)
 
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
         """Register a call that a part answers itself."""

@@ -9,7 +9,7 @@ committed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
@@ -61,8 +61,13 @@ class Inquiries:
     def __init__(self, dispatcher: Dispatcher, planner: Planner) -> None:
         self._dispatcher = dispatcher
         self._planner = planner
+        self._bids_of: Callable[[int], Mapping[str, str]] = lambda _job_id: {}
         self._asking = 0
         self._turns = asyncio.Lock()
+
+    def attach(self, bids_of: Callable[[int], Mapping[str, str]]) -> None:
+        """Set the source of other cells' answers about a waiting job that they may take, by cell."""
+        self._bids_of = bids_of
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -131,6 +136,7 @@ class Inquiries:
             )
         )
         _fill(reply, answer, partial(_is_seen, state, Visibility(self._view, who)))
+        reply.reasons.extend(bid_reasons(self._bids_of(job.job_id)))
         interval = await paced(_interval(state, intervals, answer, live))
         reply.start_earliest_us, reply.start_latest_us = interval
         # A booking is shown with the job, too; an estimate is no promise.
@@ -336,6 +342,11 @@ def _interval(
     yield from intervals.follow(answer.start_us)
     numbers = [state.numbers[name] for name in answer.nodes if name in state.numbers]
     return intervals.find(answer.start_us, numbers, job)
+
+
+def bid_reasons(bids: Mapping[str, str]) -> list[pb.Reason]:
+    """Reasons why other cells do not get a waiting job that they may take."""
+    return [pb.Reason(kind="cell", text=f"cell {cell}: {text}") for cell, text in sorted(bids.items())]
 
 
 def _reason(one: Reason, is_seen: Callable[[int], bool]) -> pb.Reason:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escli.user.why import answer as shown
-from esctld.serve.why import _fill
+from esctld.serve.why import _fill, bid_reasons
 from eslurm.api.infos import job_info
 from eslurm.core.model.request import Chunk, Request
 from eslurm.v1 import controller_pb2 as pb
@@ -52,3 +52,18 @@ def test_a_job_with_one_gpu_of_a_type_on_a_full_cluster(golden: Golden) -> None:
     occupy(here, 4, *A100, hours=4)
     occupy(here, 3, *V100, hours=2)
     golden("cli/eswhy-gpu-type.txt", text_of(here, gpus(1, "gpu:a100"), 8))
+
+
+def test_other_cells_answers_are_shown_with_the_job_s_own_reasons() -> None:
+    here = site()
+    world = here.world
+    job_id = submit(here, Request(), 1)
+    info = job_info(world.state, world.job(job_id), None)
+    reply = pb.WhyReply(job=info, priority=1000, now_us=world.now_us)
+    reply.reasons.extend(
+        bid_reasons({"gamma": "no account physics", "beta": "it would start the job in 60 s"})
+    )
+    text = shown(reply)
+    assert text.index("cell beta: it would start the job in 60 s") < text.index(
+        "cell gamma: no account physics"
+    )
