@@ -291,6 +291,7 @@ def test_a_study_leaves_tables_and_figures(
     assert rows[0] == found["gap"]["columns"] and len(rows) == len(found["gap"]["rows"]) + 1
 
 
+@pytest.mark.usefixtures("drawing")
 def test_hours_of_the_day_are_those_of_the_log(
     capsys: pytest.CaptureFixture[str], log: Path, tmp_path: Path
 ) -> None:
