@@ -8,6 +8,7 @@ import pytest
 
 from eslurm.core.federation.actions import AskBid, CellAnswer, DeliverJob, SwapKeys
 from eslurm.core.federation.transfers.agenda import Agenda
+from eslurm.core.federation.transfers.key_changes import OwnerKey, Remove, Withdraw, WriteOffer
 from eslurm.core.federation.transfers.offers import BIDS_CELL_MAX, BIDS_MAX
 from eslurm.core.federation.values import encode
 from eslurm.core.model.federation import FORMAT, JobOwner, Outcome, OwnerStage
@@ -274,6 +275,27 @@ def test_while_the_store_is_away_the_machines_wait(cells: Cells) -> None:
         due_us = cells.alpha.transfers.due_us(now_us)
         steps += due_us is not None and due_us <= now_us
     assert steps <= 20
+
+
+def test_a_leader_that_is_not_the_one_shown_alive_changes_no_record_of_its_cell(cells: Cells) -> None:
+    owner = JobOwner(FORMAT, 9, "beta", OwnerStage.ENDED, OUTCOME)
+    put(cells.image, KEYS.job("alpha", 4_711), encode(owner))
+    at = OwnerKey(KEYS, "alpha", 4_711)
+    membership = cells.alpha.membership
+    current = {key: cells.image.get(key).entry for key in (at.key, at.withdrawals, membership.own.alive_key)}
+    free = {**current, at.key: None}
+    changes = (
+        Remove(at, membership, owner),
+        Withdraw(at, membership, 9),
+        WriteOffer(at, membership, 9, "beta"),
+    )
+    assert changes[0].writes(current) and changes[1].writes(free) and changes[2].writes(free)
+    # Another controller leads the cell by now.
+    alive_key = membership.own.alive_key
+    for entry in (None, cells.image.get(cells.beta.membership.own.alive_key).entry):
+        for change in changes:
+            assert change.writes({**current, alive_key: entry}) == ()
+            assert change.writes({**free, alive_key: entry}) == ()
 
 
 def test_a_job_is_on_the_agenda_once() -> None:
