@@ -8,8 +8,9 @@ import pytest
 
 from eslurm.core.federation.actions import AskBid, CellAnswer, DeliverJob, SwapKeys
 from eslurm.core.federation.transfers.agenda import Agenda
+from eslurm.core.federation.transfers.commits import Commits
 from eslurm.core.federation.transfers.key_changes import OwnerKey, Remove, Withdraw, WriteOffer
-from eslurm.core.federation.transfers.offers import BIDS_CELL_MAX, BIDS_MAX
+from eslurm.core.federation.transfers.offers import BIDS_CELL_MAX, BIDS_MAX, Offers
 from eslurm.core.federation.values import encode
 from eslurm.core.model.federation import FORMAT, JobOwner, Outcome, OwnerStage
 from eslurm.core.model.job_states import JobState
@@ -140,6 +141,18 @@ def test_bids_under_way_are_bounded(cells: Cells, monkeypatch: pytest.MonkeyPatc
         cells.alpha.transfers.mirror.is_listed = True
     assert len(asked) == BIDS_CELL_MAX < BIDS_MAX
     assert [one.job_id for one in asked] == ids[:BIDS_CELL_MAX]
+
+
+def test_jobs_that_come_and_go_leave_nothing_behind() -> None:
+    world = Cluster("alpha").world
+    job = world.job(world.submit(cells=("any",)))
+    offers = Offers(lambda _: None, lambda _: None, Commits(print), lambda *_: None, lambda _: None)  # type: ignore[arg-type, return-value]
+    for number in range(2_000):
+        offers.show(job, number)
+        offers._wake(offers._waiting[job.job_id])
+        offers.drop(job.job_id)
+    assert offers.size == len(offers._queue) == len(offers._agenda) == 0
+    assert len(offers._open) < 500
 
 
 def test_an_offer_that_is_not_answered_is_withdrawn_and_the_cell_rests_for_this_job(cells: Cells) -> None:
