@@ -155,6 +155,10 @@ class Offers:
         if is_offered:
             self._away[job_id] = known.avoid, known.reasons
         self._unqueue(known)
+        if len(self._open) > 2 * len(self._waiting) + STEPS_MAX:
+            # Entries of jobs that are gone or have another order.
+            self._open = [(one.order, number) for number, one in self._waiting.items() if not one.rests]
+            heapq.heapify(self._open)
         self._agenda.drop(job_id)
         self._offering.pop(job_id, None)
         if (asked := self._rounds.pop(job_id, None)) is not None:

@@ -8,7 +8,9 @@ import pytest
 
 from eslurm.core.federation.actions import AskBid, CellAnswer, DeliverJob, SwapKeys
 from eslurm.core.federation.transfers.agenda import Agenda
-from eslurm.core.federation.transfers.offers import BIDS_CELL_MAX, BIDS_MAX
+from eslurm.core.federation.transfers.commits import Commits
+from eslurm.core.federation.transfers.key_changes import OwnerKey, Remove, Withdraw, WriteOffer
+from eslurm.core.federation.transfers.offers import BIDS_CELL_MAX, BIDS_MAX, Offers
 from eslurm.core.federation.values import encode
 from eslurm.core.model.federation import FORMAT, JobOwner, Outcome, OwnerStage
 from eslurm.core.model.job_states import JobState
@@ -139,6 +141,18 @@ def test_bids_under_way_are_bounded(cells: Cells, monkeypatch: pytest.MonkeyPatc
         cells.alpha.transfers.mirror.is_listed = True
     assert len(asked) == BIDS_CELL_MAX < BIDS_MAX
     assert [one.job_id for one in asked] == ids[:BIDS_CELL_MAX]
+
+
+def test_jobs_that_come_and_go_leave_nothing_behind() -> None:
+    world = Cluster("alpha").world
+    job = world.job(world.submit(cells=("any",)))
+    offers = Offers(lambda _: None, lambda _: None, Commits(print), lambda *_: None, lambda _: None)  # type: ignore[arg-type, return-value]
+    for number in range(2_000):
+        offers.show(job, number)
+        offers._wake(offers._waiting[job.job_id])
+        offers.drop(job.job_id)
+    assert offers.size == len(offers._queue) == len(offers._agenda) == 0
+    assert len(offers._open) < 500
 
 
 def test_an_offer_that_is_not_answered_is_withdrawn_and_the_cell_rests_for_this_job(cells: Cells) -> None:
@@ -274,6 +288,27 @@ def test_while_the_store_is_away_the_machines_wait(cells: Cells) -> None:
         due_us = cells.alpha.transfers.due_us(now_us)
         steps += due_us is not None and due_us <= now_us
     assert steps <= 20
+
+
+def test_a_leader_that_is_not_the_one_shown_alive_changes_no_record_of_its_cell(cells: Cells) -> None:
+    owner = JobOwner(FORMAT, 9, "beta", OwnerStage.ENDED, OUTCOME)
+    put(cells.image, KEYS.job("alpha", 4_711), encode(owner))
+    at = OwnerKey(KEYS, "alpha", 4_711)
+    membership = cells.alpha.membership
+    current = {key: cells.image.get(key).entry for key in (at.key, at.withdrawals, membership.own.alive_key)}
+    free = {**current, at.key: None}
+    changes = (
+        Remove(at, membership, owner),
+        Withdraw(at, membership, 9),
+        WriteOffer(at, membership, 9, "beta"),
+    )
+    assert changes[0].writes(current) and changes[1].writes(free) and changes[2].writes(free)
+    # Another controller leads the cell by now.
+    alive_key = membership.own.alive_key
+    for entry in (None, cells.image.get(cells.beta.membership.own.alive_key).entry):
+        for change in changes:
+            assert change.writes({**current, alive_key: entry}) == ()
+            assert change.writes({**free, alive_key: entry}) == ()
 
 
 def test_a_job_is_on_the_agenda_once() -> None:
