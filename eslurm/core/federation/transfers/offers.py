@@ -37,13 +37,15 @@ OFFERS_MAX: Final = 16
 FOLLOWED_MAX: Final = 8_192
 """Jobs that are offered, or owned by other cells."""
 STEPS_MAX: Final = 256
-ROUNDS_PER_S: Final = 20
+ROUNDS_PER_S: Final = 50
 WAKE_MAX: Final = 64
 """Jobs that are looked at before their time when a cell has become freer."""
 VIEW_US: Final = 200_000
 COMMIT_MAX_US: Final = 5_000_000
 """Within this time the log takes an offer, or the choice is made again."""
 MARGIN_US: Final = 2_000_000
+SOON_US: Final = 10_000_000
+"""A job without a planned start at home goes at once to a cell that starts it within this time."""
 TEXT_MAX: Final = 200
 CELLS_NOTED_MAX: Final = 16
 
@@ -55,6 +57,7 @@ class _Waiting(msgspec.Struct, gc=False):
 
     job: Job
     order: _Order
+    since_us: int
     misses: int = 0
     rests: bool = True
     looked_us: int = 0
@@ -138,7 +141,7 @@ class Offers:
             self._unqueue(known)
             known.job, known.order = job, order
         else:
-            known = self._waiting[job_id] = _Waiting(job, order)
+            known = self._waiting[job_id] = _Waiting(job, order, now_us)
             known.avoid, known.reasons = self._away.pop(job_id, ({}, {}))
             self._agenda.put(job_id, now_us + FIRST_US)
         insort(self._queue, (order, job_id))
@@ -302,16 +305,24 @@ class Offers:
 
     def _end_round(self, waiting: _Waiting, ended: _Round, now_us: int) -> None:
         job_id = waiting.job.job_id
-        wait_us = self._wait_us(job_id)
-        if ended.best is None or (
-            wait_us is not None and ended.best[0] + ended.best[0] // 10 + MARGIN_US >= wait_us
-        ):
+        if ended.best is None or not self._gains(waiting, ended.best[0], now_us):
             self._rest(waiting, now_us)
             return
         cell = ended.best[1]
         self._made(job_id, cell)
         self._offering[job_id] = cell, now_us + COMMIT_MAX_US
         self._agenda.put(job_id, self._commits.wish(job_id, OfferJob(job_id, cell), now_us))
+
+    def _gains(self, waiting: _Waiting, there_us: int, now_us: int) -> bool:
+        """Check whether the job starts clearly earlier with this wait in another cell.
+
+        Without a planned start at home the time that it has waited stands for the time that it will wait: a cell with a
+        long queue gets it no earlier, because another cell may have room before.
+        """
+        wait_us = self._wait_us(waiting.job.job_id)
+        if wait_us is None:
+            return there_us <= max(SOON_US, now_us - waiting.since_us)
+        return there_us + there_us // 10 + MARGIN_US < wait_us
 
     def _offer_again(self, job_id: int, now_us: int) -> None:
         cell, until_us = self._offering[job_id]

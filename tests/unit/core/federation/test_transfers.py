@@ -98,7 +98,7 @@ def test_a_cell_without_movable_jobs_reads_no_record_and_walks_no_job(cells: Cel
 
 @pytest.mark.parametrize(
     ("start_s", "bid_s", "is_offered"),
-    [(None, 3_600, True), (60, 50, True), (60, 53, False), (60, 59, False), (1, 0, False)],
+    [(None, 9, True), (None, 3_600, False), (60, 50, True), (60, 53, False), (60, 59, False), (1, 0, False)],
 )
 def test_an_offer_is_made_for_a_clearly_earlier_start(
     cells: Cells, start_s: int | None, bid_s: int, *, is_offered: bool
