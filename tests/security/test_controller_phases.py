@@ -143,6 +143,8 @@ def test_a_job_gives_its_controller_phases_values_and_nothing_else(as_root: None
         assert strange <= {"PATH", "LC_ALL", "PWD", "OLDPWD", "SHLVL", "_"}, strange
         assert (cluster.directory / "told" / "uid").read_text() == "0\n"
         kept = cluster.directory / "phases"
+        output = kept / f"{job}.1.prolog.1"
+        cluster.until(lambda: output.exists() or None, "the program's output is kept")
         assert kept.stat().st_mode & 0o777 == 0o700 and kept.stat().st_uid == 0
-        assert (kept / f"{job}.1.prolog.1").stat().st_mode & 0o777 == 0o600
+        assert output.stat().st_mode & 0o777 == 0o600
         cluster.clear()
