@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from eslurm.core.model.job import Principal
 from eslurm.ports.step_runner import StepSpec
+from eslurm.security.keyring import leave_session_keyring
 from esnoded.task.connect import connect
 from esnoded.task.program import FAILED, IGNORED_BY_PYTHON, Program, SpawnError
 
@@ -83,9 +84,10 @@ def _live(user: Principal, life: Callable[[], object], report_fd: int, private: 
 
 
 def _become(user: Principal) -> None:
-    """Be this user, for good. Raises `SpawnError`."""
+    """Be this user, for good, and hold none of root's keys. Raises `SpawnError`."""
     uid, gid = user.uid, user.gid
     try:
+        leave_session_keyring()
         os.setgroups(sorted({*user.groups, gid}))
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
