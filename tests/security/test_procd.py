@@ -524,6 +524,37 @@ def test_what_a_task_runs_is_put_together_as_its_user(as_root: None) -> None:
         os.close(fd)
 
 
+def test_no_user_looks_into_a_process_of_theirs_that_still_has_what_root_had_open(
+    as_root: None,
+) -> None:
+    """Attack: it is the user's before it runs the user's program, and can be traced at some sites (`fs.suid_dumpable`)."""
+    setting = Path("/proc/sys/fs/suid_dumpable")
+    before = setting.read_text()
+    try:
+        setting.write_text("1")
+    except OSError:
+        pytest.skip("the setting cannot be changed here")
+    told, teller = os.pipe()
+    gate, opener = os.pipe()
+
+    def make(_local: int) -> StepSpec:
+        os.write(teller, b"x")
+        os.read(gate, 1)
+        return StepSpec(KEY, "cn3", STRANGER, STRANGER, ("true",), {}, "/")
+
+    try:
+        pid, report_fd = spawn_task(Principal("u", STRANGER, STRANGER), Program(make, "m/1.1.1.1", 0))
+        assert os.read(told, 1) == b"x"
+        assert as_uid(STRANGER, lambda: os.listdir(f"/proc/{pid}/fd")) == "PermissionError"
+        assert as_uid(STRANGER, lambda: os.kill(pid, signal.SIGCONT)) == "None", "it is the user's"
+    finally:
+        setting.write_text(before)
+        os.write(opener, b"x")
+    assert os.waitpid(pid, 0)[1] == 0 and read_report(report_fd) is None
+    for fd in (told, teller, gate, opener):
+        os.close(fd)
+
+
 def test_an_order_that_no_task_can_be_made_of_is_an_outcome_of_that_task(fallen: Fallen) -> None:
     """The fallen supervisor leaves out its own check; what is wrong is found in the child."""
     bad = order(fallen.job(), door="/door\0")

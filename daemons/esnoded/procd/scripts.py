@@ -26,6 +26,7 @@ class Scripts:
         Versions before 0.2 kept a directory for each user; with `spares_homes` jobs run that were started from there.
         """
         self._directory = directory
+        self._names: dict[StepKey, str] = {}
         with suppress(FileExistsError):
             os.mkdir(directory, 0o700)
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -40,7 +41,9 @@ class Scripts:
         if not os.path.samestat(os.stat(self._directory, follow_symlinks=False), os.fstat(self._fd)):
             raise OSError(f"{self._directory} was replaced: restart the step supervisor")
         self.release(key)
-        fd = os.open(str(key), _FLAGS, 0o500, dir_fd=self._fd)
+        # Nobody who does not run it knows its name: whose a job is, and since when, is not for all.
+        name = self._names[key] = f"{key}-{os.urandom(8).hex()}"
+        fd = os.open(name, _FLAGS, 0o500, dir_fd=self._fd)
         try:
             with open(fd, "wb") as file:
                 file.write(script)
@@ -51,11 +54,12 @@ class Scripts:
         except OSError:
             self.release(key)
             raise
-        return f"{self._directory}/{key}"
+        return f"{self._directory}/{name}"
 
     def release(self, key: StepKey) -> None:
         """The step is over, or was none."""
-        self._remove(str(key))
+        if name := self._names.pop(key, ""):
+            self._remove(name)
 
     def _remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
