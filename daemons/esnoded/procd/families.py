@@ -136,8 +136,8 @@ class Families:
         uid, key = procfs.uid_of(process.pid), self._marked_key(process.pid)
         if key is not None and (key not in self.steps or self._is_of(key, uid)):
             return key not in self.steps
-        # It hides whose it is: it may belong to any live step of its user, or if that has never had one, to any at all.
-        return not self.steps or uid in self.former - {step.uid for step in self.steps.values()}
+        # It hides whose it is: it may belong to any live step of its user, or if that is root or has never had one, to any.
+        return not self.steps or (uid > 0 and uid in self.former - {step.uid for step in self.steps.values()})
 
 
 def parse_key(text: str) -> StepKey | None:
