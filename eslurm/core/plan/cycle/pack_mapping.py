@@ -40,7 +40,7 @@ def starts_together(
     whole = book.room(min(starts_us), max([stay.stop_us for stay in stays]))
     is_idle = not any(stay.need.allowed & ~whole.idle for stay in stays)
     steps_max = beside.STEPS_MAX if is_idle else BUSY_STEPS_MAX
-    found = yield from beside.search(room_of, stays, steps_max)
+    found = yield from beside.search(room_of, stays, steps_max, beside.FIRST_MAX)
     if found.chosen is None:
         return {}
     parts = iter(found.chosen)

@@ -23,14 +23,17 @@ from eslurm.core.plan.placement.protocols import Assignment, Availability, Joint
 from eslurm.core.plan.placement.remaining import Remaining
 from eslurm.core.resources.vector import CORES, Vector, add, least, subtract
 
-STEPS_MAX: Final = 2_000
-"""Mappings of one request in one search, of some 10 microseconds each on a few nodes."""
+STEPS_MAX: Final = 1_000
+"""Mappings of one request in one search, of some 10 microseconds each on a few nodes. One of many nodes counts for more."""
+FIRST_MAX: Final = 5_000
+"""Steps of a search that tries nothing twice."""
+NODES_PER_STEP: Final = 8
 CHUNKS_STEPS_MAX: Final = 100
 """Steps for which a vain search for chunks of several kinds counts at most: it is a search of its own (`packing`)."""
 STEPS_PER_SLICE: Final = 32
 ORDERS_MAX: Final = 8
 """Orders in which the requests are tried before single nodes are withheld from them."""
-JOINED_MAX: Final = 64
+JOINED_MAX: Final = 128
 """Requests that run at one instant and are mapped by `mapping.choose` together: in one go."""
 
 RoomOf: TypeAlias = Callable[[int, int], Availability]
@@ -74,13 +77,17 @@ class _SpentError(Exception):
 
 
 def search(
-    room_of: RoomOf, stays: Sequence[Stay], steps_max: int = STEPS_MAX
+    room_of: RoomOf, stays: Sequence[Stay], steps_max: int = STEPS_MAX, first_max: int = 0
 ) -> Generator[None, None, Found]:
-    """Places for all stays; those that can share no node at any instant are searched apart."""
+    """Places for all stays; those that can share no node at any instant are searched apart.
+
+    Stays that need no search, but one mapping each, may take `first_max` steps.
+    """
     chosen: _Places = {}
     steps = 0
     for group in _groups(stays):
-        searching = _Search(room_of, {index: stays[index] for index in group}, steps_max - steps)
+        part = {index: stays[index] for index in group}
+        searching = _Search(room_of, part, steps_max - steps, first_max - steps)
         places = yield from searching.run()
         steps += searching.steps
         if places is None:
@@ -109,13 +116,65 @@ def _groups(stays: Sequence[Stay]) -> list[list[int]]:
     return sorted([sorted(group) for group in found])
 
 
+class _Taken:
+    """The amounts that placed stays take, as each other one sees it: the most at any instant of its own."""
+
+    def __init__(self, stays: Mapping[int, Stay], room: Callable[[Stay], Availability]) -> None:
+        self._stays = stays
+        self._room = room
+        self._placed: list[tuple[Stay, Assignment]] = []
+        self._views: dict[tuple[int, int], _View] = {}
+        self.work = 0
+        """Nodes that were looked at so far."""
+
+    def add(self, index: int, chosen: Assignment) -> None:
+        """A stay has got these nodes."""
+        self._placed.append((self._stays[index], chosen))
+
+    def left(self, index: int) -> Availability:
+        """The amounts left for a stay."""
+        stay = self._stays[index]
+        key = stay.start_us, stay.stop_us
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = _View(Remaining(self._room(stay)))
+        for other, chosen in self._placed[view.seen :]:
+            if other.start_us < stay.stop_us and stay.start_us < other.stop_us:
+                self.work += len(chosen)
+                view.take(other, chosen, stay.start_us)
+        view.seen = len(self._placed)
+        return view.room if view.on else self._room(stay)
+
+
+class _View:
+    """What is left over one stay."""
+
+    def __init__(self, room: Remaining) -> None:
+        self.room = room
+        self.seen = 0
+        self.on: dict[int, list[tuple[Stay, Vector]]] = {}
+        self._peaks: dict[int, Vector] = {}
+
+    def take(self, other: Stay, chosen: Assignment, start_us: int) -> None:
+        """Another stay takes these nodes at the same time."""
+        for position, amounts, _ in chosen:
+            taken = self.on.setdefault(position, [])
+            taken.append((other, amounts))
+            before = self._peaks.get(position)
+            peak = self._peaks[position] = amounts if before is None else _peak(taken, start_us)
+            more = peak if before is None else subtract(peak, before)
+            self.room.take([(position, least(more, self.room.free_on(position)), 0)])
+
+
 class _Search:
     """One search for stays that meet."""
 
-    def __init__(self, room_of: RoomOf, stays: Mapping[int, Stay], steps_max: int) -> None:
+    def __init__(self, room_of: RoomOf, stays: Mapping[int, Stay], steps_max: int, first_max: int) -> None:
+        """The first pass, in one order, may take `first_max` steps."""
         self._room_of = room_of
         self._stays = stays
-        self._left = steps_max
+        self._steps_max = steps_max
+        self._left = max(steps_max, first_max)
         self._rooms: dict[tuple[int, int], Availability] = {}
         self._slice = 0
         self.is_proved = False
@@ -129,9 +188,9 @@ class _Search:
 
     def run(self) -> Generator[None, None, _Places | None]:
         try:
-            places = yield from self._in_some_order()
+            places = self._together()
             if places is None and not self.is_proved:
-                places = self._together()
+                places = yield from self._in_some_order()
             if places is None and not self.is_proved:
                 places = yield from self._withholding()
         except _SpentError:
@@ -143,8 +202,7 @@ class _Search:
         # Jobs without a device leave the cores that are kept for the others, which those may take in any case (C-44).
         return (not any(part.kept for part in need.parts), *most_demanding_first(need, index))
 
-    def _room(self, index: int) -> Availability:
-        stay = self._stays[index]
+    def _room(self, stay: Stay) -> Availability:
         key = stay.start_us, stay.stop_us
         room = self._rooms.get(key)
         if room is None:
@@ -159,25 +217,21 @@ class _Search:
         self._left -= steps
         self.steps += steps
 
-    def _choose(self, index: int, before: Sequence[int], places: _Places, caps: _Caps) -> Assignment | None:
-        """Nodes for one stay on what those `before` it leave, within its caps."""
-        self._spend()
-        need, room = self._stays[index].need, self._room(index)
+    def _choose(self, index: int, taken: _Taken, caps: _Caps) -> Assignment | None:
+        """Nodes for one stay on what those placed before leave it, within its caps."""
+        need, before = self._stays[index].need, taken.work
+        room = taken.left(index)
         own = {position: cap for (one, position), cap in caps.items() if one == index}
-        used = self._used(index, before, places)
-        if used or own:
-            left = Remaining(room)
-            left.take(
-                [(position, least(amounts, room.free_on(position)), 0) for position, amounts in used.items()]
-            )
+        if own:
+            room = Remaining(room)
             for position, cap in own.items():
                 if cap.most is None:
                     need = _without(need, position)
                     continue
-                free = left.free_on(position)
-                left.take([(position, subtract(free, least(free, cap.most)), 0)])
-            room = left
+                free = room.free_on(position)
+                room.take([(position, subtract(free, least(free, cap.most)), 0)])
         chosen = choose(room, need)
+        self._spend(1 + (taken.work - before + len(chosen or ())) // NODES_PER_STEP)
         if chosen is None:
             if len(need.parts) > 1:
                 self._spend(min(need.allowed.bit_count() * len(need.parts), CHUNKS_STEPS_MAX))
@@ -188,16 +242,6 @@ class _Search:
             chosen = [(position, totals[position], tasks) for position, _, tasks in chosen]
         return chosen
 
-    def _used(self, index: int, before: Sequence[int], places: _Places) -> dict[int, Vector]:
-        """The most that these stays take of each node at any instant of this one."""
-        stay = self._stays[index]
-        on: dict[int, list[tuple[Stay, Vector]]] = {}
-        for other in before:
-            for position, amounts, _ in places[other]:
-                if stay.need.allowed >> position & 1:
-                    on.setdefault(position, []).append((self._stays[other], amounts))
-        return {position: _peak(taken, stay.start_us) for position, taken in on.items()}
-
     def _in_some_order(self) -> Generator[None, None, _Places | None]:
         """All stays one after another, the one that found nothing first the next time."""
         order = self._order
@@ -205,19 +249,21 @@ class _Search:
         while tuple(order) not in tried and len(tried) < ORDERS_MAX:
             tried.add(tuple(order))
             places: _Places = {}
-            for at, index in enumerate(order):
-                before = [other for other in order[:at] if self._stays[other].meets(self._stays[index])]
-                chosen = self._choose(index, before, places, {})
+            taken = _Taken(self._stays, self._room)
+            for index in order:
+                chosen = self._choose(index, taken, {})
                 yield from self._pause()
                 if chosen is None:
-                    if not before:
+                    if not any(self._stays[other].meets(self._stays[index]) for other in places):
                         self.is_proved = self._is_exact
                         return None
                     order = [index, *[other for other in order if other != index]]
                     break
                 places[index] = chosen
+                taken.add(index, chosen)
             else:
                 return places
+            self._left = min(self._left, self._steps_max)
         return None
 
     def _pause(self) -> Generator[None, None, None]:
@@ -235,31 +281,34 @@ class _Search:
         group = max(groups, key=len)
         if not 1 < len(group) <= JOINED_MAX:
             return None
-        for _ in group:
-            self._spend()
         from_us = min(stays[index].start_us for index in group)
         until_us = max(stays[index].stop_us for index in group)
         needs = [stays[index].need for index in group]
         room = self._room_of(from_us, until_us)
-        chosen = choose(room, joined(needs))
+        chosen = choose(room, joined(needs), is_brief=True)
         if chosen is None:
-            is_single = len(group) == len(stays) and all(single_nodes.is_single(need) for need in needs)
-            if is_single and {(stay.start_us, stay.stop_us) for stay in stays.values()} == {
-                (from_us, until_us)
-            }:
-                self.is_proved = single_nodes.search(room, needs).is_proved
+            self._spend(len(group))
+            is_same = {(stay.start_us, stay.stop_us) for stay in stays.values()} == {(from_us, until_us)}
+            if is_same and all(single_nodes.is_single(need) for need in needs):
+                self._spend(CHUNKS_STEPS_MAX)
+                together = single_nodes.search(room, needs)
+                self.is_proved = together.is_proved
+                if together.chosen is not None:
+                    return dict(zip(group, together.chosen, strict=True))
             return None
         assert isinstance(chosen, JointAssignment)
+        self._spend(len(group) + sum(map(len, chosen.members)) // NODES_PER_STEP)
         places: _Places = dict(zip(group, chosen.members, strict=True))
-        order = [*group, *[index for index in self._order if index not in places]]
-        for at, index in enumerate(order):
-            if index in places:
-                continue
-            before = [other for other in order[:at] if stays[other].meets(stays[index])]
-            found = self._choose(index, before, places, {})
-            if found is None:
-                return None
-            places[index] = found
+        taken = _Taken(stays, self._room)
+        for index, own in places.items():
+            taken.add(index, own)
+        for index in self._order:
+            if index not in places:
+                found = self._choose(index, taken, {})
+                if found is None:
+                    return None
+                places[index] = found
+                taken.add(index, found)
         return places
 
     def _withholding(self) -> Generator[None, None, _Places | None]:
@@ -270,19 +319,25 @@ class _Search:
         heappush(waiting, (0, 0, 0))
         while waiting:
             _, _, number = heappop(waiting)
-            caps, places, at = entries[number]
+            caps, parent, at = entries[number]
+            # Those before the one that is to take less stay where they are.
+            places = {index: parent[index] for index in self._order[:at]}
+            taken = _Taken(self._stays, self._room)
+            for index, chosen in places.items():
+                taken.add(index, chosen)
             while at < len(self._order):
                 index = self._order[at]
-                chosen = self._choose(index, self._before[index], places, caps)
+                found = self._choose(index, taken, caps)
                 yield from self._pause()
-                if chosen is None:
+                if found is None:
                     break
-                places = {**places, index: chosen}
+                places[index] = found
+                taken.add(index, found)
                 at += 1
             else:
                 return places
             index = self._order[at]
-            if not self._before[index] or self._choose(index, (), {}, caps) is None:
+            if not self._before[index] or self._choose(index, _Taken(self._stays, self._room), caps) is None:
                 # Its caps alone leave it nothing.
                 continue
             for key, cap in self._ways(index, places):
@@ -291,11 +346,12 @@ class _Search:
                 if state in seen:
                     continue
                 seen.add(state)
-                # Those before the one that is to take less stay where they are.
-                changed = self._order.index(key[0])
-                kept = {other: places[other] for other in self._order[:changed]}
+                if len(waiting) >= self._left:
+                    # Each of them costs a step at least.
+                    self._is_exact = False
+                    break
                 heappush(waiting, (-at, len(narrower), len(entries)))
-                entries.append((narrower, kept, changed))
+                entries.append((narrower, places, self._order.index(key[0])))
         self.is_proved = self._is_exact
         return None
 
@@ -323,7 +379,7 @@ class _Search:
             return
         # Chunks of several kinds: less of any resource. Of kinds with and without devices each counts the cores otherwise.
         self._is_exact &= len(set(kept)) == 1
-        totals = self._room(index).topology.totals[position]
+        totals = self._room(self._stays[index]).topology.totals[position]
         for resource, amount in enumerate(amounts):
             if amount:
                 most = amount - 1 + (max(kept) if resource == CORES else 0)

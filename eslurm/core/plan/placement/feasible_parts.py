@@ -54,7 +54,7 @@ def feasible_pack(
     groups: Sequence[Sequence[int]],
     empty: Ledger,
     numbers: Sequence[int],
-    steps_max: int = beside.STEPS_MAX,
+    steps_max: int = beside.FIRST_MAX,
 ) -> tuple[Infeasible | None, int]:
     """None when a place is found on the empty nodes for the requests of all jobs of a pack, and the steps of the search.
 
@@ -76,7 +76,8 @@ def feasible_pack(
         if wrong is not None:
             return wrong, len(group)
     stays = [beside.Stay(need, *stay) for need, stay in zip(members, stays_us, strict=True)]
-    found = exhaust(beside.search(lambda *_: empty, stays, steps_max))
+    search_max, first_max = min(steps_max, beside.STEPS_MAX), min(steps_max, beside.FIRST_MAX)
+    found = exhaust(beside.search(lambda *_: empty, stays, search_max, first_max))
     if found.chosen is not None:
         return None, found.steps
     for group in groups:

@@ -22,6 +22,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.pack import PackDraft, PackPlace
 from eslurm.core.model.request import Request
 from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
+from eslurm.core.plan.placement import beside
 from tests.kits.core import ALICE, ROOT, SECOND, World, depends, refused
 from tests.kits.packs import member, pack, try_pack
 
@@ -151,7 +152,8 @@ def test_parts_that_fit_in_pairs_and_never_in_their_chain_are_refused() -> None:
 
 
 def test_a_search_that_comes_to_no_end_says_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack_submission, "STEPS_MAX", 3)
+    monkeypatch.setattr(beside, "STEPS_MAX", 3)
+    monkeypatch.setattr(beside, "FIRST_MAX", 3)
     world = World(4, 4)
     wide = member(components=(Request(nodes_min=3, nodes_max=3, tasks=3, cpus_per_task=4),))
     two = member(components=(Request(nodes_min=2, nodes_max=2, tasks=2),))
