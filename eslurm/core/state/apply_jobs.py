@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core.model import facts, ranges
+from eslurm.core.model.guests import KEEP_US, Guests
 from eslurm.core.model.job import Attempt, AttemptMore, Dependency, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, AttemptPhase, JobState
 from eslurm.core.model.parts import ids_taken
@@ -38,7 +39,7 @@ def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
 
 def record_of(fact: facts.JobSubmitted, now_us: int) -> Job:
     """The first record of a job that is submitted now."""
-    spec = fact.spec
+    spec, guest_of = fact.spec, fact.guest_of
     return Job(
         job_id=fact.job_id,
         spec=spec,
@@ -52,6 +53,8 @@ def record_of(fact: facts.JobSubmitted, now_us: int) -> Job:
         tasks_ready=() if spec.array is not None and _corresponds(fact.open) else None,
         pack=fact.pack,
         transfer=fact.transfer,
+        guests=Guests(is_wide=fact.is_wide) if spec.span else None,
+        guest_of=replace(guest_of, until_us=now_us + KEEP_US) if guest_of is not None else None,
     )
 
 
