@@ -326,6 +326,7 @@ class Checks:
         launch = self._launches[attempt]
         clock = Clock(self._world.scheduler.at_us, launch.spec.time_limit_s * 1_000_000)
         run = self._runs[attempt] = Run(host, key, launch, clock)
+        self._replay()
         job = self._replica.jobs.get(key.job_id)
         if job is not None and job.attempt is not None and job.attempt.number == key.attempt:
             # A start that was under way when another node was given up: the order to end it follows.

@@ -61,6 +61,7 @@ from eslurm.lab.sim.workload_generator import (
     lifted,
     movable,
     setting,
+    spanning,
 )
 from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports.store import BlobRow, content_hash
@@ -80,6 +81,8 @@ GATEWAY_SUBMISSIONS = 12
 """Nodes with gateways."""
 PACK_ACT_WITHIN_US = 15 * SECOND_US
 CANCELLED_WITHIN_US = 8 * SECOND_US
+WIDE_SHARE = 0.3
+"""Of the jobs that may span cells, those that ask for more nodes than their cell has."""
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
 
@@ -109,6 +112,7 @@ class Client(Process):
         self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
         self._movable_random = random.Random(f"{world.seed}/movable jobs")
+        self._spanning_random = random.Random(f"{world.seed}/spanning jobs")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -145,6 +149,9 @@ class Client(Process):
 
         for _ in range(world.movable_bursts):
             self.later(self._movable_random.randint(SECOND_US, last_us), self._submit_movable)
+
+        for _ in range(world.spanning_bursts):
+            self.later(self._spanning_random.randint(SECOND_US, last_us), self._submit_spanning)
 
     # ---- asking ----
 
@@ -286,6 +293,22 @@ class Client(Process):
         if isinstance(answer, Submitted) and rng.random() < 0.6:
             cancel = CancelJobs(self.operator, (JobRef(rng.choice(answer.job_ids)),))
             self.later(rng.randint(0, CANCELLED_WITHIN_US), self.call, cancel)
+
+    def _submit_spanning(self) -> None:
+        """Jobs whose nodes may be of several cells; some that no cell has alone are cancelled in the end."""
+        rng = self._spanning_random
+        own = len(self.world.names)
+        is_wide = rng.random() < WIDE_SHARE
+        nodes = own + 1 if is_wide else rng.randint(2, max(2, min(own, 4)))
+        specs = tuple([spanning(self._spec(rng), nodes) for _ in range(rng.randint(1, 2))])
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs), self._cancel_wide if is_wide else None, blobs)
+
+    def _cancel_wide(self, answer: BatchAnswer) -> None:
+        """Whether a job that no cell has alone ever starts depends on the others: it does not wait for ever."""
+        if isinstance(answer, Submitted):
+            cancel = CancelJobs(self.operator, tuple([JobRef(job_id) for job_id in answer.job_ids]))
+            self.later(self._spanning_random.randint(20, 90) * SECOND_US, self.call, cancel)
 
     def _submit_long(self) -> None:
         """Jobs that run for minutes, where links are bad for as long."""

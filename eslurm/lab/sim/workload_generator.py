@@ -156,6 +156,12 @@ def movable(spec: JobSpec) -> JobSpec:
     )
 
 
+def spanning(spec: JobSpec, nodes: int) -> JobSpec:
+    """The same job on so many whole tasks' nodes, of any cells at once."""
+    request = Request(tasks=nodes, nodes_min=nodes, nodes_max=nodes)
+    return replace(movable(spec), components=(request,), span=True)
+
+
 def draw_pack(rng: random.Random, drawn: Sequence[JobSpec]) -> tuple[tuple[JobSpec, ...], tuple[int, ...]]:
     """These jobs as the members of a pack, all of one user, and their delays in seconds."""
     first = replace(drawn[0], array=None, start_at_us=0)
