@@ -228,6 +228,7 @@ ROWS: tuple[Option, ...] = (
     *_rows("essubmit", _COMMAND,
         ("--cell NAMES", "submit to this cell of the federation; any, or several: the job runs in the one of them, or here, "
          "that can start it first", "--cell any"),
+        ("--span", "with several cells: its nodes may be of all of them at once", "--cell any --span -N 12"),
     ),
     *_rows("esqueue escancel esinfo esacct esctl eswhy", _COMMAND,
         ("--cell NAME", "ask this cell of the federation instead of the cluster's own", "--cell beta"),
