@@ -24,6 +24,7 @@ from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import PartSpec, Request
+from eslurm.core.model.retry import RetryRecord, RetryRequest
 from eslurm.core.model.transfer import AWAY, FOREIGN, OWING, Transfer
 
 NO_LIMIT = 0
@@ -151,6 +152,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Gateways between the modules of its nodes; its last component is then theirs."""
     cells: tuple[str, ...] = ()
     """Cells of the federation that may take it, or `any`; empty: this cell alone."""
+    retry: RetryRequest | None = None
+    """Retries by the server after ends by some causes; None: it asks for none."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -420,6 +423,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """Its place in a pack of jobs (D-04)."""
     transfer: Transfer | None = None
     """Its transfer to or from another cell of the federation."""
+    retry: RetryRecord | None = None
+    """Its retries and what they wasted, where it asks for some and an attempt was followed by another one."""
 
     @property
     def is_away(self) -> bool:
