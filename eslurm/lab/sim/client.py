@@ -60,6 +60,7 @@ from eslurm.lab.sim.workload_generator import (
     draw_spec,
     lifted,
     movable,
+    retried,
     setting,
 )
 from eslurm.lab.sim.world_view import WorldView
@@ -80,6 +81,10 @@ GATEWAY_SUBMISSIONS = 12
 """Nodes with gateways."""
 PACK_ACT_WITHIN_US = 15 * SECOND_US
 CANCELLED_WITHIN_US = 8 * SECOND_US
+RETRIES_SHARE = 0.4
+"""Of seeds: the others stay what they are."""
+RETRIED_SUBMISSIONS = 8
+RETRIED_CANCELLED_WITHIN_US = 12 * SECOND_US
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
 
@@ -109,6 +114,7 @@ class Client(Process):
         self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
         self._movable_random = random.Random(f"{world.seed}/movable jobs")
+        self._retries_random = random.Random(f"{world.seed}/retries")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -142,6 +148,10 @@ class Client(Process):
         if gateways_of(world.config):
             for _ in range(GATEWAY_SUBMISSIONS):
                 self.later(self._gateways_random.randint(SECOND_US, last_us), self._submit_with_gateways)
+
+        if self._retries_random.random() < RETRIES_SHARE:
+            for _ in range(RETRIED_SUBMISSIONS):
+                self.later(self._retries_random.randint(SECOND_US, last_us), self._submit_retried)
 
         for _ in range(world.movable_bursts):
             self.later(self._movable_random.randint(SECOND_US, last_us), self._submit_movable)
@@ -286,6 +296,20 @@ class Client(Process):
         if isinstance(answer, Submitted) and rng.random() < 0.6:
             cancel = CancelJobs(self.operator, (JobRef(rng.choice(answer.job_ids)),))
             self.later(rng.randint(0, CANCELLED_WITHIN_US), self.call, cancel)
+
+    def _submit_retried(self) -> None:
+        """Jobs of short limits that ask for retries; some of them are cancelled soon."""
+        rng = self._retries_random
+        specs = tuple([retried(rng, self._spec(rng)) for _ in range(rng.randint(1, 3))])
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs), self._cancel_retried, blobs)
+
+    def _cancel_retried(self, answer: BatchAnswer) -> None:
+        """Now and then one is cancelled, perhaps while it runs into its limit or in the pause after it."""
+        rng = self._retries_random
+        if isinstance(answer, Submitted) and rng.random() < 0.3:
+            cancel = CancelJobs(self.operator, (JobRef(rng.choice(answer.job_ids)),))
+            self.later(rng.randint(0, RETRIED_CANCELLED_WITHIN_US), self.call, cancel)
 
     def _submit_long(self) -> None:
         """Jobs that run for minutes, where links are bad for as long."""
