@@ -96,6 +96,8 @@ def _retries(job: Any) -> list[str]:
     """The retries of a job that asks for some, and why it had the latest."""
     if not job.retry_on:
         return []
+    if job.array_tasks_left or job.tasks_running:
+        return [f"Each of its tasks is retried on {job.retry_on}"]
     now = job.attempts + 1 if job.state == "PENDING" else job.attempts
     latest = f": {escaped(job.retry_text)}" if job.retry_text else ""
     return [f"Attempt {now}, retried on {job.retry_on}{latest}"]
