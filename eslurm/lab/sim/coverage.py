@@ -51,7 +51,7 @@ PATHS: Final = (
     "job retried after a timeout",
     "job retried after a node failure",
     "retries used up",
-    "retried job cancelled before it ran again",
+    "retried job cancelled",
     "link out for longer than node_lost_after_s",
     "link in for longer than node_lost_after_s",
     "link slow for longer than node_lost_after_s",

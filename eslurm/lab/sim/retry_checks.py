@@ -119,6 +119,8 @@ class RetryChecks:
                 job.running_s = fact.time_limit_s
             case facts.StopRequested():
                 job.stop = fact.stop
+                if job.retries and fact.stop.cause is StopCause.CANCEL:
+                    self._coverage.count("retried job cancelled")
             case facts.AttemptEnded():
                 self._on_ended(job, fact)
                 job.residue = fact.residue
@@ -127,8 +129,8 @@ class RetryChecks:
                 self._released(job, fact.nodes)
             case facts.JobFinished():
                 job.waits = False
-                if job.grown_s or job.retries:
-                    self._coverage.count("retried job cancelled before it ran again")
+                if job.retries:
+                    self._coverage.count("retried job cancelled")
             case _:
                 pass
 

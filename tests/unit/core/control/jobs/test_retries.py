@@ -9,6 +9,7 @@ from eslurm.api.infos import job_info
 from eslurm.core.control.jobs import retry_requests
 from eslurm.core.model.accounts import Limit, Qos, Reservation, Validity
 from eslurm.core.model.config import NodeConfig, Partition
+from eslurm.core.model.controller_phases import ControllerPrograms, PhaseKey
 from eslurm.core.model.facts import AttemptEnded
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import Dependency, StepEnd
@@ -16,6 +17,7 @@ from eslurm.core.model.messages import (
     Changed,
     ChangePolicies,
     ConfigLoaded,
+    ControllerPhaseDone,
     JobRef,
     PolicyChange,
     Refused,
@@ -33,6 +35,7 @@ from eslurm.core.state.rows import decode_accounted
 from eslurm.ports.store import AttemptRow
 from eslurm.store.rows import to_store
 from tests.kits.core import ALICE, ROOT, SECOND, World
+from tests.kits.gateways import gateway_world, prepared, started
 from tests.kits.parts import parted
 from tests.kits.parts import submit as submit_parts
 from tests.kits.running import place, preempt, run, start
@@ -391,6 +394,29 @@ def test_a_job_of_several_parts_is_retried_as_a_whole() -> None:
     assert (world.state_of(job), limit_of(world, job)) == ("PENDING", 150)
     world.pass_time(2)
     assert world.start() == [job] and world.state_of(job) == "RUNNING"
+
+
+def test_a_job_with_gateways_gets_new_ones() -> None:
+    world = gateway_world()
+    job = prepared(world, time_limit_s=100, retry=TWICE)
+    started(world, job)
+    time_out(world, job)
+    for node in sorted(world.attempt(job).held):
+        world.gone(node, job, 1)
+    assert (world.state_of(job), limit_of(world, job)) == ("PENDING", 150)
+    world.pass_time(2)
+    assert world.plan() == [job]
+    world.deliver()
+    started(world, job)
+
+
+def test_an_epilog_on_the_controllers_host_ends_before_the_next_attempt() -> None:
+    world = World(phases=ControllerPrograms("", "/site/epilog"))
+    job = run(world, retry=TWICE)
+    time_out(world, job)
+    assert (world.state_of(job), limit_of(world, job)) == ("COMPLETING", 100)
+    world.send(ControllerPhaseDone(PhaseKey(job, 1, "epilog", 1), StepEnd(0)))
+    assert (world.state_of(job), limit_of(world, job)) == ("PENDING", 150)
 
 
 # ---- refusals ----
