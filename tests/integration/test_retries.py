@@ -68,3 +68,11 @@ def test_a_controller_that_dies_around_the_end_retries_once(cluster: LiveCluster
 def test_causes_that_no_node_tells_are_refused_by_name(cluster: LiveCluster) -> None:
     ran = cluster.run("essubmit", "--retry-on=oom", "--grow-mem=2x", "--wrap", "true")
     assert ran.code != 0 and "--retry-on: oom: nodes do not contain the memory of jobs yet" in ran.err
+
+
+def test_any_user_has_retries_within_the_sites_bound(cluster: LiveCluster) -> None:
+    job_id = cluster.user_job(f"{NEEDS.replace('sleep 6', 'sleep 2')}", *RETRY)
+    assert cluster.end(job_id) == "COMPLETED"
+    assert [run.state for run in cluster.runs(job_id)] == ["REQUEUED", "COMPLETED"]
+    ran = cluster.run_as_user("essubmit", "-t", "1", "--retry-on=timeout:6", "--wrap", "true")
+    assert ran.code != 0 and "6 retries are more than 5 (policy.retries_max)" in ran.err
