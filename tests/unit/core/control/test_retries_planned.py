@@ -1,4 +1,4 @@
-"""Retried jobs between planner, log and controller: planned with their next limits, promised a start, kept by a new leader."""
+"""Retried jobs between planner, log and controller: promised a start for their next limits, kept by a new leader."""
 
 from __future__ import annotations
 
