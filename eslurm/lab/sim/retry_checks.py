@@ -117,6 +117,8 @@ class RetryChecks:
                 job.limit_s = fact.spec.time_limit_s
             case facts.TimeChanged():
                 job.running_s = fact.time_limit_s
+                # An agent that starts anew has the limit that it was told of since.
+                self._launched_s.pop((fact.job_id, fact.attempt), None)
             case facts.StopRequested():
                 job.stop = fact.stop
                 if job.retries and fact.stop.cause is StopCause.CANCEL:
