@@ -33,7 +33,7 @@ Growth: TypeAlias = Callable[[State, Job, Attempt, str, int], Retried]
 
 
 class Verdict(NamedTuple):
-    """What becomes of a job at the end of an attempt; `why` is for users, empty where its retries have no part in it."""
+    """The fate of a job at the end of an attempt; `why` is for users, empty where its retries have no part in it."""
 
     outcome: JobState
     why: str = ""
