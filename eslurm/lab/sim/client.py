@@ -149,7 +149,7 @@ class Client(Process):
             for _ in range(GATEWAY_SUBMISSIONS):
                 self.later(self._gateways_random.randint(SECOND_US, last_us), self._submit_with_gateways)
 
-        if self._retries_random.random() < RETRIES_SHARE:
+        if self._retries_random.random() < RETRIES_SHARE and not world.movable_bursts:
             for _ in range(RETRIED_SUBMISSIONS):
                 self.later(self._retries_random.randint(SECOND_US, last_us), self._submit_retried)
 
@@ -286,9 +286,14 @@ class Client(Process):
     def _submit_movable(self) -> None:
         """More jobs at once than start at once, which any cell may take."""
         rng = self._movable_random
-        specs = tuple([movable(self._spec(rng)) for _ in range(rng.randint(4, 12))])
+        specs = tuple([self._movable() for _ in range(rng.randint(4, 12))])
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
         self.call(SubmitJobs(specs), self._cancel_movable, blobs)
+
+    def _movable(self) -> JobSpec:
+        """A job that any cell may take, some of them with retries, which the cell that takes it has to make."""
+        spec = movable(self._spec(self._movable_random))
+        return retried(self._retries_random, spec) if self._retries_random.random() < 0.15 else spec
 
     def _cancel_movable(self, answer: BatchAnswer) -> None:
         """Now and then one is cancelled, perhaps while it is between two cells."""
