@@ -114,6 +114,12 @@ JOB_REQUEST: Table = {
     "gateway": (37, "message", GATEWAY_REQUEST),
     "cells": (38, "text*", None),
     "span": (39, "bool", None),
+    "retry_on": (40, "text*", None),
+    "retries_max": (41, "int", None),
+    "grow_time_percent": (42, "int", None),
+    "max_time_s": (43, "int", None),
+    "grow_memory_percent": (44, "int", None),
+    "max_memory_mib": (45, "int", None),
 }
 
 PACK_REQUEST: Table = {

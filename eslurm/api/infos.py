@@ -10,6 +10,7 @@ from typing import Protocol
 
 from eslurm.compat.dependencies import format_condition
 from eslurm.core.explain.packs import starts_after
+from eslurm.core.explain.retries import retry_text
 from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Module, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, ControllerPhase, PhaseStage
@@ -24,6 +25,7 @@ from eslurm.core.model.node import Node
 from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
+from eslurm.core.model.retry import RetryRequest
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.model.units import SECOND_US
@@ -184,6 +186,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         )
     if job.guest_of is not None:
         info.guest_of = f"{job.guest_of.job_id}@{job.guest_of.home}"
+    if spec.retry is not None:
+        _add_retries(job, spec.retry, info)
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
@@ -194,6 +198,18 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     elif job.transfer is not None and job.state is JobState.TRANSFERRED:
         info.reason_text = transfer_text(job.transfer)
     return info
+
+
+def _add_retries(job: Job, wish: RetryRequest, info: pb.JobInfo) -> None:
+    """Add the retries that the job may have, those that it had, and what they wasted."""
+    info.retry_on = str(wish)
+    record = job.retry
+    if record is None:
+        return
+    info.retries = record.count
+    info.retry_text = retry_text(job)
+    info.wasted_s = record.wasted_us // SECOND_US
+    info.wasted_cpu_s = record.wasted_cpu_us // SECOND_US
 
 
 def _held(spans: Iterable[Span]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from google.protobuf.message import Message as Protobuf
 from eslurm.api.cell_requests import read_cells
 from eslurm.api.gateway_requests import read_gateway
 from eslurm.api.module_requests import in_module, partition_in
+from eslurm.api.retry_requests import read_retry
 from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.request_checks import checked_arguments, checked_line, checked_nodes, checked_path
@@ -222,6 +223,7 @@ class SpecReader:
             gateway=read_gateway(job.gateway) if job.HasField("gateway") else None,
             cells=read_cells(job.cells, self._cell) if job.cells else (),
             span=job.span,
+            retry=read_retry(job),
             **checked,
         )
 

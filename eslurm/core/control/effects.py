@@ -186,7 +186,7 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.
     own = tuple([Request(cpus_per_task=request.cpus_per_task) for request in spec.components])
-    spec = msgspec.structs.replace(spec, components=own, dependencies=(), array=None)
+    spec = msgspec.structs.replace(spec, components=own, dependencies=(), array=None, retry=None)
     devices, device_parts = _devices(state, spans)
     return JobLaunch(
         job_id=job.job_id,

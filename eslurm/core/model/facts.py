@@ -25,6 +25,7 @@ from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import MoveWish, PackPlace
 from eslurm.core.model.promise import Promise
+from eslurm.core.model.retry import Retried
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.token import IssuedToken
@@ -370,6 +371,8 @@ class AttemptEnded(FactBase, frozen=True, tag=True):
     """Time until which another attempt avoids the nodes in `avoid`."""
     blamed: tuple[int, ...] = ()
     """Nodes that said that they could not launch it."""
+    retry: Retried | None = None
+    """The next attempt is a retry, with these limits."""
 
 
 class AttemptReturned(FactBase, frozen=True, tag=True):

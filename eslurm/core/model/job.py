@@ -25,6 +25,7 @@ from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import PartSpec, Request
+from eslurm.core.model.retry import RetryRecord, RetryRequest
 from eslurm.core.model.transfer import AWAY, FOREIGN, OWING, Transfer
 
 NO_LIMIT = 0
@@ -154,6 +155,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Cells of the federation that may take it, or `any`; empty: this cell alone."""
     span: bool = False
     """Its nodes may be of several of these cells; else one of them takes the whole job."""
+    retry: RetryRequest | None = None
+    """Retries by the server after ends by some causes; None: it asks for none."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -427,6 +430,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """Its guests in other cells, where it may span several."""
     guest_of: GuestOf | None = None
     """The job of another cell that it holds nodes for."""
+    retry: RetryRecord | None = None
+    """Its retries and what they wasted, where it asks for some and an attempt was followed by another one."""
 
     @property
     def is_away(self) -> bool:

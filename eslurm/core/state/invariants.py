@@ -12,6 +12,7 @@ from eslurm.core.model.guests import Guests, GuestStage
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.model.parts import gateway_nodes
+from eslurm.core.model.retry import RetryRecord
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.state.cluster import (
@@ -87,6 +88,18 @@ def check_job(state: State, job: Job) -> None:
     is_sane = said is None or (1 <= said.p10_s <= said.p50_s <= said.p90_s and said.estimate_s >= 1)
     require(is_sane, f"{name} is foretold {said}")
     require(said is not None or not job.first_estimate_s, f"{name} was estimated, and has no forecast")
+    if job.retry is not None:
+        _check_retry(job, job.retry, name)
+
+
+def _check_retry(job: Job, record: RetryRecord, name: str) -> None:
+    """Check that a job has no more retries than it asked for, and limits that wait only while nodes are given back."""
+    wish = job.spec.retry
+    require(wish is not None and record.count <= wish.retries_max, f"{name} was retried {record.count} times")
+    require(record.count <= job.attempts, f"{name} had {record.count} retries in {job.attempts} attempts")
+    is_settling = job.state is JobState.COMPLETING
+    require(record.grown is None or is_settling, f"{name} has limits that wait for its nodes")
+    require(record.count == 0 or record.latest is not None, f"{name} was retried for no cause")
 
 
 def _check_parts(job: Job, attempt: Attempt, name: str) -> None:

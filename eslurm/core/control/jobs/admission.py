@@ -18,6 +18,7 @@ from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
 from eslurm.core.control.jobs.movable import check_movable
+from eslurm.core.control.jobs.retry_requests import check_in_pack, check_maxima, check_retry
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model import facts, ranges
@@ -67,6 +68,8 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
             with pack_submission.naming(member):
                 if spec.cells:
                     check_movable(spec, in_pack=True)
+                if spec.retry is not None:
+                    check_in_pack(spec.retry)
                 spec = admitted(state, member.checked(spec), now_us, beside)
                 pack_submission.check_delay(state, spec, member.delay_s, now_us)
             member.spec = spec
@@ -117,6 +120,8 @@ def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSp
     _check_priority(state, spec)
     check_times(state, spec, now_us)
     check_limits(state, spec, now_us, beside)
+    if spec.retry is not None:
+        check_maxima(state, spec, spec.retry)
     return spec
 
 
@@ -175,6 +180,8 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
         _check_together(state, spec)
     if spec.cells:
         check_movable(spec)
+    if spec.retry is not None:
+        check_retry(spec, spec.retry)
     return spec
 
 

@@ -44,6 +44,7 @@ def as_guest(spec: JobSpec, job_id: int, home: str, nodes: int) -> JobSpec:
         warn_script="",
         cells=(),
         span=False,
+        retry=None,
     )
 
 
