@@ -71,13 +71,15 @@ def nodes_or_reason(info: Any, _now_us: int) -> str:
     """The nodes of a job, and its gateways if it has some, or why it has none; of one that starts or ends, what it waits
     for.
     """
+    # The answer of the cell that owns it, about a job of this one.
+    where = f" in {escaped(info.owner)}" if info.home and info.owner else ""
     if info.state == "PENDING":
-        return f"({_reason(info)})"
+        return f"({_reason(info)}){where}"
     if info.state == "TRANSFERRED":
         return f"({escaped(info.reason_text)})"
     nodes = node_names(info) + (f" via {info.gateway_names}" if info.gateway_names else "")
     waits = info.state in ("LAUNCHING", "COMPLETING") and info.reason_text
-    return f"{nodes} ({escaped(info.reason_text)})" if waits else nodes
+    return f"{nodes}{where} ({escaped(info.reason_text)})" if waits else f"{nodes}{where}"
 
 
 def pack_label(record: Any, _now_us: int = 0) -> str:

@@ -128,7 +128,7 @@ class TransferCalls:
         caller = _caller(
             spec.user,
             DELIVERY_S,
-            delivery_id(self._home, action.job_id, action.serial),
+            delivery_id(self._home, self._view().epoch, action.job_id, action.serial),
             is_retry=action.is_repeated,
         )
         answered = await self._call(action.cell, SUBMIT, request, caller)
@@ -196,9 +196,12 @@ class TransferCalls:
         return found
 
 
-def delivery_id(home: str, job_id: int, serial: int) -> bytes:
-    """The request id of each delivery of one offer, whichever leader makes it."""
-    return blake2b(f"{home}/{job_id}/{serial}".encode(), digest_size=REQUEST_ID_BYTES).digest()
+def delivery_id(home: str, epoch: int, job_id: int, serial: int) -> bytes:
+    """The request id of each delivery of one offer by the leader of that epoch.
+
+    A later leader's delivery is another call: the answer to the first one may be that of an arrival that has been dropped.
+    """
+    return blake2b(f"{home}/{epoch}/{job_id}/{serial}".encode(), digest_size=REQUEST_ID_BYTES).digest()
 
 
 def guest_request_id(home: str, action: AskGuest) -> bytes:

@@ -252,7 +252,10 @@ class JobsOfCells:
         named: Sequence[pb.JobRef],
         caller: Caller,
     ) -> bytes:
-        """The answer of another cell without entries about jobs of others: a cell speaks for its own jobs."""
+        """The answer of another cell without entries about jobs of others: a cell speaks for its own jobs.
+
+        Entries about jobs that this cell has given it name it as their owner.
+        """
         reply = method.reply.FromString(await self._there(cells.view(), cell, method, request, named, caller))
         entries = reply.attempts if method.name == "Accounting" else reply.jobs
         kept = [
@@ -263,6 +266,10 @@ class JobsOfCells:
         if len(kept) < len(entries):
             del entries[:]
             entries.extend(kept)
+        if method.name == "Jobs":
+            for entry in entries:
+                if self._is_there(entry.job_id, cell):
+                    entry.owner = cell
         return bytes(reply.SerializeToString())
 
     async def _changed(
