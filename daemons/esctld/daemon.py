@@ -406,6 +406,7 @@ class Controller:
                     lambda: self._dispatcher.view,
                     self._federation,
                     self._cells.pass_on if self._cells is not None else None,
+                    service.check_endpoint,
                 ),
                 self.metrics,
             ),
