@@ -205,7 +205,11 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows("esctl", _COMMAND,
         ("--kill", "with `finish-part`: end its steps by SIGKILL"),
-        ("--dry-run", "with `finish-part`, `set-dependency`, `move-starts` and `extend`: only say what would happen"),
+        (
+            "--dry-run",
+            "with `finish-part`, `set-dependency`, `move-starts`, `extend`, and `update` of a running job's nodes: only say "
+            "what would happen",
+        ),
         ("--earlier-by TIME", "with `move-starts`: by how much, in seconds or as h:m:s (as much as possible)",
          "--earlier-by 0:30:00"),
         ("--by TIME", "with `extend`: how much longer, in seconds or as h:m:s", "--by 0:30:00"),

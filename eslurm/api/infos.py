@@ -18,7 +18,7 @@ from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
-from eslurm.core.model.messages import PartGivenBack
+from eslurm.core.model.messages import PartGivenBack, Resized
 from eslurm.core.model.node import Node
 from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
@@ -150,6 +150,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
             info.reason_text = f"without {names}, lost since its start"
         elif attempt.finished:
             info.reason_text = f"without {_parts(attempt.finished)}, given back"
+        elif attempt.leaving and attempt.phase is AttemptPhase.RUNNING:
+            info.reason_text = f"gives back {fold(shown.node_names(sorted(attempt.leaving)))}"
         elif attempt.phases:
             info.reason_text = _phase_text(shown, attempt)
         if attempt.controller is not None:
@@ -256,6 +258,17 @@ def given_back(answer: PartGivenBack) -> pb.FinishPartReply:
         leaving=answer.leaving,
         busy=answer.busy,
         steps=answer.steps,
+    )
+
+
+def resized(answer: Resized) -> pb.ResizeJobReply:
+    """The answer to a change of a running job's nodes."""
+    before, after = (
+        pb.Amounts(nodes=one.nodes, node_names=one.node_names, cpus=one.cpus, memory_mib=one.memory_mib)
+        for one in (answer.before, answer.after)
+    )
+    return pb.ResizeJobReply(
+        job_id=answer.job_id, before=before, after=after, leaving=answer.leaving, steps=answer.steps
     )
 
 

@@ -35,7 +35,16 @@ _READ: Final = frozenset(
         "CallCell",
     )
 )
-_OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart", "MovePack", "ExtendJob"}
+_OWN_JOBS: Final = _READ | {
+    "Cancel",
+    "Hold",
+    "Requeue",
+    "UpdateJob",
+    "FinishPart",
+    "MovePack",
+    "ExtendJob",
+    "ResizeJob",
+}
 _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep"}
 FROM_CELLS: Final = _SUBMIT - {"CreateStep", "FinishStep", "WaitStep", "Tokens", "CallCell"}
 """Methods that pass between cells of a federation: a user's, but for steps, whose output goes from hosts to hosts of one

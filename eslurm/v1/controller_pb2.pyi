@@ -2143,3 +2143,33 @@ class StoreMemberInfo(_message.Message):
     alarms: _containers.RepeatedScalarFieldContainer[str]
     error: str
     def __init__(self, endpoint: _Optional[str] = ..., version: _Optional[str] = ..., is_leader: _Optional[bool] = ..., size_bytes: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class ResizeJobRequest(_message.Message):
+    __slots__ = ("job", "by_nodes", "to_nodes", "nodes", "without", "dry_run")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    BY_NODES_FIELD_NUMBER: _ClassVar[int]
+    TO_NODES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    by_nodes: int
+    to_nodes: int
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    without: _containers.RepeatedScalarFieldContainer[str]
+    dry_run: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., by_nodes: _Optional[int] = ..., to_nodes: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., without: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class ResizeJobReply(_message.Message):
+    __slots__ = ("job_id", "before", "after", "leaving", "steps")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    before: Amounts
+    after: Amounts
+    leaving: str
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job_id: _Optional[int] = ..., before: _Optional[_Union[Amounts, _Mapping]] = ..., after: _Optional[_Union[Amounts, _Mapping]] = ..., leaving: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ...) -> None: ...

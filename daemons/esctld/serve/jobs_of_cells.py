@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CHANGES: Final = frozenset({"Cancel", "Hold", "Requeue", "Suspend"})
 """Calls that change several jobs and tell the problem of each."""
 READS: Final = frozenset({"Jobs", "WaitJobs", "Accounting"})
-ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob"})
+ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob", "ResizeJob"})
 PROBLEMS_MAX: Final = 1_000
 COUNT_MAX: Final = 2**32 - 1
 NAMED_MAX: Final = 8

@@ -20,6 +20,7 @@ from eslurm.core.control.jobs import (
     parts,
     phases,
     requests,
+    resizing,
     transfers,
     updating,
 )
@@ -62,6 +63,8 @@ from eslurm.core.model.messages import (
     PartGivenBack,
     PlanMade,
     RequeueJobs,
+    Resized,
+    ResizeJob,
     RevokeJoinTokens,
     RevokeMembers,
     RevokeTokens,
@@ -97,6 +100,7 @@ Answer: TypeAlias = (
     | PartGivenBack
     | MoveTaken
     | ExtensionTaken
+    | Resized
     | RegistrationReply
     | None
 )
@@ -144,6 +148,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return moves.on_move(state, message, now_us)
         case ExtendJob():
             return moves.on_extend(state, message, now_us)
+        case ResizeJob():
+            return resizing.on_resize(state, message)
         case UpdateNodes():
             return nodes.on_update_nodes(state, message, now_us)
         case UpdateSatellites():

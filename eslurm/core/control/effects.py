@@ -70,6 +70,7 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.AttemptEnded()
             | facts.StepCreated()
             | facts.PartFinished()
+            | facts.JobShrunk()
             | facts.GatewaysStaged()
             | facts.ControllerPhaseEnded()
         ):
@@ -95,7 +96,7 @@ class Owing(enum.Enum):
     """Or to let it go on: whichever was said last."""
     SET_TIME = "set_time"
     FINISH = "finish"
-    """End what is left on the nodes of finished parts."""
+    """End what is left on the nodes of finished parts, or on those that the job gives back."""
     GATEWAYS = "gateways"
     """The command of the present stage of its gateways."""
 
@@ -164,6 +165,9 @@ def find_owed(state: State, revision: int) -> Effect | None:
             body = Prepare(job_launch(state, job, attempt), start=not attempt.prepares_first)
         case Owing.START:
             body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
+        case Owing.FINISH if not attempt.has_parts:
+            # Its steps on a node that it gives back get the signal, and the time of any other end.
+            body = End(job.job_id, attempt.number, state.config.kill_grace_s, "released")
         case Owing.RELEASE | Owing.FINISH:
             body = End(job.job_id, attempt.number, STRAY_GRACE_S, "released")
         case Owing.STOP:

@@ -22,6 +22,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.parts import user_parts
 from eslurm.core.model.step import Step, StepState
+from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 
 STEPS_MAX = 10_000
@@ -53,7 +54,7 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     programs = programs_of(message)
     has_parts = user_parts(job.spec) > 1
     spans: dict[int, list[Span]] = {component: [] for component in parts}
-    for span in attempt.spans:
+    for span in spans_to_come(attempt):
         if span.component in spans and span.node in attempt.held:
             spans[span.component].append(span)
     layouts = [

@@ -409,6 +409,15 @@ class PartFinished(FactBase, frozen=True, tag=True):
     by: str
 
 
+class JobShrunk(FactBase, frozen=True, tag=True):
+    """A running job gives these nodes back. They are released when nothing of it is left there."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+    by: str
+
+
 class GatewaysStaged(FactBase, frozen=True, tag=True):
     """The gateways of an attempt enter this stage (`model.gateways`), which has to be over by `until_us` (0: no limit).
 
@@ -731,6 +740,7 @@ Fact: TypeAlias = (
     | ArrivalConfirmed
     | ArrivalDropped
     | OutcomeTold
+    | JobShrunk
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

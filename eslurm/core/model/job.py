@@ -231,11 +231,12 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     finished: tuple[tuple[int, int], ...] = ()
     """(part, time) of the parts that the running job has given back."""
     leaving: frozenset[int] = frozenset()
-    """Nodes that only finished parts had and that have not confirmed yet that nothing is left there; a subset of `held`."""
+    """Nodes that only finished parts had, or that the job gives back, and that have not confirmed yet that nothing is left
+    there; a subset of `held`."""
     part_revision: int = 0
     """Identifies the end that `leaving` are owed."""
     given: frozenset[tuple[int, int]] = frozenset()
-    """(part, node) of what finished parts have given back and been charged for."""
+    """(part, node) of what finished parts, or single nodes, have given back and been charged for."""
     gateway: GatewayState | None = None
     """Its gateways, from when all nodes are prepared."""
     wish: ExtendWish | None = None
@@ -245,6 +246,8 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     prolog_us: int = 0
     epilog_us: int = 0
     """Lengths of its phases that plans expected when it was placed."""
+    shrunk: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """(time, nodes) of nodes that the running job has given back one by one, once they were free."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -307,7 +310,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
     @property
     def leaving(self) -> frozenset[int]:
-        """Nodes of finished parts alone, of which nothing is known to be free yet."""
+        """Nodes of finished parts alone, or given back, of which nothing is known to be free yet."""
         return self.more.leaving if self.more is not None else frozenset()
 
     @property

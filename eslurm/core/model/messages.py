@@ -177,6 +177,22 @@ class ExtendJob(msgspec.Struct, frozen=True, gc=False):
     to_s: int = 0
 
 
+class ResizeJob(msgspec.Struct, frozen=True, gc=False):
+    """Change the nodes of a running job in place. Answer: `Resized`.
+
+    One of these says how: `by_nodes` more (below 0: fewer), `to_nodes` in all, `nodes` are those that it is to have,
+    `without` those that it gives back. With `dry_run` nothing changes.
+    """
+
+    by: Principal
+    job: JobRef
+    by_nodes: int = 0
+    to_nodes: int = 0
+    nodes: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
 class SetForecasts(msgspec.Struct, frozen=True, gc=False):
     """Expected runtimes of jobs from an estimator. Jobs that have ended meanwhile are skipped."""
 
@@ -564,6 +580,7 @@ Request: TypeAlias = (
     | MovePack
     | ExtendJob
     | ChangeFederation
+    | ResizeJob
 )
 Event: TypeAlias = (
     Reports
@@ -677,6 +694,20 @@ class ExtensionTaken(msgspec.Struct, frozen=True, array_like=True, tag="extensio
     until_us: int
 
 
+class Resized(msgspec.Struct, frozen=True, array_like=True, tag="resized", gc=False):
+    """Amounts of a job, `before` and `after` its nodes change.
+
+    `leaving` are the nodes (a folded list) that it gives back: each is free when nothing of the job is left there. `steps`
+    have tasks there, which get the signal and the grace of any end.
+    """
+
+    job_id: int
+    before: Amounts
+    after: Amounts
+    leaving: str = ""
+    steps: tuple[int, ...] = ()
+
+
 class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):
     """Contents of the new token; the daemon seals it."""
 
@@ -695,5 +726,13 @@ class JoinTokenMade(msgspec.Struct, frozen=True, array_like=True, tag="join_toke
 
 
 Answer: TypeAlias = (
-    Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack | MoveTaken | ExtensionTaken
+    Submitted
+    | Changed
+    | StepCreated
+    | TokenMade
+    | JoinTokenMade
+    | PartGivenBack
+    | MoveTaken
+    | ExtensionTaken
+    | Resized
 )

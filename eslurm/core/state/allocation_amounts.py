@@ -35,7 +35,7 @@ def lends(attempt: Attempt) -> bool:
 
 
 def spans_in_use(attempt: Attempt) -> Sequence[Span]:
-    """Its spans without those that finished parts have given back. Those of nodes that it has lost are among them."""
+    """Its spans without those that it has given back. Those of nodes that it has lost are among them."""
     given = attempt.more.given if attempt.more is not None else None
     if not given:
         return attempt.spans
@@ -43,12 +43,20 @@ def spans_in_use(attempt: Attempt) -> Sequence[Span]:
 
 
 def spans_to_come(attempt: Attempt) -> Sequence[Span]:
-    """The spans that a further step may use: of parts that are not finished, on nodes that are not lost."""
+    """The spans that a further step may use: of parts that are not finished, on nodes that are not lost or given back."""
     more = attempt.more
-    if more is None or not (more.finished or more.gone):
+    if more is None or not (more.finished or more.gone or more.leaving or more.given):
         return attempt.spans
-    finished, gone = attempt.finished, more.gone
-    return tuple([span for span in attempt.spans if span.component not in finished and span.node not in gone])
+    finished, out = attempt.finished, more.gone | more.leaving
+    return tuple(
+        [
+            span
+            for span in attempt.spans
+            if span.component not in finished
+            and span.node not in out
+            and (span.component, span.node) not in more.given
+        ]
+    )
 
 
 def amounts_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:

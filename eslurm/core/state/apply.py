@@ -11,6 +11,7 @@ from typing import Any
 from eslurm.core.model import facts
 from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_controller_phases as controller_phases
+from eslurm.core.state import apply_elastic as elastic
 from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_members as member
@@ -81,6 +82,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.NodesReleased: job.apply_released,
     facts.NodesLost: job.apply_lost,
     facts.PartFinished: part.apply_finished,
+    facts.JobShrunk: elastic.apply_shrunk,
     facts.GatewaysStaged: gateways.apply_staged,
     facts.GatewaysAnswered: gateways.apply_answered,
     facts.GatewayUp: gateways.apply_up,

@@ -92,6 +92,7 @@ def _check_parts(job: Job, attempt: Attempt, name: str) -> None:
     require(len(job.spec.parts) in (0, parts), f"{name} has {parts} requests, {len(job.spec.parts)} parts")
     if parts == 1 and not attempt.has_parts:
         require(len(set(attempt.nodes)) == len(attempt.spans), f"{name} has a node twice")
+        _check_shrunk(attempt, name)
         return
     order = [span.component for span in attempt.spans]
     require(order == sorted(order), f"{name} has its parts in the order {order}")
@@ -115,6 +116,19 @@ def _check_finished(attempt: Attempt, places: set[tuple[int, int]], parts: int, 
     require(attempt.held <= used, f"{name} holds nodes of which it has given everything back")
     kept = {span.node for span in attempt.spans if span.component not in finished}
     require(not leaving & kept, f"{name} ends nodes that other parts use: {sorted(leaving & kept)}")
+
+
+def _check_shrunk(attempt: Attempt, name: str) -> None:
+    """Check that each node that a job of one part gave back was given back once, and that its first node stays."""
+    leaving, given = attempt.leaving, {node for _, node in attempt.given}
+    require(leaving <= attempt.held and attempt.first not in leaving, f"{name} waits for {sorted(leaving)}")
+    require(
+        not given & attempt.held, f"{name} holds nodes that it has given back: {sorted(given & attempt.held)}"
+    )
+    left = [node for _, nodes in attempt.more.shrunk for node in nodes] if attempt.more is not None else []
+    require(
+        len(set(left)) == len(left) and given <= set(left), f"{name} has shrunk by {left}, and gave {given}"
+    )
 
 
 def _check_gateways(job: Job, attempt: Attempt, name: str) -> None:

@@ -49,6 +49,7 @@ from eslurm.core.model.messages import (
     OfferJob,
     PlanMade,
     PolicyChange,
+    ResizeJob,
     RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
@@ -143,6 +144,7 @@ def history() -> World:
     node = world.state.nodes[attempt.first]
     world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
     give_a_part_back(world)
+    shrink(world)
     lose_a_node(world)
     move_itself(world)
     for number in range(4):
@@ -257,6 +259,15 @@ def lose_a_node(world: World) -> None:
     wide = world.submit(request=Request(nodes_min=2, nodes_max=2, tasks=2), no_kill=True)
     world.start()
     world.lose(world.attempt(wide).nodes[1])
+
+
+def shrink(world: World) -> None:
+    """A running job gives its second node back."""
+    wide = world.submit(user=ROOT, priority=10**6, request=Request(nodes_min=2, nodes_max=2, tasks=2))
+    assert wide in world.start()
+    world.send(ResizeJob(ROOT, JobRef(wide), by_nodes=-1))
+    world.deliver()
+    world.end(wide)
 
 
 def test_the_history_has_every_kind_of_fact() -> None:
