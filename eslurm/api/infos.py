@@ -15,6 +15,7 @@ from eslurm.core.model.config import ClusterConfig, Module, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
+from eslurm.core.model.growth import Growth
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
@@ -26,6 +27,7 @@ from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import counted
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.core.state.allocation_amounts import limit_s, spans_to_come
@@ -152,6 +154,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
             info.reason_text = f"without {_parts(attempt.finished)}, given back"
         elif attempt.leaving and attempt.phase is AttemptPhase.RUNNING:
             info.reason_text = f"gives back {fold(shown.node_names(sorted(attempt.leaving)))}"
+        elif attempt.growth is not None and attempt.phase is AttemptPhase.RUNNING:
+            info.reason_text = _growth_text(shown, attempt.growth)
         elif attempt.phases:
             info.reason_text = _phase_text(shown, attempt)
         if attempt.controller is not None:
@@ -268,8 +272,24 @@ def resized(answer: Resized) -> pb.ResizeJobReply:
         for one in (answer.before, answer.after)
     )
     return pb.ResizeJobReply(
-        job_id=answer.job_id, before=before, after=after, leaving=answer.leaving, steps=answer.steps
+        job_id=answer.job_id,
+        before=before,
+        after=after,
+        leaving=answer.leaving,
+        steps=answer.steps,
+        growth_id=answer.growth_id,
+        more=answer.more,
+        withdrawn=answer.withdrawn,
     )
+
+
+def _growth_text(shown: Shown, growth: Growth) -> str:
+    """`waits for 2 nodes more: eswhy 57`, or `gets cn[3-4]` while they are being prepared."""
+    if growth.joining:
+        return f"gets {fold(shown.node_names(sorted(growth.joining)))}"
+    record = shown.jobs.get(growth.growth_id)
+    count = record.spec.components[0].nodes_max if record is not None else 0
+    return f"waits for {counted(count, 'node')} more: eswhy {growth.growth_id}"
 
 
 def _gateway_text(shown: Shown, spec: JobSpec, attempt: Attempt) -> str:

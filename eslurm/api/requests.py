@@ -659,6 +659,8 @@ def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollect
         cookie=request.cookie,
         cpus_per_task=_number("--cpus-per-task", request.cpus_per_task or 1),
         name=_line("--job-name", request.name),
+        tasks_open=request.tasks_open,
+        nodes_open=request.nodes_open,
     )
 
 

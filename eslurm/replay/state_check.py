@@ -138,6 +138,12 @@ def _check_planning(state: State, queued: set[int]) -> None:
     require(live == state.live, "the index of what runs disagrees with the jobs")
     wishing = {job_id for job_id, job in state.jobs.items() if has_wish(job)}
     require(wishing == state.wishing, f"jobs {wishing ^ state.wishing} have wishes that are indexed wrongly")
+    growing = {
+        job.grows.job_id: job_id
+        for job_id, job in state.jobs.items()
+        if job.grows is not None and job.state is JobState.PENDING
+    }
+    require(growing == state.growing, "the index of growths disagrees with the jobs")
     later = set(state.later.ids())
     require(not later & queued, f"jobs {later & queued} wait for resources and for something else")
     for job_id, promise in state.promises.items():
@@ -256,6 +262,11 @@ def _check_timers(state: State) -> None:
             gateway is None or not gateway.until_us or (gateway.until_us, "gateway", job.job_id) in timers
         )
         require(goes_on, f"job {job.job_id} waits for its gateways for ever")
+        growth = more.growth if more is not None else None
+        joins_us = growth.preparing_until_us if growth is not None else 0
+        require(
+            not joins_us or (joins_us, "growth", job.job_id) in timers, f"job {job.job_id} grows for ever"
+        )
         ends = not job.avoid or job.state in FINAL or (job.avoid_until_us, "avoid", job.job_id) in timers
         require(ends, f"job {job.job_id} avoids nodes for ever")
     for node in state.nodes.values():

@@ -1072,7 +1072,7 @@ class StepProgram(_message.Message):
     def __init__(self, argv: _Optional[_Iterable[str]] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ...) -> None: ...
 
 class CreateStepRequest(_message.Message):
-    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs")
+    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "tasks_open", "nodes_open")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -1085,6 +1085,8 @@ class CreateStepRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
     PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    NODES_OPEN_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     tasks: int
     nodes: int
@@ -1097,7 +1099,9 @@ class CreateStepRequest(_message.Message):
     name: str
     components: _containers.RepeatedScalarFieldContainer[int]
     programs: _containers.RepeatedCompositeFieldContainer[StepProgram]
-    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ...) -> None: ...
+    tasks_open: bool
+    nodes_open: bool
+    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ...) -> None: ...
 
 class StepNode(_message.Message):
     __slots__ = ("name", "tasks")
@@ -2161,15 +2165,29 @@ class ResizeJobRequest(_message.Message):
     def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., by_nodes: _Optional[int] = ..., to_nodes: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., without: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class ResizeJobReply(_message.Message):
-    __slots__ = ("job_id", "before", "after", "leaving", "steps")
+    __slots__ = ("job_id", "before", "after", "leaving", "steps", "growth_id", "more", "withdrawn", "state", "planned_start_us", "reason", "revision")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    GROWTH_ID_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_START_US_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     before: Amounts
     after: Amounts
     leaving: str
     steps: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, job_id: _Optional[int] = ..., before: _Optional[_Union[Amounts, _Mapping]] = ..., after: _Optional[_Union[Amounts, _Mapping]] = ..., leaving: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ...) -> None: ...
+    growth_id: int
+    more: int
+    withdrawn: int
+    state: str
+    planned_start_us: int
+    reason: str
+    revision: int
+    def __init__(self, job_id: _Optional[int] = ..., before: _Optional[_Union[Amounts, _Mapping]] = ..., after: _Optional[_Union[Amounts, _Mapping]] = ..., leaving: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ..., growth_id: _Optional[int] = ..., more: _Optional[int] = ..., withdrawn: _Optional[int] = ..., state: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...

@@ -26,12 +26,13 @@ from esctld.serve.accounting import account
 from esctld.serve.arrivals import Cells, arrival_of, check_cells
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import StoredAnswer, bound_id, is_own, kind_of
+from esctld.serve.resizes import Resizes
 from esctld.serve.step_endpoints import StepEndpoints
 from esctld.serve.views import Queries
 from esctld.serve.why import Inquiries
 from eslurm import __version__
 from eslurm.api import requests
-from eslurm.api.infos import given_back, resized
+from eslurm.api.infos import given_back
 from eslurm.api.limits import charging
 from eslurm.api.shapes import Submission
 from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
@@ -48,7 +49,6 @@ from eslurm.core.model.messages import (
     PartGivenBack,
     RefusalCode,
     Refused,
-    Resized,
     StepCreated,
     SubmitJobs,
     Submitted,
@@ -132,7 +132,7 @@ class ControllerService:
             "Config": self._config,
             "CreateStep": self._create_step,
             "FinishPart": self._finish_part,
-            "ResizeJob": self._resize_job,
+            "ResizeJob": Resizes(dispatcher, planner, self).resize_job,
             "WaitStep": self._wait_step,
             "Controllers": self._controllers,
             "Takeover": self._takeover,
@@ -320,11 +320,6 @@ class ControllerService:
         answer = await self._decide(requests.finish_part(request, caller.principal), caller)
         assert isinstance(answer, PartGivenBack)
         return given_back(answer)
-
-    async def _resize_job(self, request: pb.ResizeJobRequest, caller: Caller) -> pb.ResizeJobReply:
-        answer = await self._decide(requests.resize_job(request, caller.principal), caller)
-        assert isinstance(answer, Resized)
-        return resized(answer)
 
     async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
         """A retry gets its first answer, from the new leader, too; and a first try that arrives behind its own retry."""

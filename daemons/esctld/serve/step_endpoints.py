@@ -108,6 +108,10 @@ def _nodes_of(attempt: Attempt, message: CreateStep) -> list[int]:
             for span in spans_to_come(attempt)
             if span.component == component and span.node in attempt.held
         ]
+        if attempt.is_resized:
+            # What its user left open may be all that there is now.
+            found += [span.node for span in spans]
+            continue
         found += [span.node for span in spans][: program.nodes or program.tasks or len(spans)]
     return found
 

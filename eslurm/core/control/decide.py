@@ -149,7 +149,7 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
         case ExtendJob():
             return moves.on_extend(state, message, now_us)
         case ResizeJob():
-            return resizing.on_resize(state, message)
+            return resizing.on_resize(state, message, now_us)
         case UpdateNodes():
             return nodes.on_update_nodes(state, message, now_us)
         case UpdateSatellites():

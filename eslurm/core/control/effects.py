@@ -71,6 +71,9 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.StepCreated()
             | facts.PartFinished()
             | facts.JobShrunk()
+            | facts.GrowthPlaced()
+            | facts.GrowthFailed()
+            | facts.JobFinished()
             | facts.GatewaysStaged()
             | facts.ControllerPhaseEnded()
         ):
@@ -99,6 +102,8 @@ class Owing(enum.Enum):
     """End what is left on the nodes of finished parts, or on those that the job gives back."""
     GATEWAYS = "gateways"
     """The command of the present stage of its gateways."""
+    JOIN = "join"
+    """The launch on the nodes of its growth."""
 
 
 def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
@@ -124,6 +129,8 @@ def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None
             return job, attempt, Owing.SET_TIME
         if attempt.more is not None and attempt.more.part_revision == revision:
             return job, attempt, Owing.FINISH
+        if attempt.growth is not None and attempt.growth.revision == revision:
+            return job, attempt, Owing.JOIN
     return None
 
 
@@ -147,6 +154,9 @@ def owed_nodes(state: State, revision: int) -> frozenset[int]:
             return attempt.leaving
         case Owing.GATEWAYS:
             return attempt.gateway.waiting if attempt.gateway is not None else frozenset()
+        case Owing.JOIN:
+            growth = attempt.growth
+            return growth.waiting - growth.preparing if growth is not None else frozenset()
         case _:
             return attempt.held
 
@@ -163,6 +173,8 @@ def find_owed(state: State, revision: int) -> Effect | None:
     match owing:
         case Owing.LAUNCH:
             body = Prepare(job_launch(state, job, attempt), start=not attempt.prepares_first)
+        case Owing.JOIN:
+            body = Prepare(job_launch(state, job, attempt, with_joining=True), start=False)
         case Owing.START:
             body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
         case Owing.FINISH if not attempt.has_parts:
@@ -182,9 +194,9 @@ def find_owed(state: State, revision: int) -> Effect | None:
     return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)
 
 
-def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
+def job_launch(state: State, job: Job, attempt: Attempt, *, with_joining: bool = False) -> JobLaunch:
     """The data of a launch for the attempt's nodes (E-06, "job loading"): all that it still has."""
-    spans = spans_to_come(attempt)
+    spans = spans_to_come(attempt, with_joining=with_joining)
     spec = job.spec
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.

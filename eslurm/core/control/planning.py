@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from eslurm.core.control import promises
 from eslurm.core.control.fair_share import OthersUsage, rank
 from eslurm.core.control.job_ids import take_task_ids
+from eslurm.core.control.jobs import growing
 from eslurm.core.control.jobs import pack_starts as starts
 from eslurm.core.control.jobs.moves import on_answers, wishes_of
 from eslurm.core.control.jobs.preemption import is_possible, on_preemptions, running_work
@@ -235,6 +236,9 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
             for span in placement.spans
         )
         until_us, wide = placement.until_us, placement.wide
+        if job.grows is not None:
+            found += growing.placed(state, job, spans, until_us)
+            continue
         if at < 0:
             found.append(
                 facts.JobPlaced(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from eslurm.core.control.jobs.access import check_owned, get_seen
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts
@@ -57,6 +59,8 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     for span in spans_to_come(attempt):
         if span.component in spans and span.node in attempt.held:
             spans[span.component].append(span)
+    if attempt.is_resized:
+        programs = (_of_now(programs[0], message, spans[0]),)
     layouts = [
         _layout(spans[component], program, f"part {component}: " if has_parts else "")
         for component, program in zip(parts, programs, strict=True)
@@ -99,6 +103,12 @@ def programs_of(message: CreateStep) -> tuple[StepProgram, ...]:
     """The program of each of the step's parts."""
     same = StepProgram(message.argv, message.tasks, message.nodes, message.cpus_per_task)
     return message.programs or (same,) * len(message.components)
+
+
+def _of_now(program: StepProgram, message: CreateStep, spans: Sequence[Span]) -> StepProgram:
+    """The program of a step in a job whose nodes have changed: what its user left open is as many as there are now."""
+    tasks = sum([span.tasks for span in spans]) if message.tasks_open else program.tasks
+    return replace(program, tasks=tasks, nodes=0 if message.nodes_open else program.nodes)
 
 
 def _check_parts(job: Job, message: CreateStep) -> None:

@@ -19,6 +19,7 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.controller_phases import ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayRequest, GatewayState
+from eslurm.core.model.growth import Growth, GrowthPlace, Joined
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
@@ -248,6 +249,10 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """Lengths of its phases that plans expected when it was placed."""
     shrunk: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """(time, nodes) of nodes that the running job has given back one by one, once they were free."""
+    growth: Growth | None = None
+    """Further nodes that it has asked for."""
+    grown: tuple[Joined, ...] = ()
+    """The nodes that it got while it ran."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -255,7 +260,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
     `number` counts from 1 within the job. `placed_revision` identifies the launch effect; `owed_revision`
     the latest effect still owed to `waiting` nodes in the current phase (see `core.control.effects`).
-    `held` is the set of spans whose resources are still in use: it only shrinks.
+    `held` is the set of spans whose resources are still in use: it only shrinks, save by a growth.
     """
 
     number: int
@@ -312,6 +317,23 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     def leaving(self) -> frozenset[int]:
         """Nodes of finished parts alone, or given back, of which nothing is known to be free yet."""
         return self.more.leaving if self.more is not None else frozenset()
+
+    @property
+    def growth(self) -> Growth | None:
+        """Further nodes that it has asked for."""
+        return self.more.growth if self.more is not None else None
+
+    @property
+    def joining(self) -> frozenset[int]:
+        """Nodes that it holds and that are not ready for its steps yet."""
+        growth = self.growth
+        return growth.joining if growth is not None else frozenset()
+
+    @property
+    def is_resized(self) -> bool:
+        """Check whether its nodes are others than those that its script began with, by its own wish."""
+        more = self.more
+        return more is not None and not self.has_parts and bool(more.grown or more.shrunk or more.leaving)
 
     @property
     def given(self) -> frozenset[tuple[int, int]]:
@@ -423,6 +445,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """Its place in a pack of jobs (D-04)."""
     transfer: Transfer | None = None
     """Its transfer to or from another cell of the federation."""
+    grows: GrowthPlace | None = None
+    """It is no job but the growth of one that runs."""
 
     @property
     def is_away(self) -> bool:

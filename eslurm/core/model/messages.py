@@ -290,6 +290,9 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     components: tuple[int, ...] = (0,)
     programs: tuple[StepProgram, ...] = ()
+    tasks_open: bool = False
+    """The script's environment says `tasks`: where the job's nodes have changed since, those of the moment count."""
+    nodes_open: bool = False
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):
@@ -706,6 +709,11 @@ class Resized(msgspec.Struct, frozen=True, array_like=True, tag="resized", gc=Fa
     after: Amounts
     leaving: str = ""
     steps: tuple[int, ...] = ()
+    growth_id: int = 0
+    """The growth that waits for `more` nodes; 0: none was asked for."""
+    more: int = 0
+    withdrawn: int = 0
+    """The growth that waited and is withdrawn; 0: none did."""
 
 
 class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):

@@ -42,12 +42,16 @@ def spans_in_use(attempt: Attempt) -> Sequence[Span]:
     return [span for span in attempt.spans if (span.component, span.node) not in given]
 
 
-def spans_to_come(attempt: Attempt) -> Sequence[Span]:
-    """The spans that a further step may use: of parts that are not finished, on nodes that are not lost or given back."""
+def spans_to_come(attempt: Attempt, *, with_joining: bool = False) -> Sequence[Span]:
+    """The spans that a further step may use: of parts that are not finished, on nodes that are not lost or given back, nor
+    are still joining.
+    """
     more = attempt.more
-    if more is None or not (more.finished or more.gone or more.leaving or more.given):
+    if more is None or not (more.finished or more.gone or more.leaving or more.given or attempt.joining):
         return attempt.spans
     finished, out = attempt.finished, more.gone | more.leaving
+    if not with_joining:
+        out |= attempt.joining
     return tuple(
         [
             span

@@ -169,6 +169,7 @@ class State:
         self.lending: set[int] = set()
         # Jobs with an open wish: waiting members of a pack that is to be moved, and running jobs that want more time.
         self.wishing: set[int] = set()
+        self.growing: dict[int, int] = {}
         self.owed: dict[int, int] = {}
         self.step_owed: dict[int, tuple[int, int]] = {}
         self.steps_of: dict[int, set[int]] = {}
@@ -282,6 +283,11 @@ class State:
             self.wishing.add(new.job_id)
         elif self.wishing:
             self.wishing.discard(new.job_id)
+        if new.grows is not None:
+            if new.state is JobState.PENDING:
+                self.growing[new.grows.job_id] = new.job_id
+            elif self.growing.get(new.grows.job_id) == new.job_id:
+                del self.growing[new.grows.job_id]
         self.mentions.follow(old, new)
         self.job_counts.follow(old, new)
         if new.state is not JobState.PENDING and new.job_id in self.promises:
@@ -318,6 +324,10 @@ class State:
         gateway = more.gateway
         if gateway is not None and gateway.until_us and (before is None or before.gateway is not gateway):
             heapq.heappush(self.timers, (gateway.until_us, "gateway", job_id))
+        growth, was = more.growth, before.growth if before is not None else None
+        joins_us = growth.preparing_until_us if growth is not None else 0
+        if joins_us and (was is None or was.preparing_until_us != joins_us):
+            heapq.heappush(self.timers, (joins_us, "growth", job_id))
         if more.controller is not None:
             self._index_controller_phase(job_id, more.controller.stage)
 

@@ -67,6 +67,8 @@ def check_job(state: State, job: Job) -> None:
         settles = attempt.phase is AttemptPhase.SETTLING
         require(settles or bool(attempt.held), f"{name} keeps an attempt that holds nothing")
         require(not settles or not attempt.held, f"{name} settles and holds nodes")
+        if attempt.more is not None and (attempt.more.growth is not None or attempt.more.grown):
+            _check_growth(state, job, attempt, name)
         if settles or attempt.controller is not None:
             _check_controller_phase(attempt, name)
     for residue in job.residues:
@@ -129,6 +131,28 @@ def _check_shrunk(attempt: Attempt, name: str) -> None:
     require(
         len(set(left)) == len(left) and given <= set(left), f"{name} has shrunk by {left}, and gave {given}"
     )
+
+
+def _check_growth(state: State, job: Job, attempt: Attempt, name: str) -> None:
+    """Check that the nodes of a growth are held, not in use, and prepared for the growth that waits for them."""
+    growth = attempt.growth
+    got = [node for joined in attempt.more.grown for node in joined.nodes] if attempt.more is not None else []
+    order = [span.node for span in attempt.spans]
+    require(order[len(order) - len(got) :] == got, f"{name} got {got} and has {order}")
+    if growth is None:
+        return
+    in_use = growth.joining <= attempt.held and not growth.joining & attempt.leaving
+    require(in_use and attempt.first not in growth.joining, f"{name} gets {sorted(growth.joining)}")
+    require(growth.preparing <= growth.waiting <= growth.joining, f"{name} waits for {growth}")
+    require(bool(growth.preparing_until_us) == bool(growth.preparing), f"{name} prepares for ever: {growth}")
+    record = state.find_job(growth.growth_id)
+    is_its = record is not None and record.grows is not None and record.grows.job_id == job.job_id
+    require(is_its, f"{name} waits for the growth {growth.growth_id}")
+    assert record is not None and record.grows is not None
+    if attempt.phase is AttemptPhase.RUNNING and attempt.stop is None and growth.joining:
+        require(record.grows.joins, f"{name} gets nodes of growth {record.job_id}, which waits")
+    apart = {span.node for span in attempt.spans if span.node not in growth.joining}
+    require(apart <= record.grows.apart | set(got), f"{name} may get nodes again that it has or had")
 
 
 def _check_gateways(job: Job, attempt: Attempt, name: str) -> None:

@@ -35,6 +35,7 @@ def is_free(job: Job) -> bool:
         and not job.hold
         and not job.not_before_us
         and not job.is_away
+        and not (job.grows is not None and job.grows.is_still)
         and not (job.open and all_wait(job))
         and job.tasks_left != ()
     )
@@ -111,4 +112,6 @@ def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
         if attempt.leaving:
             assert attempt.more is not None
             revisions.append(attempt.more.part_revision)
+        if attempt.growth is not None and attempt.growth.waiting:
+            revisions.append(attempt.growth.revision)
     return tuple(revisions)

@@ -17,6 +17,11 @@ OFFERED = "OfferedToCell"
 ARRIVING = "ArrivingFromCell"
 """Reason of another cell's job that this one does not own yet."""
 
+JOINING = "NodesJoining"
+"""Reason of a growth whose nodes are being prepared."""
+JOB_SUSPENDED = "JobSuspended"
+"""Reason of a growth whose job is suspended."""
+
 
 class Startable(Protocol):
     """The state, or the committed view."""
@@ -29,9 +34,13 @@ def pending_reason(jobs: Startable, job: Job) -> str:
     """The reason why a pending job is not in the queue; "" when it is."""
     if job.transfer is not None and job.is_away:
         return ARRIVING if job.transfer.stage is TransferStage.ARRIVING else OFFERED
+    if job.grows is not None and job.grows.joins:
+        return JOINING
     if job.hold:
         held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
         return held.get(job.hold, "JobHeldSystem")
+    if job.grows is not None and job.grows.pauses:
+        return JOB_SUSPENDED
     if job.pack is not None and job.pack.waits_for_first:
         return PACK_NOT_BEGUN
     if all_wait(job):

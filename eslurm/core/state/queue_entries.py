@@ -55,7 +55,7 @@ def pending_of(
         time_limit_us=spec.time_limit_s * SECOND_US,
         priority=job.priority,
         submitted_us=job.submitted_us,
-        avoid=frozenset() if is_placed else job.avoid,
+        avoid=frozenset() if is_placed else job.avoid if job.grows is None else job.avoid | job.grows.apart,
         startable=startable,
         user=spec.user.name,
         uid=spec.user.uid,
@@ -170,6 +170,7 @@ def foreseeable(job: Job) -> bool:
         and job.attempt is None
         and not job.hold
         and not job.is_away
+        and not (job.grows is not None and job.grows.is_still)
         and bool(job.open or job.not_before_us)
         and (job.pack is None or not job.pack.waits_for_first)
         and not (job.open and _is_unforeseen(job))

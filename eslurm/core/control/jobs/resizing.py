@@ -1,4 +1,4 @@
-"""A running job gives nodes back in place, on request.
+"""A running job gives nodes back in place, or asks for further ones, on request.
 
 Invariant: the first node, where the batch script runs, stays; a node is free for others only when it has said that nothing
 of the job is left there.
@@ -7,8 +7,12 @@ of the job is left there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
+from eslurm.core.control.jobs.growth_requests import growth_facts, growth_of
 from eslurm.core.control.jobs.movable import check_here
 from eslurm.core.control.jobs.stopping import without_steps
 from eslurm.core.model import facts, ranges
@@ -23,24 +27,57 @@ from eslurm.core.resources.vector import CORES, MEMORY_MIB
 from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 
-NAMED_MAX = 8
 
-
-def on_resize(state: State, message: ResizeJob) -> tuple[list[facts.Fact], Resized]:
-    """Let a running job give nodes back. Raises `Refused` naming the thing, the value and the way out."""
+def on_resize(state: State, message: ResizeJob, now_us: int) -> tuple[list[facts.Fact], Resized]:
+    """Let a running job give nodes back, or ask for further ones. Raises `Refused` with the way out."""
     job = _named(state, message)
     attempt = _resizable(job)
     spans = present(attempt)
-    out = _leaving(state, job, spans, message)
+    own = [span.node for span in spans]
+    wanted = _wanted(state, job, own, message)
+    growth_id = state.growing.get(job.job_id)
+    found: list[facts.Fact] = []
+    if growth_id is not None:
+        _check_growth(job, attempt, growth_id, wanted, message)
+        text = f"withdrawn by {message.by.name}"
+        found.append(facts.JobFinished(growth_id, JobState.CANCELLED, text))
     before = amounts(state, spans)
-    after = amounts(state, [span for span in spans if span.node not in out])
-    steps = steps_on(state, job, out)
-    answer = Resized(job.job_id, before, after, names(state, out), steps)
-    if message.dry_run or not out:
-        return [], answer
-    why = f"given back by {message.by.name}"
-    ended = [fact for number in out for fact in without_steps(state, job, number, why)]
-    return [facts.JobShrunk(job.job_id, attempt.number, out, message.by.name), *ended], answer
+    after = amounts(state, [span for span in spans if span.node not in wanted.out])
+    answer = Resized(
+        job.job_id, before, after, names(state, wanted.out), steps_on(state, job, wanted.out), 0, wanted.more
+    )
+    if growth_id is not None:
+        answer = replace(answer, withdrawn=growth_id)
+    if wanted.more:
+        asked = growth_facts(state, job, attempt, message.by, wanted.more, wanted.include, now_us)
+        found += asked
+        answer = replace(answer, growth_id=growth_of(asked))
+    elif wanted.out:
+        why = f"given back by {message.by.name}"
+        found.append(facts.JobShrunk(job.job_id, attempt.number, wanted.out, message.by.name))
+        found += [fact for number in wanted.out for fact in without_steps(state, job, number, why)]
+    return [] if message.dry_run else found, answer
+
+
+class Wanted(NamedTuple):
+    """The change of a job's nodes: those to give back, or the number of further ones, with those named among them."""
+
+    out: tuple[int, ...] = ()
+    more: int = 0
+    include: tuple[str, ...] = ()
+
+
+def _check_growth(job: Job, attempt: Attempt, growth_id: int, wanted: Wanted, message: ResizeJob) -> None:
+    """Refuse a change while nodes join, and one more growth beside one that waits."""
+    if attempt.joining:
+        text = f"job {job.job_id} is just getting nodes (growth {growth_id}): try again in a moment"
+        raise Refused(RefusalCode.CONFLICT, text)
+    if wanted.more and message.by_nodes:
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"job {job.job_id} waits for nodes already (growth {growth_id}): give the number of nodes in all instead of "
+            f"{message.by_nodes:+d}, or withdraw it: escancel {growth_id}",
+        )
 
 
 def present(attempt: Attempt) -> list[Span]:
@@ -95,22 +132,18 @@ def _resizable(job: Job) -> Attempt:
     return attempt
 
 
-def _leaving(state: State, job: Job, spans: Sequence[Span], message: ResizeJob) -> tuple[int, ...]:
-    """The nodes to give back, in the job's order. Raises `Refused`."""
+def _wanted(state: State, job: Job, own: Sequence[int], message: ResizeJob) -> Wanted:
+    """Translate the message into the change that it asks for. Raises `Refused`."""
     given = (message.by_nodes != 0, message.to_nodes != 0, bool(message.nodes), bool(message.without))
     if sum(given) != 1:
         raise Refused(RefusalCode.INVALID, "say how: by how many nodes, to how many, or which nodes")
-    own = [span.node for span in spans]
-    if message.nodes or message.without:
-        named = _numbers(state, job, own, message.nodes or message.without)
-        out = [node for node in own if (node in named) == bool(message.without)]
-        if own[0] in out:
-            first = names(state, own[:1])
-            raise Refused(
-                RefusalCode.INVALID,
-                f"nodelist: the script of job {job.job_id} runs on {first}: it is given back when the script ends",
-            )
-        return tuple(out)
+    if message.nodes:
+        return _of_list(state, job, own, message.nodes)
+    if message.without:
+        named = _numbers(state, job, own, message.without)
+        out = tuple([node for node in own if node in named])
+        _check_first(state, job, own, out)
+        return Wanted(out)
     wanted = message.to_nodes or len(own) + message.by_nodes
     if wanted < 1:
         raise Refused(
@@ -119,11 +152,38 @@ def _leaving(state: State, job: Job, spans: Sequence[Span], message: ResizeJob) 
             f"at most {len(own) - 1} can be given back",
         )
     if wanted > len(own):
+        return Wanted((), wanted - len(own))
+    return Wanted(chosen(state, job, own, len(own) - wanted))
+
+
+def _of_list(state: State, job: Job, own: Sequence[int], named: Sequence[str]) -> Wanted:
+    """The nodes that the job is to have: some of its own, or its own and others."""
+    known = {state.nodes[node].name for node in own}
+    more = tuple([name for name in dict.fromkeys(named) if name not in known])
+    if not more:
+        keep = _numbers(state, job, own, named)
+        out = tuple([node for node in own if node not in keep])
+        _check_first(state, job, own, out)
+        return Wanted(out)
+    for name in more:
+        if name not in state.numbers:
+            raise Refused(RefusalCode.NOT_FOUND, f"nodelist: node {name} does not exist: see esinfo")
+    missing = sorted(known.difference(named))
+    if missing:
         raise Refused(
-            RefusalCode.INFEASIBLE,
-            f"nodes: {wanted} are more than the {len(own)} that job {job.job_id} has: give at most {len(own)}",
+            RefusalCode.INVALID,
+            f"nodelist: {fold(missing)} would be given back and {fold(more)} added: make it two changes",
         )
-    return chosen(state, job, own, len(own) - wanted)
+    return Wanted((), len(more), more)
+
+
+def _check_first(state: State, job: Job, own: Sequence[int], out: Sequence[int]) -> None:
+    if own[0] in out:
+        first = names(state, own[:1])
+        raise Refused(
+            RefusalCode.INVALID,
+            f"nodelist: the script of job {job.job_id} runs on {first}: it is given back when the script ends",
+        )
 
 
 def _numbers(state: State, job: Job, own: Collection[int], named: Iterable[str]) -> set[int]:
