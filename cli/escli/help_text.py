@@ -104,7 +104,7 @@ COMMANDS: dict[str, About] = {
             ("esctl update job 17 time=2:12:00", "a running job: 10 % more, or less"),
             (
                 "esctl update job 17 nodes=-2",
-                "a running job gives two nodes back (also: nodes=4, nodelist=-cn4)",
+                "a running job gives two nodes back (nodes=+2: gets two)",
             ),
             ("esctl suspend 17; esctl resume 17", "stop a running job where it is; let it go on"),
             (

@@ -113,6 +113,7 @@ JOB_REQUEST: Table = {
     "no_kill": (36, "bool", None),
     "gateway": (37, "message", GATEWAY_REQUEST),
     "cells": (38, "text*", None),
+    "elastic": (46, "bool", None),
 }
 
 PACK_REQUEST: Table = {

@@ -175,6 +175,10 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         info.delay_s = job.pack.delay_us // SECOND_US
         info.pack_start_us = job.pack.anchor_us
         info.pack_cancels, info.pack_failed = job.pack.cancels, job.pack.failed
+    if job.grows is not None:
+        info.grows = job.grows.job_id
+    if attempt is not None and attempt.growth is not None:
+        info.growth_id = attempt.growth.growth_id
     if job.transfer is not None:
         info.home = job.home
         info.owner = "" if job.home else job.transfer.cell
@@ -289,6 +293,8 @@ def _growth_text(shown: Shown, growth: Growth) -> str:
         return f"gets {fold(shown.node_names(sorted(growth.joining)))}"
     record = shown.jobs.get(growth.growth_id)
     count = record.spec.components[0].nodes_max if record is not None else 0
+    if record is not None and record.grows is not None and record.grows.is_own:
+        return f"takes up to {counted(count, 'node')} more"
     return f"waits for {counted(count, 'node')} more: eswhy {growth.growth_id}"
 
 

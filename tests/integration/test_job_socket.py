@@ -64,7 +64,7 @@ def test_a_running_job_grows_and_shrinks_from_inside(cluster: LiveCluster, ask: 
     said = cluster.lines("said")
     assert f"text=job {job_id} got cn[0002-0003]" in said and "growth-state=COMPLETED" in said
     assert "leaving=cn0002" in said and "after-node-names=cn[0001,0003]" in said
-    assert said[-1].startswith(f"error CONFLICT nodes: job {job_id} cannot get 99 more")
+    assert said[-1].startswith(f"error INVALID nodes: job {job_id} cannot get 99 more")
     assert sorted(cluster.lines("grown")) == [f"3 on cn000{at}" for at in (1, 2, 3)]
     assert sorted(cluster.lines("shrunk")) == [f"2 on cn000{at}" for at in (1, 3)]
 

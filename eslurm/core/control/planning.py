@@ -38,6 +38,7 @@ from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.shares import by_node
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State, task_slots, waits
+from eslurm.core.state.job_indexes import fills
 
 LIMITS: Final = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
 """Bounds of one cycle of a controller."""
@@ -151,6 +152,8 @@ def take_snapshot(
         promises=kept,
         wishes=wishes_of(state, now_us),
     )
+    if state.growing:
+        snapshot = replace(snapshot, fillers=growing.fillers(state, now_us))
     if ranking is None or not weighs(state.config.priority):
         return snapshot
     ordered = ranking.ordered()
@@ -199,7 +202,7 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
             packed.setdefault(job.pack.pack_id, []).append(placement)
             continue
         # A controller that stood still: what held for the whole planned stay says nothing of the time after it.
-        if not waits(job) or placement.until_us <= now_us:
+        if not (waits(job) or fills(job)) or placement.until_us <= now_us:
             continue
         group = job.job_id if job.is_array else job.array_job_id
         if not _has_room(state, job, taken.get(group, 0)):

@@ -428,6 +428,7 @@ class GrowthAsked(FactBase, frozen=True, tag=True):
     priority: int
     apart: tuple[int, ...]
     by: str = ""
+    """Its user; empty: the job is elastic."""
 
 
 class GrowthPlaced(FactBase, frozen=True, tag=True):

@@ -13,7 +13,8 @@ class GrowthPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """The running job that a growth is for, and its attempt.
 
     `apart` are the nodes that are or were that attempt's: none of them comes again, for it may have ended there.
-    `joins`: its nodes are being prepared. `pauses`: the job is suspended, and gets no nodes.
+    `joins`: its nodes are being prepared. `pauses`: the job is suspended, and gets no nodes. `is_own`: no user asked for it,
+    the job is elastic.
     """
 
     job_id: int
@@ -21,6 +22,7 @@ class GrowthPlace(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     apart: frozenset[int] = frozenset()
     joins: bool = False
     pauses: bool = False
+    is_own: bool = False
 
     @property
     def is_still(self) -> bool:

@@ -152,6 +152,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Gateways between the modules of its nodes; its last component is then theirs."""
     cells: tuple[str, ...] = ()
     """Cells of the federation that may take it, or `any`; empty: this cell alone."""
+    elastic: Passed[bool] = False
+    """Once it runs on fewer nodes than it may have, it gets more when they come free."""
 
 
 PASSED: Final[Mapping[str, type]] = {

@@ -48,7 +48,7 @@ def apply_asked(state: State, fact: facts.GrowthAsked) -> None:
             state=JobState.PENDING,
             submitted_us=state.now_us,
             priority=fact.priority,
-            grows=GrowthPlace(fact.job_id, fact.attempt, frozenset(fact.apart)),
+            grows=GrowthPlace(fact.job_id, fact.attempt, frozenset(fact.apart), is_own=not fact.by),
         )
     )
     state.put_job(replace(job, attempt=_with(attempt, Growth(fact.growth_id))))

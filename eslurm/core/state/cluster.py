@@ -46,6 +46,7 @@ from eslurm.core.state.allocation_amounts import attempts_of, lends
 from eslurm.core.state.job_counts import JobCounts
 from eslurm.core.state.job_indexes import (
     began,
+    fills,
     has_wish,
     name_key,
     owed_revisions,
@@ -286,6 +287,8 @@ class State:
         if new.grows is not None:
             if new.state is JobState.PENDING:
                 self.growing[new.grows.job_id] = new.job_id
+                if fills(new) and (old is None or not fills(old)):
+                    self.want_plan()
             elif self.growing.get(new.grows.job_id) == new.job_id:
                 del self.growing[new.grows.job_id]
         self.mentions.follow(old, new)

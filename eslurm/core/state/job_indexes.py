@@ -35,9 +35,21 @@ def is_free(job: Job) -> bool:
         and not job.hold
         and not job.not_before_us
         and not job.is_away
-        and not (job.grows is not None and job.grows.is_still)
+        and not (job.grows is not None and (job.grows.is_still or job.grows.is_own))
         and not (job.open and all_wait(job))
         and job.tasks_left != ()
+    )
+
+
+def fills(job: Job) -> bool:
+    """Check whether it is the growth of an elastic job, which takes what is free, and may do so now."""
+    return (
+        job.grows is not None
+        and job.grows.is_own
+        and not job.grows.is_still
+        and job.state is JobState.PENDING
+        and not job.hold
+        and not job.not_before_us
     )
 
 

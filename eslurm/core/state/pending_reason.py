@@ -19,6 +19,8 @@ ARRIVING = "ArrivingFromCell"
 
 JOINING = "NodesJoining"
 """Reason of a growth whose nodes are being prepared."""
+WHEN_FREE = "NodesWhenFree"
+"""Reason of a growth of an elastic job, which takes what no other job wants."""
 JOB_SUSPENDED = "JobSuspended"
 """Reason of a growth whose job is suspended."""
 
@@ -47,6 +49,8 @@ def pending_reason(jobs: Startable, job: Job) -> str:
         return "Dependency"
     if job.not_before_us:
         return "BeginTime"
+    if job.grows is not None and job.grows.is_own:
+        return WHEN_FREE
     if job.is_array and not ranges.count(job.tasks_left or ()):
         return "TasksRunning"
     if (

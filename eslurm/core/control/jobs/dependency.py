@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from eslurm.core.control.jobs import growing, pack_ends, pack_starts
 from eslurm.core.control.jobs.access import part_of
+from eslurm.core.control.jobs.growth_specs import grown_by_itself
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.job import Dependency, Job, JobSpec
@@ -223,16 +224,14 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
             return [*_waiting_for(state, fact.job_id), *others, *growing.concerned(state, fact.job_id)]
         case facts.StopRequested():
             return growing.concerned(state, fact.job_id)
-        case (
-            facts.AttemptStarted()
-            | facts.NodesReleased()
-            | facts.ControllerPhaseEnded()
-            | facts.TransferEnded()
-        ):
+        case facts.AttemptStarted():
+            return [*_waiting_for(state, fact.job_id), *growing.hungry(state, fact.job_id)]
+        case facts.NodesReleased() | facts.ControllerPhaseEnded() | facts.TransferEnded():
             return _waiting_for(state, fact.job_id)
         case facts.JobFinished():
             waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id)}
-            return [*sorted(waiting), *pack_ends.concerned(state, fact.job_id)]
+            others = [*pack_ends.concerned(state, fact.job_id), *growing.after_growth(state, fact.job_id)]
+            return [*sorted(waiting), *others]
         case facts.TasksDropped():
             waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id, fact.tasks)}
             return [fact.job_id, *sorted(waiting)]
@@ -294,6 +293,8 @@ def reconsider(state: State, job_id: int) -> list[facts.Fact]:
     job = state.find_job(job_id)
     if job is not None and job.grows is not None:
         return growing.withdrawn(state, job)
+    if job is not None and job.spec.elastic and job.attempt is not None:
+        return grown_by_itself(state, job)
     if job is not None and job.pack is not None:
         if gone := pack_ends.cancelled(state, job):
             return gone

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from eslurm.core.control.jobs.times import PHASE_REPORT_MARGIN_S, retry_at_us, said_limit_s
 from eslurm.core.model import facts
 from eslurm.core.model.hostlist import fold
@@ -17,8 +19,12 @@ from eslurm.core.model.messages import EffectDone
 from eslurm.core.model.protocol import PhaseReported
 from eslurm.core.model.step_key import PROLOG
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.state import faults, launch_failures
+from eslurm.core.state.apply_elastic import left_s
 from eslurm.core.state.cluster import State
+from eslurm.core.state.job_indexes import fills
+from eslurm.core.state.queue_entries import pending_of
 
 NAMED_MAX = 4
 
@@ -43,6 +49,9 @@ def placed(state: State, growth: Job, spans: tuple[Span, ...], until_us: int) ->
     own = {span.node for span in attempt.spans}
     if attempt.suspended_us or until_us < attempt.until_us or any(span.node in own for span in spans):
         return []
+    # Whatever its request counted as a task, each node has as many as those before.
+    tasks = max(span.tasks for span in attempt.spans)
+    spans = tuple([replace(span, tasks=tasks) for span in spans])
     return [facts.GrowthPlaced(job.job_id, attempt.number, growth.job_id, spans)]
 
 
@@ -145,6 +154,34 @@ def concerned(state: State, job_id: int) -> list[int]:
     """The growth of a job that has ended, or is being ended."""
     growth_id = state.growing.get(job_id)
     return [] if growth_id is None else [growth_id]
+
+
+def hungry(state: State, job_id: int) -> list[int]:
+    """The job, if it is elastic and runs on fewer nodes than it may have."""
+    job = state.find_job(job_id)
+    if job is None or not job.spec.elastic or job.attempt is None or job.grows is not None:
+        return []
+    return [job_id] if len(job.attempt.held) < job.spec.components[0].nodes_max else []
+
+
+def after_growth(state: State, growth_id: int) -> list[int]:
+    """The job of a growth that ended well: an elastic one may get more."""
+    growth = state.find_job(growth_id)
+    if growth is None or growth.grows is None or growth.state is not JobState.COMPLETED:
+        return []
+    return hungry(state, growth.grows.job_id)
+
+
+def fillers(state: State, now_us: int) -> tuple[QueueEntry, ...]:
+    """The growths of elastic jobs that may take what is free now, the oldest first: until the ends of their jobs."""
+    entries: list[Pending] = []
+    for growth in map(state.get_job, all_growths(state)):
+        found = growing_attempt(state, growth) if fills(growth) else None
+        if found is not None and found[1].until_us > now_us:
+            limit_us = left_s(found[1].until_us, now_us) * SECOND_US
+            entries.append(replace(pending_of(growth, 1, use_forecasts=False), time_limit_us=limit_us))
+    # Shapes of the queue count upwards from 0: none of them is one of these.
+    return tuple([QueueEntry(0, one.submitted_us, one.job_id, -one.job_id, one) for one in entries])
 
 
 def all_growths(state: State) -> list[int]:

@@ -1,7 +1,6 @@
-"""The request of a growth: what a running job's further nodes are asked for with.
+"""Growths that users ask for, checked like submissions.
 
-A further node is asked for as the ones before: so many tasks, cores and so much memory on it, in the same partition, by the
-same account and QOS, until the job's end. Invariant: none of the nodes that the attempt has or had may be chosen again.
+Invariant: none of the nodes that the attempt has or had may be chosen again.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ from msgspec.structs import replace
 
 from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs.admission import check_room, empty_of
+from eslurm.core.control.jobs.elastic_kinds import further_problem
+from eslurm.core.control.jobs.growth_specs import further, growth_spec
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model import facts
-from eslurm.core.model.job import Attempt, Job, JobSpec, Principal
+from eslurm.core.model.job import Attempt, Job, Principal
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.parts import partition_of
@@ -32,7 +33,7 @@ def growth_facts(
     _check_kind(job)
     limit_s = left_s(attempt.until_us, now_us)
     request = further(job.spec.components[0], attempt, count, include)
-    spec = _spec(job, request, limit_s)
+    spec = growth_spec(job, request, limit_s)
     if not is_operator(state, by):
         check_room(state, spec.user, 1, weight(spec))
     apart = tuple(sorted({span.node for span in attempt.spans}))
@@ -47,32 +48,11 @@ def growth_of(found: Sequence[facts.Fact]) -> int:
     return next(fact.growth_id for fact in found if isinstance(fact, facts.GrowthAsked))
 
 
-def further(request: Request, attempt: Attempt, count: int, include: Sequence[str] = ()) -> Request:
-    """So many nodes more of the kind that the attempt has."""
-    tasks = max([span.tasks for span in attempt.spans], default=1) or 1
-    return replace(
-        request,
-        tasks=tasks * count,
-        nodes_min=count,
-        nodes_max=count,
-        tasks_per_node=tasks,
-        include=tuple(include),
-        wide=(),
-    )
-
-
 def _check_kind(job: Job) -> None:
     """Refuse requests of which a node more is no further part."""
-    request, what = job.spec.components[0], f"job {job.job_id}"
-    problem = ""
-    if request.chunks:
-        problem = f"{what} asked for resource sets (--rset): a further node has none of them"
-    elif request.place == "pack":
-        problem = (
-            f"{what} asked for all of its tasks on one node (place=pack): a further node cannot be that one"
-        )
+    problem = further_problem(job.spec)
     if problem:
-        raise Refused(RefusalCode.CONFLICT, f"nodes: {problem}")
+        raise Refused(RefusalCode.CONFLICT, f"nodes: job {job.job_id}: {problem}")
 
 
 def _check_feasible(state: State, job: Job, request: Request, apart: Sequence[int], limit_s: int) -> None:
@@ -89,27 +69,3 @@ def _check_feasible(state: State, job: Job, request: Request, apart: Sequence[in
             f"nodes: job {job.job_id} cannot get {request.nodes_min} more besides those that it has or gave back: "
             f"{problem.reason}",
         )
-
-
-def _spec(job: Job, request: Request, limit_s: int) -> JobSpec:
-    return replace(
-        job.spec,
-        name=f"grow-{job.job_id}",
-        components=(request,),
-        parts=(),
-        partition=partition_of(job.spec, 0),
-        time_limit_s=limit_s,
-        begin_us=0,
-        start_at_us=0,
-        deadline_us=0,
-        held=False,
-        dependencies=(),
-        dependency_any=False,
-        array=None,
-        arguments=(),
-        warn_signal=0,
-        warn_before_s=0,
-        warn_script="",
-        no_kill=False,
-        cells=(),
-    )

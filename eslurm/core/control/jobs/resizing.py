@@ -38,7 +38,8 @@ def on_resize(state: State, message: ResizeJob, now_us: int) -> tuple[list[facts
     growth_id = state.growing.get(job.job_id)
     found: list[facts.Fact] = []
     if growth_id is not None:
-        _check_growth(job, attempt, growth_id, wanted, message)
+        place = state.get_job(growth_id).grows
+        _check_growth(job, attempt, growth_id, wanted, message, is_own=place is not None and place.is_own)
         text = f"withdrawn by {message.by.name}"
         found.append(facts.JobFinished(growth_id, JobState.CANCELLED, text))
     before = amounts(state, spans)
@@ -67,12 +68,14 @@ class Wanted(NamedTuple):
     include: tuple[str, ...] = ()
 
 
-def _check_growth(job: Job, attempt: Attempt, growth_id: int, wanted: Wanted, message: ResizeJob) -> None:
-    """Refuse a change while nodes join, and one more growth beside one that waits."""
+def _check_growth(
+    job: Job, attempt: Attempt, growth_id: int, wanted: Wanted, message: ResizeJob, *, is_own: bool
+) -> None:
+    """Refuse a change while nodes join, and one more growth beside one that a user has asked for."""
     if attempt.joining:
         text = f"job {job.job_id} is just getting nodes (growth {growth_id}): try again in a moment"
         raise Refused(RefusalCode.CONFLICT, text)
-    if wanted.more and message.by_nodes:
+    if wanted.more and message.by_nodes and not is_own:
         raise Refused(
             RefusalCode.CONFLICT,
             f"job {job.job_id} waits for nodes already (growth {growth_id}): give the number of nodes in all instead of "
