@@ -529,4 +529,12 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
             node_names=part.node_names,
             ended_us=part.ended_us,
         )
+    for one in kept.segments:
+        info.segments.add(
+            from_us=one.from_us,
+            until_us=one.until_us,
+            node_names=one.node_names,
+            nodes=one.nodes,
+            cpus=one.cores,
+        )
     return info

@@ -68,7 +68,13 @@ def test_steps_get_the_nodes_of_the_moment(cluster: LiveCluster) -> None:
     assert cluster.end(job_id) == "COMPLETED"
     assert cluster.lines("third") == ["cn0001 in 1: cn0001"]
     run = cluster.only_run(job_id)
-    assert run.node_names == "cn[0001-0004]"
+    assert (run.node_names, run.nodes, run.cpus) == ("cn[0001-0004]", 4, 4)
+    assert [one.nodes for one in run.segments][:2] == [2, 4] and run.segments[-1].node_names == "cn0001"
+    assert run.segments[0].from_us == run.started_us and run.segments[-1].until_us == run.ended_us
+    ran = cluster.run("esacct", "-h", "-P", "-j", str(job_id), "-o", "cputimeraw")
+    assert ran.code == 0 and ran.out, ran
+    core_s = int(ran.out)
+    assert core_s == sum(one.cpus * (one.until_us - one.from_us) for one in run.segments) // 1_000_000
 
 
 def test_tasks_on_a_node_that_leaves_get_the_signal_then_the_grace(cluster: LiveCluster) -> None:

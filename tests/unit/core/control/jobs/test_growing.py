@@ -22,6 +22,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.protocol import End, HeldAttempt, LaunchStep, PhaseReported, Prepare, Preparing
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.schedule import Schedule
+from eslurm.core.state.segments import segments_of
 from eslurm.core.state.usage import usage_now
 from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, depends, problem, refused
 from tests.kits.planned import plan_all
@@ -415,6 +416,15 @@ def test_core_seconds_are_the_sum_over_the_segments() -> None:
 
     expected = 4 * (60 + 20 + 50)
     assert used() == pytest.approx(expected)
+    found = segments_of(world.attempt(job), world.now_us)
+    begin_us = world.attempt(job).started_us
+    ends = [(one.from_us - begin_us, one.until_us - begin_us, one.nodes) for one in found]
+    assert ends == [
+        (0, 10 * SECOND, (0,)),
+        (10 * SECOND, 30 * SECOND, (0, 1, 2)),
+        (30 * SECOND, 60 * SECOND, (0, 2)),
+    ]
+    assert sum(one.cores * (one.until_us - one.from_us) for one in found) == expected * SECOND
     world.end(job)
     assert world.state.usage["", "alice"].raw == pytest.approx(expected)
 
