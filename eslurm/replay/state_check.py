@@ -28,7 +28,7 @@ from eslurm.core.state.cluster import (
 )
 from eslurm.core.state.invariants import InvariantViolation, check_job, require
 from eslurm.core.state.job_counts import JobCounts
-from eslurm.core.state.job_indexes import has_wish
+from eslurm.core.state.job_indexes import has_wish, shorter_at_us
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
 from eslurm.core.state.references import References
@@ -266,6 +266,12 @@ def _check_timers(state: State) -> None:
         joins_us = growth.preparing_until_us if growth is not None else 0
         require(
             not joins_us or (joins_us, "growth", job.job_id) in timers, f"job {job.job_id} grows for ever"
+        )
+        shorter_us = shorter_at_us(state.find_job(job.grows.job_id), job) if job.grows is not None else 0
+        trims = (shorter_us, "shorter", job.job_id) in timers or shorter_us <= state.now_us
+        require(
+            job.state is not JobState.PENDING or trims,
+            f"growth {job.job_id} asks for {job.spec.time_limit_s} s for ever",
         )
         ends = not job.avoid or job.state in FINAL or (job.avoid_until_us, "avoid", job.job_id) in timers
         require(ends, f"job {job.job_id} avoids nodes for ever")

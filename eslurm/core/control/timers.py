@@ -22,6 +22,7 @@ from eslurm.core.model.token import ID_BYTES, TOKEN
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state import boundaries, faults
 from eslurm.core.state.cluster import State, Timer
+from eslurm.core.state.job_indexes import shorter_at_us
 
 TICK_US: Final = (20_000, SECOND_US)
 """Least and most time between two ticks: the clock may jump, so it is looked at again before long."""
@@ -71,6 +72,8 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return gateways.overdue(state, key, now_us)
     if kind == "growth":
         return growing.overdue(state, key, now_us)
+    if kind == "shorter":
+        return growing.shorter(state, key, now_us)
     if kind == boundaries.TIMER:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
@@ -119,6 +122,8 @@ def _may_fire(state: State, timer: Timer) -> bool:
     if kind == "gateway":
         attempt = job.attempt
         return attempt is not None and attempt.gateway is not None and attempt.gateway.until_us == at_us
+    if kind == "shorter":
+        return job.grows is not None and shorter_at_us(state.find_job(job.grows.job_id), job) == at_us
     if kind == "growth":
         growth = job.attempt.growth if job.attempt is not None else None
         return growth is not None and growth.preparing_until_us == at_us

@@ -18,6 +18,7 @@ from eslurm.core.model.accounts import KINDS, Policy, Usage
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
 from eslurm.core.model.federation import FederationWish
+from eslurm.core.model.growth import GrowthPlace
 from eslurm.core.model.job import Attempt, AttemptMore, Job
 from eslurm.core.model.job_ids import IdRange
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
@@ -50,6 +51,7 @@ from eslurm.core.state.job_indexes import (
     has_wish,
     name_key,
     owed_revisions,
+    shorter_at_us,
     startable,
     task_slots,
     waits,
@@ -289,6 +291,7 @@ class State:
                 self.growing[new.grows.job_id] = new.job_id
                 if fills(new) and (old is None or not fills(old)):
                     self.want_plan()
+                self._arm_shorter(old, new, new.grows)
             elif self.growing.get(new.grows.job_id) == new.job_id:
                 del self.growing[new.grows.job_id]
         self.mentions.follow(old, new)
@@ -333,6 +336,12 @@ class State:
             heapq.heappush(self.timers, (joins_us, "growth", job_id))
         if more.controller is not None:
             self._index_controller_phase(job_id, more.controller.stage)
+
+    def _arm_shorter(self, old: Job | None, new: Job, place: GrowthPlace) -> None:
+        """Set the timer of a growth that waits: its job's end comes nearer, and it asks for less time."""
+        at_us = shorter_at_us(self.jobs.get(place.job_id), new)
+        if at_us and (old is None or old.spec is not new.spec):
+            heapq.heappush(self.timers, (at_us, "shorter", new.job_id))
 
     def _index_controller_phase(self, job_id: int, stage: PhaseStage | None) -> None:
         """Index a job whose program on the controller's host waits for its turn, or runs."""

@@ -68,9 +68,10 @@ def pending_of(
         nice=spec.nice,
         after=() if is_ready else _after(job, packs),
         not_before_us=0 if is_ready else _not_before_us(job),
-        # Members of a pack are planned for their limits: an overrun of one would break the delay of another.
+        # Members of a pack are planned for their limits: an overrun of one would break the delay of another. The nodes of a
+        # growth are held until its job ends.
         estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US)
-        if use_forecasts and job.pack is None
+        if use_forecasts and job.pack is None and job.grows is None
         else 0,
         eligible_us=spec.begin_us,
         parts=parts_of(spec) if spec.parts else (),

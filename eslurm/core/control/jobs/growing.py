@@ -23,7 +23,7 @@ from eslurm.core.plan.cycle.queue import Pending, QueueEntry
 from eslurm.core.state import faults, launch_failures
 from eslurm.core.state.apply_elastic import left_s
 from eslurm.core.state.cluster import State
-from eslurm.core.state.job_indexes import fills
+from eslurm.core.state.job_indexes import fills, shorter_at_us
 from eslurm.core.state.queue_entries import pending_of
 
 NAMED_MAX = 4
@@ -148,6 +148,18 @@ def overdue(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
         return []
     names = _names(state, sorted(attempt.growth.preparing))
     return failed(state, job, attempt, now_us, (), f"{names}: no report of the end of the prolog")
+
+
+def shorter(state: State, growth_id: int, now_us: int) -> list[facts.Fact]:
+    """A growth that waits asks for nodes until the end of its job, which has come nearer."""
+    growth = state.find_job(growth_id)
+    found = growing_attempt(state, growth) if growth is not None and growth.grows is not None else None
+    if growth is None or found is None or growth.state is not JobState.PENDING or found[1].joining:
+        return []
+    if not 0 < shorter_at_us(found[0], growth) <= now_us < found[1].until_us:
+        return []
+    spec = replace(growth.spec, time_limit_s=left_s(found[1].until_us, now_us))
+    return [facts.JobChanged(growth_id, spec, growth.priority, growth.not_before_us)]
 
 
 def concerned(state: State, job_id: int) -> list[int]:

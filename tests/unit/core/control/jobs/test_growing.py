@@ -392,6 +392,24 @@ def test_a_longer_limit_of_its_job_is_one_of_the_growth() -> None:
     assert world.job(growth).spec.time_limit_s == 500
 
 
+def test_a_growth_that_waits_asks_for_what_is_left_until_the_end_of_its_job() -> None:
+    """Goal: it fits into shorter and shorter gaps, with few facts."""
+    world, job = running(time_limit_s=1000)
+    other = run(world, (1, 2, 3), time_limit_s=2000)
+    growth = ask(world, job, by_nodes=1)
+    since = len(world.log)
+    asked = []
+    for _ in range(19):
+        world.pass_time(50)
+        asked.append(world.job(growth).spec.time_limit_s)
+        left_s = (world.attempt(job).until_us - world.now_us) // SECOND
+        assert left_s <= asked[-1] <= max(left_s / 0.8 + 1, 60)
+    assert world.kinds(since).count("JobChanged") < 14
+    world.end(other)
+    world.plan()
+    assert joins(world.attempt(job)) == {1}
+
+
 def test_core_seconds_are_the_sum_over_the_segments() -> None:
     """Goal: each node counts from when the job got it until it was free, wherever the usage is asked for."""
     world, job = running(
