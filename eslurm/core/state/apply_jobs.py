@@ -272,6 +272,8 @@ def apply_suspended(state: State, fact: facts.AttemptSuspended) -> None:
     to = JobState.SUSPENDED if fact.suspended else JobState.RUNNING
     text = f"suspended {fact.by}" if fact.suspended else ""
     state.put_job(replace(job, state=moved(job, to), attempt=attempt, reason_text=text))
+    if attempt.growth is not None:
+        apply_elastic.follow_time(state, attempt)
     if has_lent:
         state.cores_returned = state.generation
 

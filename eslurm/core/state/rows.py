@@ -202,9 +202,10 @@ def restore(
             put_revocation(state, record)
         else:
             put_policy(state, record)
-    # Arrays first: their tasks look at their limits.
+    # Arrays first: their tasks look at their limits. Growths last: they look at their jobs' ends.
     records = sorted(
-        (_jobs.decode(blob) for blob in jobs), key=lambda job: (job.array_job_id != 0, job.job_id)
+        (_jobs.decode(blob) for blob in jobs),
+        key=lambda job: (job.grows is not None, job.array_job_id != 0, job.job_id),
     )
     for job in records:
         state.put_job(job)

@@ -372,14 +372,17 @@ def test_a_growth_ends_with_its_job(how: str, joining: bool) -> None:
 
 
 def test_a_suspended_job_gets_no_nodes_until_it_goes_on() -> None:
-    world, job = running(time_limit_s=0)
+    world, job = running(time_limit_s=1000)
     growth = ask(world, job, by_nodes=1)
     world.send(SuspendJobs(ROOT, (JobRef(job),)))
+    world.pass_time(500)
     assert world.plan() == [] and not joins(world.attempt(job))
     info = job_info(world.view, world.job(growth), None)
     assert info.reason == "JobSuspended"
     assert "is suspended" in refused(resize(world, job, by_nodes=1))
     world.send(SuspendJobs(ROOT, (JobRef(job),), resume=True))
+    assert world.job(growth).spec.time_limit_s == 1000
+    world.restart()
     world.plan()
     assert joins(world.attempt(job)) == {1}
 
