@@ -179,8 +179,12 @@ class ElasticChecks:
         ended_us = attempt.ended_us
         segments = segments_of(attempt, ended_us)
         if not segments:
-            # Nodes that leave may be free only after its end.
-            got = [node for node, since_us in mine.since.items() if since_us > attempt.placed_us]
+            # Nodes that leave may be free only after its end, and its end may be known only after it got some.
+            got = [
+                node
+                for node, since_us in mine.since.items()
+                if attempt.placed_us < since_us < attempt.ended_us
+            ]
             require(not got, f"attempt {fact.job_id}.{fact.attempt} got {got}, and has no segments")
             return
         self.changed += 1
