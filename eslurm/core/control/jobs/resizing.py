@@ -52,7 +52,7 @@ def on_resize(state: State, message: ResizeJob, now_us: int) -> tuple[list[facts
     if wanted.more:
         asked = growth_facts(state, job, attempt, message.by, wanted.more, wanted.include, now_us)
         found += asked
-        answer = replace(answer, growth_id=growth_of(asked))
+        answer = replace(answer, growth_id=0 if message.dry_run else growth_of(asked))
     elif wanted.out:
         why = f"given back by {message.by.name}"
         found.append(facts.JobShrunk(job.job_id, attempt.number, wanted.out, message.by.name))

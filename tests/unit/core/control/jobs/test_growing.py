@@ -7,12 +7,16 @@ import pytest
 
 from eslurm.api.infos import job_info
 from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.model.accounts import Amount, Limit, Policy, Reservation, Validity, kind_of
 from eslurm.core.model.config import PriorityWeights
 from eslurm.core.model.job import Attempt, Principal, StepEnd
 from eslurm.core.model.messages import (
+    Changed,
+    ChangePolicies,
     CreateStep,
     ExtendJob,
     JobRef,
+    PolicyChange,
     Resized,
     ResizeJob,
     StepCreated,
@@ -21,6 +25,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.protocol import End, HeldAttempt, LaunchStep, PhaseReported, Prepare, Preparing
 from eslurm.core.model.request import Chunk, Request
+from eslurm.core.plan.cycle.reasons import WhyKind
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.state.segments import segments_of
 from eslurm.core.state.usage import usage_now
@@ -485,3 +490,44 @@ def test_a_growth_is_no_job_to_change_or_to_count() -> None:
     assert f"is the growth of job {job}" in problem(world.send(UpdateJob(ALICE, JobRef(growth), name="x")))
     assert world.state.job_counts.counts["user", "alice"] == 1
     world.send(ExtendJob(ALICE, JobRef(job), by_s=10))
+
+
+def rule(world: World, policy: Policy) -> None:
+    change = PolicyChange("add", kind_of(policy), policy.name, policy)
+    assert world.send(ChangePolicies(ROOT, (change,))) == Changed(1)
+
+
+@pytest.mark.parametrize("policy", ["easy", "planned"])
+def test_beyond_a_limit_it_waits_with_the_reason(policy: str) -> None:
+    """Goal: what the job holds and what it asks for count together; room under the limit lets it in."""
+    world, job = running((0, 1), policy=policy)
+    rule(world, Limit("few", "user", "alice", "nodes", Amount(3)))
+    schedule = Schedule()
+    growth = ask(world, job, by_nodes=2)
+    plan = plan_all(world, schedule)
+    assert plan.waiting[growth].kind is WhyKind.LIMIT and "few" in plan.waiting[growth].text
+    resize(world, job, to_nodes=3)
+    plan_all(world, schedule)
+    assert len(world.attempt(job).held) == 3
+
+
+def test_it_does_not_run_into_maintenance() -> None:
+    """Goal: the nodes would be held until the job's end, which lies within it."""
+    world, job = running((0,), policy="planned", time_limit_s=1000)
+    begin_us = world.now_us + 300 * SECOND
+    times = Validity(from_us=begin_us, until_us=begin_us + 3600 * SECOND)
+    rule(world, Reservation("service", times, ("cn1", "cn2"), maintenance=True))
+    schedule = Schedule()
+    growth = ask(world, job, by_nodes=2)
+    plan_all(world, schedule)
+    assert world.attempt(job).held == {0} and world.state_of(growth) == "PENDING"
+    resize(world, job, to_nodes=2)
+    plan_all(world, schedule)
+    assert world.attempt(job).held == {0, 3}, "the node that stays open"
+
+
+def test_a_dry_run_asks_for_nothing() -> None:
+    world, job = running()
+    answer = resize(world, job, by_nodes=2, dry_run=True)
+    assert isinstance(answer, Resized) and (answer.more, answer.growth_id) == (2, 0)
+    assert not world.state.growing
