@@ -55,7 +55,7 @@ def pending_of(
         time_limit_us=spec.time_limit_s * SECOND_US,
         priority=job.priority,
         submitted_us=job.submitted_us,
-        avoid=frozenset() if is_placed else job.avoid if job.grows is None else job.avoid | job.grows.apart,
+        avoid=frozenset() if is_placed else job.avoid,
         startable=startable,
         user=spec.user.name,
         uid=spec.user.uid,
@@ -79,6 +79,7 @@ def pending_of(
         followers=followers,
         is_owed=owed_us > 0,
         phases_us=phases_us,
+        apart=job.grows.apart if job.grows is not None else frozenset(),
     )
 
 

@@ -526,6 +526,22 @@ def test_it_does_not_run_into_maintenance() -> None:
     assert world.attempt(job).held == {0, 3}, "the node that stays open"
 
 
+def test_where_no_other_node_is_left_it_waits_with_the_reason() -> None:
+    """Goal: the nodes that it has, gave back or failed on are no last resort, as avoided nodes are."""
+    world, job = running((0,), of=2, policy="planned")
+    growth = ask(world, job, by_nodes=1)
+    world.plan()
+    (send,) = world.sends()
+    world.done(send, "failed")
+    world.deliver()
+    world.pass_time(60)
+    schedule = Schedule()
+    plan = plan_all(world, schedule)
+    assert world.attempt(job).held == {0} and growth not in schedule.bookings
+    assert plan.waiting[growth].text
+    assert world.kinds().count("GrowthPlaced") == 1
+
+
 def test_a_dry_run_asks_for_nothing() -> None:
     world, job = running()
     answer = resize(world, job, by_nodes=2, dry_run=True)
