@@ -103,6 +103,7 @@ CHANGE_FEDERATION = Method(
     "ChangeFederation", 44, pb.ChangeFederationRequest, pb.ChangeFederationReply, True, "administrator"
 )
 CALL_CELL = Method("CallCell", 46, pb.CallCellRequest, pb.CallCellReply, False, "anyone", SUBMIT_BYTES)
+TELL_GUEST = Method("TellGuest", 47, pb.TellGuestRequest, pb.TellGuestReply, False, "owner")
 RESIZE_JOB = Method("ResizeJob", 48, pb.ResizeJobRequest, pb.ResizeJobReply, True, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
@@ -151,6 +152,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     FEDERATION,
     CHANGE_FEDERATION,
     CALL_CELL,
+    TELL_GUEST,
     RESIZE_JOB,
 )
 

@@ -259,6 +259,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.CallCellRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.CallCellReply.FromString,
                 _registered_method=True)
+        self.TellGuest = channel.unary_unary(
+                '/eslurm.v1.Controller/TellGuest',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.TellGuestReply.FromString,
+                _registered_method=True)
         self.ResizeJob = channel.unary_unary(
                 '/eslurm.v1.Controller/ResizeJob',
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobRequest.SerializeToString,
@@ -539,6 +544,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TellGuest(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResizeJob(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -772,6 +783,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.CallCell,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.CallCellRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.CallCellReply.SerializeToString,
+            ),
+            'TellGuest': grpc.unary_unary_rpc_method_handler(
+                    servicer.TellGuest,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.TellGuestReply.SerializeToString,
             ),
             'ResizeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ResizeJob,
@@ -1994,6 +2010,33 @@ class Controller:
             '/eslurm.v1.Controller/CallCell',
             eslurm_dot_v1_dot_controller__pb2.CallCellRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.CallCellReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TellGuest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/TellGuest',
+            eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.TellGuestReply.FromString,
             options,
             channel_credentials,
             insecure,

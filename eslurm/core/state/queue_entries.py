@@ -172,6 +172,7 @@ def foreseeable(job: Job) -> bool:
         and job.attempt is None
         and not job.hold
         and not job.is_away
+        and not job.gathers
         and not (job.grows is not None and (job.grows.is_still or job.grows.is_own))
         and bool(job.open or job.not_before_us)
         and (job.pack is None or not job.pack.waits_for_first)

@@ -35,9 +35,14 @@ def growing_attempt(state: State, growth: Job) -> tuple[Job, Attempt] | None:
     assert place is not None
     job = state.find_job(place.job_id)
     attempt = job.attempt if job is not None else None
-    if job is None or attempt is None or attempt.number != place.attempt or attempt.stop is not None:
+    if job is None or attempt is None or attempt.number != place.attempt:
         return None
-    return (job, attempt) if attempt.phase is AttemptPhase.RUNNING else None
+    return (job, attempt) if goes_on(attempt) else None
+
+
+def goes_on(attempt: Attempt) -> bool:
+    """Check whether the attempt runs and is not being ended: else all of its nodes are on their way out."""
+    return attempt.phase is AttemptPhase.RUNNING and attempt.stop is None
 
 
 def placed(state: State, growth: Job, spans: tuple[Span, ...], until_us: int) -> list[facts.Fact]:

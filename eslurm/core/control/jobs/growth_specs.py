@@ -103,4 +103,6 @@ def growth_spec(job: Job, request: Request, limit_s: int) -> JobSpec:
         no_kill=False,
         elastic=False,
         cells=(),
+        span=False,
+        retry=None,
     )

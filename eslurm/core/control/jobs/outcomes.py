@@ -10,6 +10,8 @@ import msgspec
 
 from eslurm.core.control.effects import Owing, find_owing
 from eslurm.core.control.jobs import gateways, growing
+from eslurm.core.control.jobs.grown_retries import grown
+from eslurm.core.control.jobs.retries import judged
 from eslurm.core.control.jobs.stopping import ended, outcome_of, stop_text, stopped_outcome
 from eslurm.core.control.jobs.times import (
     PHASE_REPORT_MARGIN_S,
@@ -220,7 +222,19 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
         if attempt.stop is not None:
             text = stop_text(attempt.stop.cause, attempt.stop.by)
         end = end_in_time(attempt, report.end, now_us)
-        return [ended(state, job, attempt, now_us, outcome=outcome, end=end, released=released, text=text)]
+        verdict = judged(state, job, attempt, report.end, outcome, now_us, grown)
+        text = "; ".join(filter(None, (text, verdict.why)))
+        outcome, retry = verdict.outcome, verdict.retry
+        return [
+            ended(
+                *(state, job, attempt, now_us),
+                outcome=outcome,
+                end=end,
+                released=released,
+                text=text,
+                retry=retry,
+            )
+        ]
     if report.gone:
         return [*returned, *given_back(state, report.job_id, report.attempt, report.node, now_us)]
     return returned
@@ -258,7 +272,7 @@ def given_back(
     job, attempt = found
     if node not in attempt.held:
         return []
-    if node in attempt.joining and attempt is job.attempt:
+    if node in attempt.joining and attempt is job.attempt and growing.goes_on(attempt):
         failed = growing.failed(state, job, attempt, now_us, (), "its nodes were ended")
         return [*failed, facts.NodesReleased(job_id, number, (node,), epilog_us)]
     if attempt is job.attempt and attempt.phase is not AttemptPhase.RELEASING and node == attempt.first:

@@ -27,7 +27,7 @@ def on_phase_reported(state: State, report: PhaseReported, now_us: int) -> list[
     job_id, number, node = report.job_id, report.attempt, report.node
     found = state.find_attempt(job_id, number)
     launches = found is not None and _launches(*found, node)
-    if found is not None and report.node in found[1].joining and found[1] is found[0].attempt:
+    if found is not None and _joins(*found, report.node):
         return growing.on_prolog(state, *found, report, now_us)
     if report.end.is_good:
         return [facts.NodesPrepared(job_id, number, (node,), report.end.took_us)] if launches else []
@@ -37,6 +37,10 @@ def on_phase_reported(state: State, report: PhaseReported, now_us: int) -> list[
     text = f"its prolog failed: {faults.why(report.end)}"
     # The fault keeps others away: the node is not blamed for the launch as well.
     return [*fault, *launch_failed(state, *found, now_us, (node,), (node,), (), text)]
+
+
+def _joins(job: Job, attempt: Attempt, node: int) -> bool:
+    return attempt is job.attempt and node in attempt.joining and growing.goes_on(attempt)
 
 
 def _launches(job: Job, attempt: Attempt, node: int) -> bool:

@@ -119,6 +119,8 @@ def _resizable(job: Job) -> Attempt:
         )
     elif job.pack is not None:
         problem = f"{what} is in pack {job.pack.pack_id}, whose jobs are planned together: its nodes stay"
+    elif job.guests is not None or job.guest_of is not None:
+        problem = f"{what} has nodes in several cells, which hold them until its end: its nodes stay"
     elif job.home:
         problem = f"{what} is of cell {job.home}, which accepted it for these nodes: its nodes stay"
     elif job.state is JobState.SUSPENDED:
