@@ -325,7 +325,7 @@ class Client(Process):
         self.call(SubmitJobs(specs), self._cancel_wide if is_wide else None, blobs)
 
     def _cancel_wide(self, answer: BatchAnswer) -> None:
-        """Whether a job that no cell has alone ever starts depends on the others: it does not wait for ever."""
+        """Cancel jobs that no cell has alone: if they ever start depends on the other cells."""
         if isinstance(answer, Submitted):
             cancel = CancelJobs(self.operator, tuple([JobRef(job_id) for job_id in answer.job_ids]))
             self.later(self._spanning_random.randint(20, 90) * SECOND_US, self.call, cancel)
