@@ -161,7 +161,7 @@ def test_a_late_word_of_its_end_frees_nothing_twice() -> None:
     assert world.attempt(other).held == {3} and free(world)[3] == 0
 
 
-def test_a_leaving_node_that_is_lost_ends_nobody() -> None:
+def test_a_leaving_node_that_is_lost_does_not_end_the_job() -> None:
     world, job = running()
     resize(world, job, by_nodes=-1)
     world.lose(3)
