@@ -176,7 +176,7 @@ def _holds_otherwise(before: Sequence[Attempt], after: Sequence[Attempt]) -> boo
             old.number != new.number
             or old.held is not new.held
             or lends(old) != lends(new)
-            or (old.more is not new.more and old.given != new.given)
+            or (old.more is not new.more and (old.given != new.given or old.loans != new.loans))
         ):
             return True
     return False
