@@ -1022,7 +1022,7 @@ class AccountingRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., since_us: _Optional[int] = ..., until_us: _Optional[int] = ..., limit: _Optional[int] = ..., page: _Optional[int] = ..., partition: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class AttemptInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us", "time_limit_s", "first_estimate_s", "forecast", "trace", "parts", "pack_id", "pack_index")
+    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us", "time_limit_s", "first_estimate_s", "forecast", "trace", "parts", "pack_id", "pack_index", "lent_core_s", "borrowed_core_s")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -1052,6 +1052,8 @@ class AttemptInfo(_message.Message):
     PARTS_FIELD_NUMBER: _ClassVar[int]
     PACK_ID_FIELD_NUMBER: _ClassVar[int]
     PACK_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LENT_CORE_S_FIELD_NUMBER: _ClassVar[int]
+    BORROWED_CORE_S_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -1081,7 +1083,9 @@ class AttemptInfo(_message.Message):
     parts: _containers.RepeatedCompositeFieldContainer[PartInfo]
     pack_id: int
     pack_index: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., first_estimate_s: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., trace: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ...) -> None: ...
+    lent_core_s: int
+    borrowed_core_s: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., first_estimate_s: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., trace: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., lent_core_s: _Optional[int] = ..., borrowed_core_s: _Optional[int] = ...) -> None: ...
 
 class AccountingReply(_message.Message):
     __slots__ = ("attempts", "next_page")
