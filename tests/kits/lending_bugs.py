@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -47,4 +50,6 @@ def ownership_changed_by_a_crash(patch: pytest.MonkeyPatch) -> None:
             # As if the ledger had not counted them before.
             state.put_job(replace(job, attempt=own))
 
-    patch.setattr(apply, "_APPLY", {**apply._APPLY, facts.EpochBegan: forgetful})
+    known: dict[type, Callable[[State, Any], None]] = dict(apply._APPLY)
+    known[facts.EpochBegan] = forgetful
+    patch.setattr(apply, "_APPLY", known)
