@@ -84,7 +84,7 @@ def check(state: State) -> None:
                 borrower = job.job_id, attempt.number
                 there[borrower] = there.get(borrower, 0) + loan.cores
     require(loans == state.loans, "the index of loans disagrees with the jobs")
-    require(not state.loan_ends and not state.owners_gone, "loans have ended, and nobody has followed")
+    require(not state.loan_ends and not state.owners_gone, "ends of loans are not followed")
     excluding = {
         job.job_id for job in state.jobs.values() if job.attempt is not None and job.attempt.exclusions
     }

@@ -83,7 +83,7 @@ def start_on_lent(cycle: Cycle) -> Generator[None, None, None]:
 
 
 def _tail(cycle: Cycle, lent: Lent, booking: Booking) -> Booking | None:
-    """What the borrower has of these cores after their owner's expected end; None when it ends before."""
+    """The part of these cores that the borrower has after their owner's expected end; None when it ends before."""
     from_us = max(cycle.schedule.end_us(lent.owner), cycle.now_us + 1)
     if from_us >= booking.stop_us:
         return None
@@ -92,7 +92,7 @@ def _tail(cycle: Cycle, lent: Lent, booking: Booking) -> Booking | None:
 
 
 class _Room:
-    """What is free together with what is lent; it shrinks with each start."""
+    """Free and lent amounts together; they shrink with each start."""
 
     __slots__ = ("_cycle", "_is_strict", "_ledger", "_lendable")
 

@@ -43,7 +43,7 @@ def borrowed(world: World) -> tuple[int, int]:
 # ---- a loan ----
 
 
-def test_idle_cores_are_excluded_when_somebody_waits_for_them() -> None:
+def test_idle_cores_are_excluded_when_a_job_would_borrow_them() -> None:
     world = one_node()
     owner = run_owner(world)
     tell(world, owner, 2)
