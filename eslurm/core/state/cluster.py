@@ -174,6 +174,8 @@ class State:
         self.wishing: set[int] = set()
         # Borrowers by what they have borrowed from: (owner, attempt, node) -> {(job, attempt): cores}.
         self.loans: dict[tuple[int, int, int], dict[RunningKey, int]] = {}
+        self.loan_changes = 0
+        """Number of changes of `loans`: readers take a copy when it has grown."""
         # Running jobs whose applications leave cores to others, and jobs that wait and accept such cores.
         self.excluding: set[int] = set()
         self.borrowers: set[int] = set()
@@ -721,8 +723,12 @@ class State:
         for loan in attempt.loans:
             key = (loan.owner, loan.attempt, loan.node)
             found[key] = found.get(key, 0) + loan.cores
+        borrower = job_id, attempt.number
         for key, cores in found.items():
-            self.loans.setdefault(key, {})[job_id, attempt.number] = cores
+            there = self.loans.setdefault(key, {})
+            if there.get(borrower) != cores:
+                there[borrower] = cores
+                self.loan_changes += 1
 
     def _unindex_loan(self, job_id: int, number: int, loan: Loan) -> None:
         key = (loan.owner, loan.attempt, loan.node)
@@ -730,6 +736,7 @@ class State:
         borrowers.pop((job_id, number), None)
         if not borrowers:
             self.loans.pop(key, None)
+        self.loan_changes += 1
         self.loan_ends.append(loan)
 
     def _refresh_waiting_tasks(self, array_id: int) -> None:
