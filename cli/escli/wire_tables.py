@@ -121,6 +121,8 @@ JOB_REQUEST: Table = {
     "grow_memory_percent": (44, "int", None),
     "max_memory_mib": (45, "int", None),
     "elastic": (46, "bool", None),
+    "cooperate": (50, "text", None),
+    "borrow": (51, "text", None),
 }
 
 PACK_REQUEST: Table = {

@@ -354,7 +354,7 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
-                is_kept = one is not None and not _has_grown(one, held)
+                is_kept = one is not None and not _has_more(one, held.running)
                 if (
                     one is not None
                     and is_kept
@@ -512,17 +512,23 @@ class _Following:
         self.schedule.changed_ends.update((key[0], one.array_job_id))
 
 
+def _has_more(one: Running, before: Running) -> bool:
+    """Check whether the attempt holds more than before on some node: it is booked when all that has ended is not.
+
+    Nodes of a growth are booked for it, whose booking ends before they are the attempt's own.
+    """
+    had = dict(before.spans)
+    return any(
+        number not in had or any(more > less for more, less in zip(amounts, had[number], strict=False))
+        for number, amounts in one.spans
+    )
+
+
 def _spans_of(one: Running) -> tuple[Span, ...]:
     """The holdings of an attempt as spans of a booking, part by part."""
     if one.parts:
         return tuple([Span(node, amounts, 0, part) for part, node, amounts in one.parts])
     return tuple([Span(node, amounts, 0) for node, amounts in one.spans])
-
-
-def _has_grown(one: Running, held: Held) -> bool:
-    """Check whether the attempt got nodes: they are booked for its growth, whose booking ends before they are its own."""
-    had = {node for node, _ in held.running.spans}
-    return any(node not in had for node, _ in one.spans)
 
 
 def _had_no_foreseen_start(schedule: Schedule, job_id: int) -> bool:
