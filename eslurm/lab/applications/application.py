@@ -1,0 +1,159 @@
+"""An application that runs: its own scheduler shares out a loop among the cores it has (R-11), in virtual time.
+
+It is the machine that jobs import, `eslurm.loops`: its coordinator and techniques, told the clock. Invariants: a core
+computes at most one chunk at a time; every task is computed once; a core that was given up gets no chunk any more.
+
+Toward the batch system (R-01, R-03, R-05): `idle` are cores to which no task can be assigned any more, `remaining_us`
+is what is left to do, `ask` requests cores, and the application says which it gives up, if any.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final, TypeAlias
+
+import msgspec
+
+from eslurm.core.model.units import SECOND_US
+from eslurm.lab.applications.costs import Costs
+from eslurm.loops.coordinator import Coordinator, Grant
+from eslurm.loops.imbalance import max_over_mean
+from eslurm.loops.techniques import technique_of
+
+Core: TypeAlias = tuple[int, int]
+"""(position of the node, number of the core on it)."""
+
+CHUNK_US: Final = 6
+"""Microseconds without a task before each chunk: twice the network's latency of 0.5 us (R-17), and 5 us for a decision."""
+_KNOWN_BEFORE: Final = {"FAC": ("mu", "sigma"), "FSC": ("sigma", "h")}
+_MEAN_MIN_S: Final = 1e-9
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What a job runs: a loop of tasks under a technique. Raises `TechniqueError` when it is used, for an unknown one."""
+
+    costs: Costs
+    technique: str
+
+    def options(self) -> dict[str, float]:
+        """What the technique has to know beforehand; a sigma or an overhead of 0 is none."""
+        known = {
+            "mu": max(self.costs.mean_s, _MEAN_MIN_S),
+            "sigma": self.costs.sigma_s,
+            "h": CHUNK_US / SECOND_US,
+        }
+        return {name: known[name] for name in _KNOWN_BEFORE.get(self.technique.upper(), ())}
+
+
+class Computed(msgspec.Struct, frozen=True, gc=False):
+    """A chunk of the tasks `start` to `stop` (without it) on a core, which computes from `begin_us` to `end_us`."""
+
+    core: Core
+    start: int
+    stop: int
+    begin_us: int
+    end_us: int
+
+
+class Application:
+    """One job's application on the cores of its job."""
+
+    def __init__(self, program: Program, cores: list[Core], now_us: int) -> None:
+        technique = technique_of(program.technique, program.costs.n, len(cores), **program.options())
+        self._technique = technique
+        self._costs = program.costs
+        self._coordinator = Coordinator(technique)
+        self._started_us = now_us
+        self._cores = cores
+        # (end, worker, its grant, the chunk).
+        self._chunks: list[tuple[int, int, int, Computed]] = []
+        self._leaving: set[int] = set()
+        self._idle: list[Core] = []
+        self._last_us = [now_us] * len(cores)
+        self._done_us = 0
+        self.chunks = 0
+        """Number of chunks handed out."""
+        for worker, core in enumerate(cores):
+            self._coordinator.joined(worker, f"{core[0]}.{core[1]}")
+        granted = self._hand_out(now_us)
+        for worker in range(len(cores)):
+            if worker not in granted:
+                self._give_up(worker, now_us)
+
+    # ---- what the loop of events asks ----
+
+    @property
+    def next_us(self) -> int | None:
+        """The next instant at which a core has done its chunk; None: all is done."""
+        return self._chunks[0][0] if self._chunks else None
+
+    @property
+    def is_done(self) -> bool:
+        """All tasks are computed."""
+        return self._coordinator.is_done
+
+    def advance(self, now_us: int) -> list[Computed]:
+        """End the chunks that are done by now, and hand out new ones; the chunks that have ended, in the order of their ends."""
+        ended: list[Computed] = []
+        while self._chunks and self._chunks[0][0] <= now_us:
+            end_us, worker, number, chunk = heapq.heappop(self._chunks)
+            ended.append(chunk)
+            done_us = chunk.end_us - chunk.begin_us
+            self._done_us += done_us
+            self._last_us[worker] = end_us
+            took_s, at_s = done_us / SECOND_US, (end_us - self._started_us) / SECOND_US
+            self._coordinator.finished(worker, number, took_s, at_s)
+            if worker in self._leaving or worker not in self._hand_out(end_us):
+                self._give_up(worker, end_us)
+        return ended
+
+    # ---- what the batch system hears and asks ----
+
+    def take_idle(self) -> list[Core]:
+        """Cores that have become idle for good since the last call (R-03); the application uses them no more."""
+        idle, self._idle = self._idle, []
+        return idle
+
+    @property
+    def remaining_us(self) -> int:
+        """Core microseconds of tasks that are not done (R-01), as far as the application knows: by the mean of those done."""
+        record = self._coordinator.record
+        left = record.n - record.done
+        if not record.done:
+            return self._costs.total_us
+        return self._done_us * left // record.done
+
+    def ask(self, count: int) -> list[Core]:
+        """Answer a request for cores (R-02): those that it gives up, after the chunks they compute; empty: it refuses (R-05).
+
+        It gives none while all its tasks are assigned, since then each core ends with its chunk anyhow, and keeps one.
+        """
+        staying = [worker for _, worker, _, _ in sorted(self._chunks) if worker not in self._leaving]
+        given = staying[: max(0, min(count, len(staying) - 1))] if self._technique.remaining else []
+        self._leaving.update(given)
+        return [self._cores[worker] for worker in given]
+
+    @property
+    def imbalance(self) -> float:
+        """max / mean of the cores' finishing times (R-22); of a job that has ended."""
+        return max_over_mean([at_us - self._started_us for at_us in self._last_us])
+
+    def _give_up(self, worker: int, now_us: int) -> None:
+        """The worker gets no chunk any more."""
+        self._leaving.discard(worker)
+        self._coordinator.lost(worker, (now_us - self._started_us) / SECOND_US)
+        self._idle.append(self._cores[worker])
+
+    def _hand_out(self, now_us: int) -> set[int]:
+        """Give chunks to workers without one; those that got one."""
+        grants = self._coordinator.grants((now_us - self._started_us) / SECOND_US)
+        for grant in grants:
+            self._compute(grant, now_us)
+        return {grant.worker for grant in grants}
+
+    def _compute(self, grant: Grant, now_us: int) -> None:
+        begin_us = now_us + CHUNK_US
+        end_us = begin_us + self._costs.chunk_us(grant.start, grant.stop)
+        chunk = Computed(self._cores[grant.worker], grant.start, grant.stop, begin_us, end_us)
+        self.chunks += 1
+        heapq.heappush(self._chunks, (end_us, grant.worker, grant.number, chunk))

@@ -1,0 +1,83 @@
+"""A second account of every core, which believes neither level: who owns it, who uses it, and since when.
+
+Invariants (`Broken` otherwise): a core has at most one user; a job uses cores that are its own, or that their owners have
+reported as idle; no core is idle for its user and busy at the same time.
+"""
+
+from __future__ import annotations
+
+from eslurm.core.model.placement import Placement
+from eslurm.core.resources.vector import CORES
+from eslurm.lab.applications.application import Computed, Core
+from eslurm.lab.workloads.account import Broken
+from eslurm.lab.workloads.machine import Machine
+
+
+class CoreAccount:
+    """The cores of a machine by node and number."""
+
+    def __init__(self, machine: Machine) -> None:
+        topology = machine.topology
+        self._positions = topology.positions
+        self._names = topology.names
+        self._free = [set(range(total[CORES])) for total in topology.totals]
+        self._users: dict[Core, int] = {}
+        self._busy_until_us: dict[Core, int] = {}
+        self.owners: dict[Core, list[int]] = {}
+        """Jobs that own a core while others use it, the first owner first."""
+        self.busy_us = 0
+        """Core microseconds in tasks, over all cores."""
+        self.lent_us = 0
+        """Those of them on cores that another running job owns."""
+
+    def start(self, placement: Placement, now_us: int) -> list[Core]:
+        """A job starts; its cores, the lowest free ones of each of its nodes. Raises `Broken` when one is missing."""
+        found: list[Core] = []
+        for span in placement.spans:
+            position = self._positions[span.node]
+            free = self._free[position]
+            wanted = span.amounts[CORES]
+            if len(free) < wanted:
+                raise Broken(
+                    f"node {self._names[position]}: job {placement.job_id} gets {wanted} cores, {len(free)} are free, at {now_us} us"
+                )
+            for number in sorted(free)[:wanted]:
+                free.discard(number)
+                self._users[position, number] = placement.job_id
+                found.append((position, number))
+        return found
+
+    def computed(self, job_id: int, chunk: Computed) -> None:
+        """A chunk has ended. Raises `Broken` when the core was another's, or computed two chunks at a time."""
+        core = chunk.core
+        if self._users.get(core) != job_id:
+            raise Broken(f"core {core} computed for job {job_id}, and is job {self._users.get(core)}'s, at {chunk.end_us} us")
+        if chunk.begin_us < self._busy_until_us.get(core, 0):
+            raise Broken(f"core {core} computed two chunks at {chunk.begin_us} us")
+        self._busy_until_us[core] = chunk.end_us
+        self.busy_us += chunk.end_us - chunk.begin_us
+        if self.owners.get(core):
+            self.lent_us += chunk.end_us - chunk.begin_us
+
+    def lend(self, job_id: int, core: Core) -> None:
+        """The user gives the core to others and goes on owning it (R-04)."""
+        self._release(job_id, core)
+        self.owners.setdefault(core, []).append(job_id)
+
+    def end(self, job_id: int, cores: list[Core]) -> None:
+        """A job has ended: what it used is free, what it lent has one owner less."""
+        for core in cores:
+            owners = self.owners.get(core)
+            if owners and job_id in owners:
+                owners.remove(job_id)
+                if not owners:
+                    del self.owners[core]
+            elif self._users.get(core) == job_id:
+                self._release(job_id, core)
+            else:
+                raise Broken(f"job {job_id} ends with core {core}, which it neither used nor lent")
+
+    def _release(self, job_id: int, core: Core) -> None:
+        if self._users.pop(core, None) != job_id:
+            raise Broken(f"job {job_id} gives up core {core}, which it does not use")
+        self._free[core[0]].add(core[1])

@@ -1,0 +1,267 @@
+"""The loop of events of a two-level simulation (R-10..R-14): jobs of the batch level, tasks of their applications.
+
+Time moves from one event of either level to the next (R-12). At an instant applications go first: chunks end, idle cores
+are reported; then jobs end and come; then the batch level plans, until nothing is left to do. Nothing is drawn and no clock is
+read, so two runs of the same input are equal, which `Course.digest` shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from eslurm.core.model.placement import Placement
+from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.lab.applications.application import Application, Computed, Core, Program
+from eslurm.lab.applications.batch import BatchLevel
+from eslurm.lab.applications.core_account import CoreAccount
+from eslurm.lab.workloads.account import Broken
+from eslurm.lab.workloads.machine import Machine
+from eslurm.lab.workloads.workload import Job
+
+PROGRESS_EVENTS: Final = 4_096
+
+
+class Task(msgspec.Struct, frozen=True, gc=False):
+    """A chunk in a trace."""
+
+    job_id: int
+    chunk: Computed
+
+
+class Lent(msgspec.Struct, frozen=True, gc=False):
+    """A core that its owner gave to others at an instant."""
+
+    job_id: int
+    core: Core
+    at_us: int
+
+
+class Lived(msgspec.Struct, frozen=True):
+    """One job's run. `reported` counts the idle cores that it reported, `borrowed` its cores that another job owned."""
+
+    job: Job
+    kind: str
+    start_us: int
+    end_us: int
+    cores: tuple[Core, ...]
+    imbalance: float
+    chunks: int
+    reported: int
+    borrowed: int
+
+    @property
+    def wait_us(self) -> int:
+        return self.start_us - self.job.submit_us
+
+
+class Course(msgspec.Struct, frozen=True):
+    """A run: jobs in the order of their start, the accounts of all cores, and the trace where it was asked for."""
+
+    machine: Machine
+    lived: tuple[Lived, ...]
+    busy_us: int
+    lent_us: int
+    cycles: int
+    reports: int
+    digest: str
+    """SHA-256 over every event of both levels, in their order."""
+    tasks: tuple[Task, ...] = ()
+    lent: tuple[Lent, ...] = ()
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A job with its program; `kind` groups jobs in results."""
+
+    job: Job
+    program: Program
+    kind: str = ""
+
+
+def simulate(
+    items: Sequence[Item],
+    machine: Machine,
+    batch: BatchLevel,
+    *,
+    traced: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Course:
+    """Run all jobs, in the order of their submission, to their ends. Raises `Broken`."""
+    return _Loop(items, machine, batch, traced, progress).run()
+
+
+class _Live(msgspec.Struct, gc=False):
+    """A job that runs."""
+
+    item: Item
+    placement: Placement
+    application: Application
+    cores: list[Core]
+    start_us: int
+    at: int
+    borrowed: int
+    reported: int = 0
+
+
+class _Loop:
+    def __init__(
+        self,
+        items: Sequence[Item],
+        machine: Machine,
+        batch: BatchLevel,
+        traced: bool,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._items = items
+        self._by_id = {item.job.pending.job_id: item for item in items}
+        self._machine = machine
+        self._batch = batch
+        self._account = CoreAccount(machine)
+        self._progress = progress
+        self._live: dict[int, _Live] = {}
+        # (instant of its next chunk's end, job); each running job has one.
+        self._events: list[tuple[int, int]] = []
+        self._lived: list[Lived | None] = []
+        self._arrived = 0
+        self._ended = 0
+        self._cycles = 0
+        self._reports = 0
+        self._wake_us = INFINITY_US
+        self._hash = hashlib.sha256()
+        self._tasks: list[Task] | None = [] if traced else None
+        self._lent: list[Lent] = []
+
+    def run(self) -> Course:
+        events = 0
+        now_us = self._next_us()
+        while now_us < INFINITY_US:
+            changed = self._applications(now_us)
+            changed |= self._arrive(now_us)
+            if changed or now_us >= self._wake_us:
+                self._plan(now_us)
+            events += 1
+            if self._progress is not None and events % PROGRESS_EVENTS == 0:
+                self._progress(self._ended, len(self._items))
+            now_us = self._next_us()
+        if self._ended < len(self._items):
+            raise Broken(f"{len(self._items) - self._ended} jobs never ended, and nothing happens any more")
+        lived = tuple(one for one in self._lived if one is not None)
+        return Course(
+            self._machine,
+            lived,
+            self._account.busy_us,
+            self._account.lent_us,
+            self._cycles,
+            self._reports,
+            self._hash.hexdigest(),
+            tuple(self._tasks or ()),
+            tuple(self._lent),
+        )
+
+    def _next_us(self) -> int:
+        next_us = self._events[0][0] if self._events else INFINITY_US
+        if self._arrived < len(self._items):
+            next_us = min(next_us, self._items[self._arrived].job.submit_us)
+        return min(next_us, self._wake_us)
+
+    def _applications(self, now_us: int) -> bool:
+        """Let applications go on to this instant; whether the batch level has something to plan with."""
+        changed = False
+        while self._events and self._events[0][0] <= now_us:
+            _, job_id = heapq.heappop(self._events)
+            live = self._live[job_id]
+            for chunk in live.application.advance(now_us):
+                self._account.computed(job_id, chunk)
+                self._note("chunk", job_id, *chunk.core, chunk.start, chunk.stop, chunk.begin_us, chunk.end_us)
+                if self._tasks is not None:
+                    self._tasks.append(Task(job_id, chunk))
+            changed |= self._follow(job_id, live, now_us)
+        return changed
+
+    def _follow(self, job_id: int, live: _Live, now_us: int) -> bool:
+        """Pass on what an application reports, and its end."""
+        idle = live.application.take_idle()
+        if live.application.is_done:
+            self._end(job_id, live, now_us)
+            return True
+        if live.application.next_us is None:
+            raise Broken(f"job {job_id} has tasks left and no core computes them, at {now_us} us")
+        heapq.heappush(self._events, (live.application.next_us, job_id))
+        if not idle:
+            return False
+        self._reports += 1
+        live.reported += len(idle)
+        if not self._batch.idle(job_id, idle):
+            return False
+        for core in idle:
+            self._account.lend(job_id, core)
+            self._lent.append(Lent(job_id, core, now_us))
+            self._note("lent", job_id, *core, now_us)
+        return True
+
+    def _end(self, job_id: int, live: _Live, now_us: int) -> None:
+        self._account.end(job_id, live.cores)
+        self._batch.leave(live.placement)
+        del self._live[job_id]
+        self._ended += 1
+        self._note("end", job_id, now_us)
+        self._lived[live.at] = Lived(
+            live.item.job,
+            live.item.kind,
+            live.start_us,
+            now_us,
+            tuple(live.cores),
+            live.application.imbalance,
+            live.application.chunks,
+            live.reported,
+            live.borrowed,
+        )
+
+    def _arrive(self, now_us: int) -> bool:
+        changed = False
+        while self._arrived < len(self._items) and self._items[self._arrived].job.submit_us <= now_us:
+            job = self._items[self._arrived].job
+            self._arrived += 1
+            changed = True
+            refusal = self._batch.arrive(job)
+            if refusal:
+                raise Broken(f"job {job.name} is refused: {refusal}")
+        return changed
+
+    def _plan(self, now_us: int) -> None:
+        """Plan until nothing starts that has idle cores at once."""
+        self._batch.advance(now_us)
+        again = True
+        while again:
+            again = False
+            if not self._batch.wants_cycle:
+                break
+            self._cycles += 1
+            started = []
+            for placement in self._batch.plan(now_us):
+                started.append(self._start(placement, now_us))
+            for job_id in started:
+                again |= self._follow(job_id, self._live[job_id], now_us)
+        self._wake_us = self._batch.wake_us(now_us) if self._batch.waiting else INFINITY_US
+
+    def _start(self, placement: Placement, now_us: int) -> int:
+        job_id = placement.job_id
+        item = self._by_id.pop(job_id, None)
+        if item is None or item.job.submit_us > now_us:
+            raise Broken(f"job {job_id} was started a second time, or before it was submitted, at {now_us} us")
+        cores = self._account.start(placement, now_us)
+        if len(cores) < item.job.processors:
+            raise Broken(f"job {item.job.name} got {len(cores)} cores of {item.job.processors}, at {now_us} us")
+        borrowed = sum(core in self._account.owners for core in cores)
+        application = Application(item.program, cores, now_us)
+        self._live[job_id] = _Live(item, placement, application, cores, now_us, len(self._lived), borrowed)
+        self._lived.append(None)
+        self._note("start", job_id, now_us, *(number for core in cores for number in core))
+        return job_id
+
+    def _note(self, kind: str, *values: int) -> None:
+        self._hash.update(f"{kind} {' '.join(map(str, values))}\n".encode())
