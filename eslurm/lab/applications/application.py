@@ -3,8 +3,9 @@
 It is the machine that jobs import, `eslurm.loops`: its coordinator and techniques, told the clock. Invariants: a core
 computes at most one chunk at a time; every task is computed once; a core that was given up gets no chunk any more.
 
-Toward the batch system (R-01, R-03, R-05): `idle` are cores to which no task can be assigned any more, `remaining_us`
-is what is left to do, `ask` requests cores, and the application says which it gives up, if any.
+Toward the batch system (R-01, R-03, R-05): `take_idle` are cores to which no task can be assigned any more, `remaining_us`
+is what is left to do; `offer` says how many cores it would lend for a time, and `lend` chooses them. A lent core's process
+is suspended in its chunk, and goes on with it when the core comes back (R-04).
 """
 
 from __future__ import annotations
@@ -25,18 +26,22 @@ Core: TypeAlias = tuple[int, int]
 
 CHUNK_US: Final = 6
 """Microseconds without a task before each chunk: twice the network's latency of 0.5 us (R-17), and 5 us for a decision."""
+CHUNKS_MAX: Final = 128
+"""Techniques that end with single tasks, or that adapt to tasks as uneven as Mandelbrot's, would make millions of chunks."""
+LOAN_MAX: Final = 0.5
+"""An application lends no core for longer than this share of the time it has left: soon it will be idle anyhow."""
 _KNOWN_BEFORE: Final = {"FAC": ("mu", "sigma"), "FSC": ("sigma", "h")}
 _MEAN_MIN_S: Final = 1e-9
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What a job runs: a loop of tasks under a technique. Raises `TechniqueError` when it is used, for an unknown one."""
+    """What a job runs: a loop of tasks under a technique."""
 
     costs: Costs
     technique: str
 
     def options(self) -> dict[str, float]:
-        """What the technique has to know beforehand; a sigma or an overhead of 0 is none."""
+        """What the technique has to know beforehand."""
         known = {
             "mu": max(self.costs.mean_s, _MEAN_MIN_S),
             "sigma": self.costs.sigma_s,
@@ -44,30 +49,54 @@ class Program(msgspec.Struct, frozen=True):
         }
         return {name: known[name] for name in _KNOWN_BEFORE.get(self.technique.upper(), ())}
 
+    def smallest(self, workers: int) -> int:
+        """Tasks of the smallest chunk: a core takes no more than about `CHUNKS_MAX` for its share of the loop."""
+        return max(1, self.costs.n // (CHUNKS_MAX * workers))
+
 
 class Computed(msgspec.Struct, frozen=True, gc=False):
-    """A chunk of the tasks `start` to `stop` (without it) on a core, which computes from `begin_us` to `end_us`."""
+    """A stretch of computing on a core: the chunk of the tasks `start` to `stop` (without it), or a part of it.
+
+    `is_end`: the chunk is done.
+    """
 
     core: Core
     start: int
     stop: int
     begin_us: int
     end_us: int
+    is_end: bool
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    """A worker's chunk: it computes since `begin_us`, or is suspended (0), with `left_us` to go from there."""
+
+    grant: Grant
+    begin_us: int
+    left_us: int
+    done_us: int = 0
 
 
 class Application:
-    """One job's application on the cores of its job."""
+    """One job's application on the cores of its job. Raises `TechniqueError`."""
 
     def __init__(self, program: Program, cores: list[Core], now_us: int) -> None:
-        technique = technique_of(program.technique, program.costs.n, len(cores), **program.options())
-        self._technique = technique
+        technique = technique_of(
+            program.technique,
+            program.costs.n,
+            len(cores),
+            smallest=program.smallest(len(cores)),
+            **program.options(),
+        )
         self._costs = program.costs
         self._coordinator = Coordinator(technique)
         self._started_us = now_us
         self._cores = cores
-        # (end, worker, its grant, the chunk).
-        self._chunks: list[tuple[int, int, int, Computed]] = []
-        self._leaving: set[int] = set()
+        self._worker_of = {core: worker for worker, core in enumerate(cores)}
+        self._chunks: dict[int, _Chunk] = {}
+        # (end, worker, number of the grant); stale where the worker was suspended meanwhile.
+        self._ends: list[tuple[int, int, int]] = []
+        self._lent: set[int] = set()
         self._idle: list[Core] = []
         self._last_us = [now_us] * len(cores)
         self._done_us = 0
@@ -84,8 +113,10 @@ class Application:
 
     @property
     def next_us(self) -> int | None:
-        """The next instant at which a core has done its chunk; None: all is done."""
-        return self._chunks[0][0] if self._chunks else None
+        """The next instant at which a core has done its chunk; None: no core computes."""
+        while self._ends and self._is_stale(self._ends[0]):
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
 
     @property
     def is_done(self) -> bool:
@@ -93,17 +124,21 @@ class Application:
         return self._coordinator.is_done
 
     def advance(self, now_us: int) -> list[Computed]:
-        """End the chunks that are done by now, and hand out new ones; the chunks that have ended, in the order of their ends."""
+        """End the chunks that are done by now, and hand out new ones; what was computed, in the order of its ends."""
         ended: list[Computed] = []
-        while self._chunks and self._chunks[0][0] <= now_us:
-            end_us, worker, number, chunk = heapq.heappop(self._chunks)
-            ended.append(chunk)
-            done_us = chunk.end_us - chunk.begin_us
+        while self._ends and self._ends[0][0] <= now_us:
+            end = heapq.heappop(self._ends)
+            if self._is_stale(end):
+                continue
+            end_us, worker, number = end
+            chunk = self._chunks.pop(worker)
+            ended.append(self._computed(worker, chunk, end_us, is_end=True))
+            done_us = chunk.done_us + end_us - chunk.begin_us
             self._done_us += done_us
             self._last_us[worker] = end_us
             took_s, at_s = done_us / SECOND_US, (end_us - self._started_us) / SECOND_US
             self._coordinator.finished(worker, number, took_s, at_s)
-            if worker in self._leaving or worker not in self._hand_out(end_us):
+            if worker not in self._hand_out(end_us):
                 self._give_up(worker, end_us)
         return ended
 
@@ -119,28 +154,72 @@ class Application:
         """Core microseconds of tasks that are not done (R-01), as far as the application knows: by the mean of those done."""
         record = self._coordinator.record
         left = record.n - record.done
-        if not record.done:
-            return self._costs.total_us
-        return self._done_us * left // record.done
+        return self._done_us * left // record.done if record.done else self._costs.total_us
 
-    def ask(self, count: int) -> list[Core]:
-        """Answer a request for cores (R-02): those that it gives up, after the chunks they compute; empty: it refuses (R-05).
+    @property
+    def left_us(self) -> int:
+        """Time that it expects to need with the cores that it computes on."""
+        return self.remaining_us // max(len(self._computing()), 1)
 
-        It gives none while all its tasks are assigned, since then each core ends with its chunk anyhow, and keeps one.
+    def offer(self, loan_us: int) -> int:
+        """Answer a request (R-02): how many cores it would lend for so long; 0: it refuses (R-05). It keeps one."""
+        return max(len(self._computing()) - 1, 0) if loan_us <= self.left_us * LOAN_MAX else 0
+
+    def lend(self, count: int, now_us: int) -> tuple[list[Core], list[Computed]]:
+        """Suspend its processes on so many cores of its choice; the cores, and what they have computed so far.
+
+        It chooses those with the least left to do in their chunks, which the end of its loop waits for least.
         """
-        staying = [worker for _, worker, _, _ in sorted(self._chunks) if worker not in self._leaving]
-        given = staying[: max(0, min(count, len(staying) - 1))] if self._technique.remaining else []
-        self._leaving.update(given)
-        return [self._cores[worker] for worker in given]
+        chosen = sorted(self._computing(), key=lambda worker: (self._left_of(worker, now_us), worker))[:count]
+        done: list[Computed] = []
+        for worker in chosen:
+            chunk = self._chunks[worker]
+            took_us = max(now_us - chunk.begin_us, 0)
+            if took_us:
+                done.append(self._computed(worker, chunk, now_us, is_end=False))
+            chunk.done_us += took_us
+            chunk.left_us = self._left_of(worker, now_us)
+            chunk.begin_us = 0
+            self._lent.add(worker)
+        return [self._cores[worker] for worker in chosen], done
+
+    def take_back(self, core: Core, now_us: int) -> None:
+        """Go on with the chunk of a core that was lent."""
+        worker = self._worker_of[core]
+        self._lent.remove(worker)
+        chunk = self._chunks[worker]
+        chunk.begin_us = now_us
+        heapq.heappush(self._ends, (now_us + chunk.left_us, worker, chunk.grant.number))
 
     @property
     def imbalance(self) -> float:
         """max / mean of the cores' finishing times (R-22); of a job that has ended."""
         return max_over_mean([at_us - self._started_us for at_us in self._last_us])
 
+    def _computing(self) -> list[int]:
+        return [worker for worker in self._chunks if worker not in self._lent]
+
+    def _left_of(self, worker: int, now_us: int) -> int:
+        """Time to the end of a worker's chunk. It may not have begun: its overhead comes first."""
+        chunk = self._chunks[worker]
+        return chunk.left_us + min(chunk.begin_us - now_us, 0)
+
+    def _is_stale(self, end: tuple[int, int, int]) -> bool:
+        end_us, worker, number = end
+        chunk = self._chunks.get(worker)
+        return (
+            chunk is None
+            or chunk.grant.number != number
+            or worker in self._lent
+            or chunk.begin_us + chunk.left_us != end_us
+        )
+
+    def _computed(self, worker: int, chunk: _Chunk, now_us: int, *, is_end: bool) -> Computed:
+        grant = chunk.grant
+        return Computed(self._cores[worker], grant.start, grant.stop, chunk.begin_us, now_us, is_end)
+
     def _give_up(self, worker: int, now_us: int) -> None:
         """The worker gets no chunk any more."""
-        self._leaving.discard(worker)
         self._coordinator.lost(worker, (now_us - self._started_us) / SECOND_US)
         self._idle.append(self._cores[worker])
 
@@ -148,12 +227,9 @@ class Application:
         """Give chunks to workers without one; those that got one."""
         grants = self._coordinator.grants((now_us - self._started_us) / SECOND_US)
         for grant in grants:
-            self._compute(grant, now_us)
+            begin_us = now_us + CHUNK_US
+            cost_us = self._costs.chunk_us(grant.start, grant.stop)
+            self._chunks[grant.worker] = _Chunk(grant, begin_us, cost_us)
+            self.chunks += 1
+            heapq.heappush(self._ends, (begin_us + cost_us, grant.worker, grant.number))
         return {grant.worker for grant in grants}
-
-    def _compute(self, grant: Grant, now_us: int) -> None:
-        begin_us = now_us + CHUNK_US
-        end_us = begin_us + self._costs.chunk_us(grant.start, grant.stop)
-        chunk = Computed(self._cores[grant.worker], grant.start, grant.stop, begin_us, end_us)
-        self.chunks += 1
-        heapq.heappush(self._chunks, (end_us, grant.worker, grant.number, chunk))

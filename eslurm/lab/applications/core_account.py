@@ -6,6 +6,8 @@ reported as idle; no core is idle for its user and busy at the same time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eslurm.core.model.placement import Placement
 from eslurm.core.resources.vector import CORES
 from eslurm.lab.applications.application import Computed, Core
@@ -48,7 +50,7 @@ class CoreAccount:
         return found
 
     def computed(self, job_id: int, chunk: Computed) -> None:
-        """A chunk has ended. Raises `Broken` when the core was another's, or computed two chunks at a time."""
+        """A stretch of computing has ended. Raises `Broken` when the core was another's, or had two stretches at a time."""
         core = chunk.core
         if self._users.get(core) != job_id:
             raise Broken(f"core {core} computed for job {job_id}, and is job {self._users.get(core)}'s, at {chunk.end_us} us")
@@ -61,23 +63,35 @@ class CoreAccount:
 
     def lend(self, job_id: int, core: Core) -> None:
         """The user gives the core to others and goes on owning it (R-04)."""
-        self._release(job_id, core)
+        self.release(job_id, core)
         self.owners.setdefault(core, []).append(job_id)
 
-    def end(self, job_id: int, cores: list[Core]) -> None:
-        """A job has ended: what it used is free, what it lent has one owner less."""
-        for core in cores:
-            owners = self.owners.get(core)
-            if owners and job_id in owners:
-                owners.remove(job_id)
-                if not owners:
-                    del self.owners[core]
-            elif self._users.get(core) == job_id:
-                self._release(job_id, core)
-            else:
-                raise Broken(f"job {job_id} ends with core {core}, which it neither used nor lent")
-
-    def _release(self, job_id: int, core: Core) -> None:
+    def release(self, job_id: int, core: Core) -> None:
+        """The user leaves the core. Raises `Broken` when it is not the user."""
         if self._users.pop(core, None) != job_id:
             raise Broken(f"job {job_id} gives up core {core}, which it does not use")
         self._free[core[0]].add(core[1])
+
+    def take_back(self, job_id: int, core: Core) -> None:
+        """An owner uses its core again. Raises `Broken` when another job does, or it is not the owner."""
+        if core in self._users:
+            raise Broken(f"core {core} returns to job {job_id}, and job {self._users[core]} uses it")
+        self._disown(job_id, core)
+        self._free[core[0]].remove(core[1])
+        self._users[core] = job_id
+
+    def end(self, job_id: int, cores: Iterable[Core]) -> None:
+        """A job has ended: what it used is free, what it lent has one owner less."""
+        for core in cores:
+            if self._users.get(core) == job_id:
+                self.release(job_id, core)
+            else:
+                self._disown(job_id, core)
+
+    def _disown(self, job_id: int, core: Core) -> None:
+        owners = self.owners.get(core, [])
+        if job_id not in owners:
+            raise Broken(f"job {job_id} neither uses nor owns core {core}")
+        owners.remove(job_id)
+        if not owners:
+            del self.owners[core]

@@ -21,8 +21,10 @@ from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.workload import Job
 
 OFF: Final = "off"
+REPORT: Final = "report"
 FULL: Final = "full"
-LEVELS: Final = (OFF, FULL)
+LEVELS: Final = (OFF, REPORT, FULL)
+"""Levels of cooperation (R-06): none, idle reports, and requests too."""
 LIMIT: Final = 1.5
 MINUTE_S: Final = 60
 
@@ -51,7 +53,9 @@ def run(
 
 def level_of(setting: Setting, machine: Machine) -> BatchLevel:
     """The batch level that the setting asks for."""
-    return (PaperModel if setting.cooperate == FULL else Exclusive)(machine, setting.policy)
+    if setting.cooperate == OFF:
+        return Exclusive(machine, setting.policy)
+    return PaperModel(machine, setting.policy, asks=setting.cooperate == FULL)
 
 
 def items_of(setting: Setting, machine: Machine) -> list[Item]:
