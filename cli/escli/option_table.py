@@ -20,7 +20,7 @@ _COMMAND = "This command"
 """The group of options that every command has."""
 _OPTIONS = "Options"
 
-PASSED = ("partition", "account", "qos", "comment", "reservation", "no-kill")
+PASSED = ("partition", "account", "qos", "comment", "reservation", "no-kill", "cooperate", "borrow")
 """Options of essubmit whose value the request has, as it was written, in the field of the same name."""
 
 
@@ -100,6 +100,10 @@ ROWS: tuple[Option, ...] = (
         ("--warn-script FILE", "run this beside the job at that time, on its first node", "--warn-script save.sh"),
         ("-H --hold", "do not start before `esctl release`"),
         ("-k --no-kill", "go on without a node that is lost, unless it is the first one"),
+        ("--cooperate off|report|full", "its application tells of idle cores; full: it also hears requests for more (off)",
+         "--cooperate=full"),
+        ("--borrow requeue|end[,S]", "start on cores that running jobs lend; when they are asked back: S seconds (30), then",
+         "--borrow=requeue,60"),
         ("--requeue", "may be started again when a node is lost"),
         ("--no-requeue", "never start it a second time"),
     ),

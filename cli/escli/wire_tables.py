@@ -113,6 +113,8 @@ JOB_REQUEST: Table = {
     "no_kill": (36, "bool", None),
     "gateway": (37, "message", GATEWAY_REQUEST),
     "cells": (38, "text*", None),
+    "cooperate": (50, "text", None),
+    "borrow": (51, "text", None),
 }
 
 PACK_REQUEST: Table = {

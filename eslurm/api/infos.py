@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from eslurm.api.core_infos import CoresShown, add_cores, shares_cores
 from eslurm.compat.dependencies import format_condition
 from eslurm.core.explain.packs import starts_after
 from eslurm.core.model import ranges
@@ -75,7 +76,7 @@ def resource_text(*requests: Request) -> str:
     return ",".join(f"{name}:{items}" for name, items in sums.items())
 
 
-class Shown(Startable, Protocol):
+class Shown(Startable, CoresShown, Protocol):
     """The inputs of a job's line beside its record: the committed view, or a replayed state."""
 
     @property
@@ -83,10 +84,6 @@ class Shown(Startable, Protocol):
 
     @property
     def now_us(self) -> int: ...
-
-    def node_names(self, numbers: Iterable[int]) -> list[str]:
-        """Names of nodes for output, see `names_of`."""
-        ...
 
 
 def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = None) -> pb.JobInfo:
@@ -175,6 +172,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
+    if attempt is not None and shares_cores(job):
+        add_cores(shown, job, attempt, info)
     if job.state is JobState.PENDING:
         _explain(shown, job, why, info)
     elif job.state is JobState.SUSPENDED:
@@ -473,6 +472,8 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
     if kept.forecast is not None:
         info.forecast.CopyFrom(forecast_message(kept.forecast))
     info.pack_id, info.pack_index = kept.pack_id, kept.pack_index
+    info.lent_core_s = kept.lent_core_us // SECOND_US
+    info.borrowed_core_s = kept.borrowed_core_us // SECOND_US
     if kept.array_task >= 0:
         info.array_task = kept.array_task
     if kept.end is not None:

@@ -20,6 +20,7 @@ from eslurm.core.model.controller_phases import ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayRequest, GatewayState
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.lending import Exclusion, Loan
 from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
@@ -151,6 +152,10 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Gateways between the modules of its nodes; its last component is then theirs."""
     cells: tuple[str, ...] = ()
     """Cells of the federation that may take it, or `any`; empty: this cell alone."""
+    cooperate: Passed[str] = ""
+    """Cooperation of its application's scheduler with this system (R-06): off, report, full; empty: off."""
+    borrow: Passed[str] = ""
+    """It accepts cores of running jobs, on these terms (`lending.terms_of`); empty: it does not."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -245,6 +250,14 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     prolog_us: int = 0
     epilog_us: int = 0
     """Lengths of its phases that plans expected when it was placed."""
+    loans: tuple[Loan, ...] = ()
+    """Cores of its spans that other jobs own, or owned when it was placed."""
+    exclusions: tuple[Exclusion, ...] = ()
+    """Cores of its spans that its application leaves to others, in the order of nodes."""
+    lent_core_us: int = 0
+    """Core-microseconds that others have used of it in loans that are over."""
+    asked: tuple[int, int] = (0, 0)
+    """(count, time) of requests to exclude cores since its application has last granted one."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -314,6 +327,20 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     def given(self) -> frozenset[tuple[int, int]]:
         """(part, node) of what finished parts have given back."""
         return self.more.given if self.more is not None else frozenset()
+
+    @property
+    def loans(self) -> tuple[Loan, ...]:
+        """Cores that it uses and others own: on the nodes that it holds, until their owners go."""
+        if self.more is None or not self.more.loans:
+            return ()
+        return tuple([loan for loan in self.more.loans if not loan.until_us and loan.node in self.held])
+
+    @property
+    def exclusions(self) -> tuple[Exclusion, ...]:
+        """Cores that its application leaves to others, on the nodes that it holds."""
+        if self.more is None or not self.more.exclusions:
+            return ()
+        return tuple([one for one in self.more.exclusions if one.node in self.held])
 
     @property
     def has_parts(self) -> bool:

@@ -13,6 +13,7 @@ from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_controller_phases as controller_phases
 from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_jobs as job
+from eslurm.core.state import apply_lending as lending
 from eslurm.core.state import apply_members as member
 from eslurm.core.state import apply_moves as moves
 from eslurm.core.state import apply_nodes as node
@@ -111,6 +112,9 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.ArrivalConfirmed: transfer.apply_confirmed,
     facts.ArrivalDropped: transfer.apply_dropped,
     facts.OutcomeTold: transfer.apply_told,
+    facts.CoresExcluded: lending.apply_excluded,
+    facts.CoresConfirmed: lending.apply_confirmed,
+    facts.CoresAsked: lending.apply_asked,
 }
 
 
@@ -121,3 +125,5 @@ def apply(state: State, fact: facts.Fact, revision: int, now_us: int) -> None:
     state.revision = revision
     state.now_us = now_us
     _APPLY[type(fact)](state, fact)
+    if state.loan_ends or state.owners_gone:
+        lending.settle(state)

@@ -78,6 +78,7 @@ def pending_of(
         followers=followers,
         is_owed=owed_us > 0,
         phases_us=phases_us,
+        borrows=bool(spec.borrow) and not is_placed,
     )
 
 

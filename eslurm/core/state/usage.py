@@ -120,7 +120,21 @@ def _worth(state: State | View, job: Job, attempt: Attempt, from_us: int, until_
     used = (span.amounts for span in spans_in_use(attempt) if span.node not in gone)
     rate = rate_of(state.config, used, attempt.wide)
     rate *= usage_factor(state, job.spec.qos)
-    return stay(rate, from_us, until_us, state.config.priority.half_life_s)
+    worth = stay(rate, from_us, until_us, state.config.priority.half_life_s)
+    if attempt.more is not None and attempt.more.loans:
+        worth = max(0.0, worth - _borrowed(state, job, attempt, from_us, until_us))
+    return worth
+
+
+def _borrowed(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
+    """The part of an attempt's use that is charged to the owners of its cores (R-04)."""
+    half_life_s = state.config.priority.half_life_s
+    found = 0.0
+    for loan in attempt.more.loans if attempt.more is not None else ():
+        begin_us, end_us = max(from_us, loan.from_us), min(until_us, loan.until_us or until_us)
+        rate = rate_of(state.config, [(loan.cores,)])
+        found += stay(rate, begin_us, end_us, half_life_s) * decay(until_us - end_us, half_life_s)
+    return found * usage_factor(state, job.spec.qos)
 
 
 def usage_now(

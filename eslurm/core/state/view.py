@@ -17,6 +17,7 @@ from eslurm.core.model.step import Step
 from eslurm.core.state.allocation_amounts import attempts_of, lends
 from eslurm.core.state.apply_accounts import Record, find_record, records_of
 from eslurm.core.state.cluster import State, Touched
+from eslurm.core.state.core_reports import CoreReports
 from eslurm.core.state.job_indexes import is_movable, startable
 
 K = TypeVar("K")
@@ -62,6 +63,16 @@ class View:
     def all_of(self, kind: type[R]) -> list[R]:
         """All records of this class."""
         return [record for record in self.records.values() if isinstance(record, kind)]
+
+    @property
+    def reports(self) -> CoreReports:
+        """The latest words of applications for their cores: soft state, which no commit makes."""
+        return self._state.reports
+
+    @property
+    def loans(self) -> dict[tuple[int, int, int], dict[tuple[int, int], int]]:
+        """Borrowers by what they have borrowed from, as they are now."""
+        return self._state.loans
 
     @property
     def usage(self) -> dict[tuple[str, str], Usage]:
@@ -176,7 +187,7 @@ def _holds_otherwise(before: Sequence[Attempt], after: Sequence[Attempt]) -> boo
             old.number != new.number
             or old.held is not new.held
             or lends(old) != lends(new)
-            or (old.more is not new.more and old.given != new.given)
+            or (old.more is not new.more and (old.given != new.given or old.loans != new.loans))
         ):
             return True
     return False

@@ -17,6 +17,7 @@ from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
+from eslurm.core.control.jobs.lending_terms import check_lending
 from eslurm.core.control.jobs.movable import check_movable
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import is_operator
@@ -168,6 +169,8 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
         _check_together(state, spec)
     if spec.cells:
         check_movable(spec)
+    if spec.cooperate or spec.borrow:
+        check_lending(spec)
     return spec
 
 

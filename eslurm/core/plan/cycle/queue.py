@@ -76,6 +76,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     followers: tuple[Follower, ...] = ()
     is_owed: bool = False
     phases_us: int = 0
+    borrows: bool = False
+    """It accepts cores that running jobs lend."""
 
     @property
     def partitions(self) -> tuple[str, ...]:

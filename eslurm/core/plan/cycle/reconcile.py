@@ -354,7 +354,12 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
-                if one is not None and held.booking.stop_us > self.now_us and self._lasts_alike(one, held):
+                if (
+                    one is not None
+                    and held.booking.stop_us > self.now_us
+                    and self._lasts_alike(one, held)
+                    and not _has_more(one, held.running)
+                ):
                     yield from self._keep_rest(key, held, one)
                 else:
                     yield from self._end(key, held, one)
@@ -504,6 +509,15 @@ class _Following:
                 self.schedule.slack.by[job_id] = one.job_id
         self.schedule.held[key] = Held(one, booking)
         self.schedule.changed_ends.update((key[0], one.array_job_id))
+
+
+def _has_more(one: Running, before: Running) -> bool:
+    """Check whether the attempt holds more than before on some node: it is booked when all that has ended is not."""
+    had = dict(before.spans)
+    return any(
+        number not in had or any(more > less for more, less in zip(amounts, had[number], strict=False))
+        for number, amounts in one.spans
+    )
 
 
 def _spans_of(one: Running) -> tuple[Span, ...]:
