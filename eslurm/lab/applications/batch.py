@@ -2,36 +2,37 @@
 
 This is the seam between the levels. An application reports idle cores and what it has left to do, and answers requests; the
 batch level decides which job gets what, and says it as placements (R-09). Invariant of every batch level: each core is
-held by at most one job.
+used by at most one job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
 
 from eslurm.core.model.placement import Placement
-from eslurm.lab.applications.application import Core
+from eslurm.lab.workloads.changes import Change
 from eslurm.lab.workloads.planner_driver import PlannerDriver
 from eslurm.lab.workloads.workload import Job
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """A waiting job that could start with so many more cores, and how long it would have them."""
+class Idle(msgspec.Struct, frozen=True, gc=False):
+    """An application's word for the cores of one node (R-01, R-03): so many idle now and before, so much left to do."""
 
     job_id: int
-    missing: int
-    loan_us: int
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """An application's answer to a wish (R-05): the cores it would lend, and the time it has left (R-01)."""
-
-    job_id: int
+    position: int
     cores: int
-    left_us: int
+    remaining_us: int
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A request to an application to leave so many more cores to others (R-02), and the node it names."""
+
+    job_id: int
+    position: int
+    cores: int
 
 
 class BatchLevel(Protocol):
@@ -45,6 +46,10 @@ class BatchLevel(Protocol):
     def wants_cycle(self) -> bool:
         """Check whether a planning cycle could do anything."""
 
+    @property
+    def cooperates(self) -> bool:
+        """Check whether it hears reports."""
+
     def advance(self, now_us: int) -> None:
         """Time has passed."""
 
@@ -52,61 +57,35 @@ class BatchLevel(Protocol):
         """A job is submitted; why it is refused, "" if it is not."""
 
     def leave(self, placement: Placement) -> str:
-        """A job that was placed so has ended. It has no borrowed cores any more."""
+        """A job that was placed so has ended; what becomes of it."""
 
-    def plan(self, now_us: int) -> Iterator[Placement]:
+    def plan(self, now_us: int) -> Iterator[Change]:
         """Placements of jobs that start now."""
 
     def wake_us(self, now_us: int) -> int:
         """The next instant at which to plan though nothing comes, ends or is reported."""
 
-    def hears(self, job_id: int, left_us: int) -> bool:
-        """Check whether an idle report of an application with so much time left is of use."""
+    def idle(self, reports: list[Idle]) -> None:
+        """An application has reported cores that it uses no more: others may use them."""
 
-    def idle(self, job_id: int, cores: Sequence[Core]) -> None:
-        """An application has reported cores that it uses no more (R-03): others may use them."""
+    def take_asked(self) -> list[Asked]:
+        """Requests to applications since the last call."""
 
-    def find_wish(self) -> Wish | None:
-        """The waiting job for which applications are to be asked for cores (R-02)."""
-
-    def choose(self, wish: Wish, offers: Sequence[Offer]) -> list[tuple[int, int]]:
-        """The (job, number of cores) that are to be lent; empty: the offers are too few."""
-
-    def lend(self, job_id: int, cores: Sequence[Core]) -> None:
-        """An application has lent cores: the wish's job may start on them."""
-
-    def give_back(self, borrower: int, owner: int, cores: Sequence[Core]) -> None:
-        """Cores return to their owner; `borrower` 0: the job that was to have them has not started."""
+    def refuse(self, asked: Asked) -> None:
+        """An application has refused a request (R-05)."""
 
 
 class Exclusive(PlannerDriver):
     """No cooperation: a job's cores are its own until it ends, as in any batch system today."""
 
-    def hears(self, job_id: int, left_us: int) -> bool:
-        """No report is heard."""
-        return False
+    cooperates = False
 
-    def idle(self, job_id: int, cores: Sequence[Core]) -> None:
+    def idle(self, reports: list[Idle]) -> None:
         """Never called."""
 
-    def find_wish(self) -> Wish | None:
+    def take_asked(self) -> list[Asked]:
         """No application is asked."""
-        return None
-
-    def choose(self, wish: Wish, offers: Sequence[Offer]) -> list[tuple[int, int]]:
-        """Never called."""
         return []
 
-    def lend(self, job_id: int, cores: Sequence[Core]) -> None:
+    def refuse(self, asked: Asked) -> None:
         """Never called."""
-
-    def give_back(self, borrower: int, owner: int, cores: Sequence[Core]) -> None:
-        """Never called."""
-
-
-def positions_of(cores: Iterable[Core]) -> dict[int, int]:
-    """Number of cores at each position."""
-    found: dict[int, int] = {}
-    for position, _ in cores:
-        found[position] = found.get(position, 0) + 1
-    return found

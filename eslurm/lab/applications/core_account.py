@@ -50,7 +50,7 @@ class CoreAccount:
         return found
 
     def computed(self, job_id: int, chunk: Computed) -> None:
-        """A stretch of computing has ended. Raises `Broken` when the core was another's, or had two stretches at a time."""
+        """A chunk has ended. Raises `Broken` when the core was another's, or had two chunks at a time."""
         core = chunk.core
         if self._users.get(core) != job_id:
             raise Broken(f"core {core} computed for job {job_id}, and is job {self._users.get(core)}'s, at {chunk.end_us} us")
@@ -71,14 +71,6 @@ class CoreAccount:
         if self._users.pop(core, None) != job_id:
             raise Broken(f"job {job_id} gives up core {core}, which it does not use")
         self._free[core[0]].add(core[1])
-
-    def take_back(self, job_id: int, core: Core) -> None:
-        """An owner uses its core again. Raises `Broken` when another job does, or it is not the owner."""
-        if core in self._users:
-            raise Broken(f"core {core} returns to job {job_id}, and job {self._users[core]} uses it")
-        self._disown(job_id, core)
-        self._free[core[0]].remove(core[1])
-        self._users[core] = job_id
 
     def end(self, job_id: int, cores: Iterable[Core]) -> None:
         """A job has ended: what it used is free, what it lent has one owner less."""

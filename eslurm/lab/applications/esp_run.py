@@ -8,23 +8,23 @@ from typing import Final
 
 import msgspec
 
+from eslurm.core.model.lending import LEVELS
 from eslurm.core.model.request import Request
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.lab.applications import esp
 from eslurm.lab.applications.application import Program
-from eslurm.lab.applications.batch import BatchLevel, Exclusive
+from eslurm.lab.applications.batch import BatchLevel
+from eslurm.lab.applications.core_lending import CoreLending
 from eslurm.lab.applications.paper_model import PaperModel
 from eslurm.lab.applications.two_level import Course, Item, simulate
 from eslurm.lab.workloads.machine import Machine, uniform
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.workload import Job
 
-OFF: Final = "off"
-REPORT: Final = "report"
-FULL: Final = "full"
-LEVELS: Final = (OFF, REPORT, FULL)
-"""Levels of cooperation (R-06): none, idle reports, and requests too."""
+PAPER: Final = "paper"
+COOPERATION: Final = (*LEVELS, PAPER)
+"""The core's levels of cooperation (R-06), and the paper's model of it."""
 LIMIT: Final = 1.5
 MINUTE_S: Final = 60
 
@@ -53,9 +53,9 @@ def run(
 
 def level_of(setting: Setting, machine: Machine) -> BatchLevel:
     """The batch level that the setting asks for."""
-    if setting.cooperate == OFF:
-        return Exclusive(machine, setting.policy)
-    return PaperModel(machine, setting.policy, asks=setting.cooperate == FULL)
+    if setting.cooperate == PAPER:
+        return PaperModel(machine, setting.policy)
+    return CoreLending(machine, setting.policy, setting.cooperate, 0)
 
 
 def items_of(setting: Setting, machine: Machine) -> list[Item]:

@@ -15,15 +15,18 @@ from typing import Final
 import msgspec
 
 from eslurm.core.model.placement import Placement
+from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.lab.applications.application import Application, Computed, Core, Program
-from eslurm.lab.applications.batch import BatchLevel, Offer, Wish
+from eslurm.lab.applications.batch import Asked, BatchLevel, Idle
 from eslurm.lab.applications.core_account import CoreAccount
 from eslurm.lab.workloads.account import Broken
 from eslurm.lab.workloads.machine import Machine
 from eslurm.lab.workloads.workload import Job
 
 PROGRESS_EVENTS: Final = 4_096
+WORTH_US: Final = 5 * SECOND_US
+"""An application that ends within this time reports no idle cores: its job ends before another one gets going."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
@@ -42,11 +45,7 @@ class Lent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lived(msgspec.Struct, frozen=True):
-    """One job's run.
-
-    `reported` counts its cores that became idle before its end, `borrowed` its cores that a job had reported and still owned,
-    `lent` those that it got by a request.
-    """
+    """One job's run. `idle` counts its cores that became idle before its end, `borrowed` those that another job owned."""
 
     job: Job
     kind: str
@@ -55,9 +54,8 @@ class Lived(msgspec.Struct, frozen=True):
     cores: tuple[Core, ...]
     imbalance: float
     chunks: int
-    reported: int
+    idle: int
     borrowed: int
-    lent: int
 
     @property
     def wait_us(self) -> int:
@@ -74,6 +72,7 @@ class Course(msgspec.Struct, frozen=True):
     cycles: int
     reports: int
     requests: int
+    granted: int
     digest: str
     """SHA-256 over every event of both levels, in their order."""
     tasks: tuple[Task, ...] = ()
@@ -101,10 +100,7 @@ def simulate(
 
 
 class _Live(msgspec.Struct, gc=False):
-    """A job that runs.
-
-    `loans` are the owners of the cores that it has for its time alone, `returned` those of them that it has given back.
-    """
+    """A job that runs. `idle` counts the cores that it has reported at each position, `unsaid` are idle and not reported."""
 
     item: Item
     placement: Placement
@@ -113,13 +109,9 @@ class _Live(msgspec.Struct, gc=False):
     start_us: int
     at: int
     borrowed: int
-    loans: dict[Core, int]
-    returned: set[Core]
-    waste: list[Core]
-    """Idle cores that the batch level has not heard of."""
-    reported: int = 0
-    due_us: int = -1
-    """Instant of its next event; an event at another one is none any more."""
+    idle: dict[int, int]
+    unsaid: list[Core]
+    became_idle: int = 0
 
 
 class _Loop:
@@ -138,14 +130,14 @@ class _Loop:
         self._account = CoreAccount(machine)
         self._progress = progress
         self._live: dict[int, _Live] = {}
-        # (instant of its next chunk's end, job); valid where the job is due then.
+        # (instant of its next chunk's end, job): one for each running job.
         self._events: list[tuple[int, int]] = []
         self._lived: list[Lived | None] = []
         self._arrived = 0
         self._ended = 0
         self._cycles = 0
         self._reports = 0
-        self._asked = 0
+        self._asked = self._granted = 0
         self._wake_us = INFINITY_US
         self._hash = hashlib.sha256()
         self._tasks: list[Task] | None = [] if traced else None
@@ -174,6 +166,7 @@ class _Loop:
             self._cycles,
             self._reports,
             self._asked,
+            self._granted,
             self._hash.hexdigest(),
             tuple(self._tasks or ()),
             tuple(self._lent),
@@ -189,78 +182,48 @@ class _Loop:
         """Let applications go on to this instant; whether the batch level has something to plan with."""
         changed = False
         while self._events and self._events[0][0] <= now_us:
-            at_us, job_id = heapq.heappop(self._events)
-            live = self._live.get(job_id)
-            if live is None or live.due_us != at_us:
-                continue
-            live.due_us = -1
+            _, job_id = heapq.heappop(self._events)
+            live = self._live[job_id]
             for chunk in live.application.advance(now_us):
-                self._computed(job_id, chunk)
+                self._account.computed(job_id, chunk)
+                self._note(b"chunk", job_id, *chunk.core, chunk.start, chunk.stop, chunk.begin_us, chunk.end_us)
+                if self._tasks is not None:
+                    self._tasks.append(Task(job_id, chunk))
             changed |= self._follow(job_id, live, now_us)
         return changed
 
-    def _computed(self, job_id: int, chunk: Computed) -> None:
-        self._account.computed(job_id, chunk)
-        self._note(b"computed", job_id, *chunk.core, chunk.start, chunk.stop, chunk.begin_us, chunk.end_us)
-        if self._tasks is not None:
-            self._tasks.append(Task(job_id, chunk))
-
-    def _schedule(self, job_id: int, live: _Live) -> None:
-        """Come back to the application when a core has done its chunk."""
-        next_us = live.application.next_us
-        if next_us is not None and next_us != live.due_us:
-            live.due_us = next_us
-            heapq.heappush(self._events, (next_us, job_id))
-
     def _follow(self, job_id: int, live: _Live, now_us: int) -> bool:
         """Pass on what an application reports, and its end; whether there is something to plan with."""
-        idle = live.application.take_idle()
-        if live.application.is_done:
+        application = live.application
+        idle = application.take_idle()
+        if application.is_done:
             self._end(job_id, live, now_us)
             return True
-        self._schedule(job_id, live)
-        changed = False
-        borrowed = [core for core in idle if core in live.loans and core not in live.returned]
-        if borrowed:
-            self._return(job_id, live, borrowed, now_us)
-        idle = [core for core in idle if core not in live.loans]
-        if idle:
-            live.reported += len(idle)
-            live.waste += idle
-        if live.waste and self._batch.hears(job_id, live.application.left_us):
-            changed = True
-            self._reports += 1
-            self._batch.idle(job_id, live.waste)
-            for core in live.waste:
-                self._account.lend(job_id, core)
-                self._lent.append(Lent(job_id, core, now_us))
-                self._note(b"reported", job_id, *core, now_us)
-            live.waste = []
-        return changed
+        next_us = application.next_us
+        if next_us is None:
+            raise Broken(f"job {job_id} has tasks left and no core computes them, at {now_us} us")
+        heapq.heappush(self._events, (next_us, job_id))
+        live.became_idle += len(idle)
+        live.unsaid += idle
+        if not live.unsaid or not self._batch.cooperates or application.left_us < WORTH_US:
+            return False
+        self._report(job_id, live, now_us)
+        return True
 
-    def _return(self, job_id: int, live: _Live, cores: Sequence[Core], now_us: int) -> None:
-        """Give borrowed cores back to their owners, which go on with what they were at."""
-        by_owner: dict[int, list[Core]] = {}
+    def _report(self, job_id: int, live: _Live, now_us: int) -> None:
+        cores, live.unsaid = live.unsaid, []
         for core in cores:
-            by_owner.setdefault(live.loans[core], []).append(core)
-        for owner, theirs in by_owner.items():
-            self._batch.give_back(job_id, owner, theirs)
-            for core in theirs:
-                self._account.release(job_id, core)
-            self._resume(owner, theirs, now_us)
-        live.returned.update(cores)
-
-    def _resume(self, owner: int, cores: Sequence[Core], now_us: int) -> None:
-        live = self._live[owner]
-        for core in cores:
-            self._account.take_back(owner, core)
-            live.application.take_back(core, now_us)
-            self._note(b"returned", owner, *core, now_us)
-        self._schedule(owner, live)
+            live.idle[core[0]] = live.idle.get(core[0], 0) + 1
+            self._account.lend(job_id, core)
+            self._lent.append(Lent(job_id, core, now_us))
+            self._note(b"idle", job_id, *core, now_us)
+        remaining_us = live.application.remaining_us
+        positions = sorted({position for position, _ in cores})
+        self._reports += 1
+        self._batch.idle([Idle(job_id, position, live.idle[position], remaining_us) for position in positions])
 
     def _end(self, job_id: int, live: _Live, now_us: int) -> None:
-        self._return(job_id, live, [core for core in live.loans if core not in live.returned], now_us)
-        self._account.end(job_id, [core for core in live.cores if core not in live.loans])
+        self._account.end(job_id, live.cores)
         self._batch.leave(live.placement)
         del self._live[job_id]
         self._ended += 1
@@ -273,9 +236,8 @@ class _Loop:
             tuple(live.cores),
             live.application.imbalance,
             live.application.chunks,
-            live.reported,
+            live.became_idle,
             live.borrowed,
-            len(live.loans),
         )
 
     def _arrive(self, now_us: int) -> bool:
@@ -290,53 +252,32 @@ class _Loop:
         return changed
 
     def _plan(self, now_us: int) -> None:
-        """Plan, and ask applications for what the first waiting job misses, until nothing follows from it."""
+        """Plan until no job starts that has idle cores at once, and pass on requests."""
         self._batch.advance(now_us)
         again = True
         while again and self._batch.wants_cycle:
             self._cycles += 1
-            started = [self._start(placement, now_us, {}) for placement in self._batch.plan(now_us)]
+            started = []
+            for change in self._batch.plan(now_us):
+                assert isinstance(change, Placement), f"jobs without priorities make no room: {change}"
+                started.append(self._start(change, now_us))
             again = False
             for job_id in started:
                 again |= self._follow(job_id, self._live[job_id], now_us)
-            wish = self._batch.find_wish()
-            if wish is not None and not again:
-                again = self._ask(wish, now_us)
+        for asked in self._batch.take_asked():
+            self._ask(asked, now_us)
         self._wake_us = self._batch.wake_us(now_us) if self._batch.waiting else INFINITY_US
 
-    def _ask(self, wish: Wish, now_us: int) -> bool:
-        """Ask all applications for the cores that a job misses; whether it has started."""
-        offers = [
-            Offer(job_id, cores, live.application.left_us)
-            for job_id, live in self._live.items()
-            # Cores that are not its own are not a job's to lend.
-            if not live.loans and (cores := live.application.offer(wish.loan_us))
-        ]
+    def _ask(self, asked: Asked, now_us: int) -> None:
+        """Put a request to an application. What it grants becomes idle later, and is reported as all else."""
         self._asked += 1
-        loans: dict[Core, int] = {}
-        for job_id, count in self._batch.choose(wish, offers):
-            live = self._live[job_id]
-            cores, done = live.application.lend(count, now_us)
-            for chunk in done:
-                self._computed(job_id, chunk)
-            self._batch.lend(job_id, cores)
-            for core in cores:
-                loans[core] = job_id
-                self._account.lend(job_id, core)
-                self._note(b"lent", job_id, *core, now_us)
-            self._schedule(job_id, live)
-        if not loans:
-            return False
-        self._cycles += 1
-        for placement in self._batch.plan(now_us):
-            self._start(placement, now_us, loans)
-        borrower = self._live.get(wish.job_id)
-        if borrower is None or set(loans) != set(borrower.loans):
-            raise Broken(f"cores were lent for job {wish.job_id} and it did not get them, at {now_us} us")
-        self._follow(wish.job_id, borrower, now_us)
-        return True
+        granted = self._live[asked.job_id].application.ask(asked.cores)
+        self._granted += granted
+        self._note(b"granted" if granted else b"refused", asked.job_id, asked.cores, now_us)
+        if not granted:
+            self._batch.refuse(asked)
 
-    def _start(self, placement: Placement, now_us: int, loans: dict[Core, int]) -> int:
+    def _start(self, placement: Placement, now_us: int) -> int:
         job_id = placement.job_id
         item = self._by_id.pop(job_id, None)
         if item is None or item.job.submit_us > now_us:
@@ -344,11 +285,10 @@ class _Loop:
         cores = self._account.start(placement, now_us)
         if len(cores) < item.job.processors:
             raise Broken(f"job {item.job.name} got {len(cores)} cores of {item.job.processors}, at {now_us} us")
-        mine = {core: loans[core] for core in cores if core in loans}
-        borrowed = sum(core in self._account.owners and core not in mine for core in cores)
+        borrowed = sum(core in self._account.owners for core in cores)
         application = Application(item.program, cores, now_us)
         self._live[job_id] = _Live(
-            item, placement, application, cores, now_us, len(self._lived), borrowed, mine, set(), []
+            item, placement, application, cores, now_us, len(self._lived), borrowed, {}, []
         )
         self._lived.append(None)
         self._note(b"start", job_id, now_us, *(number for core in cores for number in core))
