@@ -105,7 +105,7 @@ class Application:
         return self._coordinator.is_done
 
     def advance(self, now_us: int) -> list[Computed]:
-        """End the chunks that are done by now, and hand out new ones; the chunks that have ended, in the order of their ends."""
+        """End the chunks that are done by now, and hand out new ones; the ended ones, in the order of their ends."""
         ended: list[Computed] = []
         while self._chunks and self._chunks[0][0] <= now_us:
             end_us, worker, number, chunk = heapq.heappop(self._chunks)
@@ -128,7 +128,7 @@ class Application:
 
     @property
     def remaining_us(self) -> int:
-        """Core microseconds of tasks that are not done (R-01), as far as the application knows: by the mean of those done."""
+        """Core microseconds of tasks that are not done (R-01), as the application knows it: by the mean of those done."""
         record = self._coordinator.record
         left = record.n - record.done
         return self._done_us * left // record.done if record.done else self._costs.total_us

@@ -41,7 +41,8 @@ class CoreAccount:
             wanted = span.amounts[CORES]
             if len(free) < wanted:
                 raise Broken(
-                    f"node {self._names[position]}: job {placement.job_id} gets {wanted} cores, {len(free)} are free, at {now_us} us"
+                    f"node {self._names[position]}: job {placement.job_id} gets {wanted} cores of {len(free)} free ones,"
+                    f" at {now_us} us"
                 )
             for number in sorted(free)[:wanted]:
                 free.discard(number)
@@ -53,7 +54,9 @@ class CoreAccount:
         """A chunk has ended. Raises `Broken` when the core was another's, or had two chunks at a time."""
         core = chunk.core
         if self._users.get(core) != job_id:
-            raise Broken(f"core {core} computed for job {job_id}, and is job {self._users.get(core)}'s, at {chunk.end_us} us")
+            raise Broken(
+                f"core {core} computed for job {job_id}, and is job {self._users.get(core)}'s, at {chunk.end_us} us"
+            )
         if chunk.begin_us < self._busy_until_us.get(core, 0):
             raise Broken(f"core {core} computed two chunks at {chunk.begin_us} us")
         self._busy_until_us[core] = chunk.end_us

@@ -1,7 +1,7 @@
 """Cooperation by the controller's own core: applications report to it, and it lends their cores (R-01..R-06).
 
-Every job lends and borrows. Nodes confirm an exclusion at once, as they answer all else in a replay. The levels are the core's:
-off, report, full. Invariant: an application is never told to use a core again that it has left; it asks for none back.
+Every job lends and borrows. Nodes confirm an exclusion at once, as they answer all else in a replay. The levels are the
+core's: off, report, full. Invariant: no application asks a core back that it has left.
 """
 
 from __future__ import annotations

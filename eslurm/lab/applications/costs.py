@@ -48,7 +48,8 @@ class Costs:
         """Cost of the dearest of `parts` equal chunks: a STATIC run's length without overhead."""
         size = -(-self.n // parts)
         return max(
-            self.chunk_us(start, min(start + size, self.n)) for start in range(0, max(self.n, 1), max(size, 1))
+            self.chunk_us(start, min(start + size, self.n))
+            for start in range(0, max(self.n, 1), max(size, 1))
         )
 
 
@@ -88,14 +89,17 @@ def drawn(kind: str, n: int, seed: int) -> Any:
     name, _, said = kind.partition(":")
     if name not in DISTRIBUTIONS:
         raise CostError(
-            f"{quoted(kind)} is no distribution of task costs: use one of {', '.join(DISTRIBUTIONS)}, e.g. gaussian:0.01,0.002"
+            f"{quoted(kind)} is no distribution of task costs: use one of {', '.join(DISTRIBUTIONS)},"
+            " e.g. gaussian:0.01,0.002"
         )
     if not 0 < n <= TASKS_MAX:
         raise CostError(f"a loop has 1 to {TASKS_MAX} tasks, not {n}")
     count, make = DISTRIBUTIONS[name]
     try:
         values = [float(word) for word in said.split(",")]
-        if len(values) != count or not all(math.isfinite(value) and 0 <= value <= TASK_MAX_S for value in values):
+        if len(values) != count or not all(
+            math.isfinite(value) and 0 <= value <= TASK_MAX_S for value in values
+        ):
             raise ValueError
         return make(_uniform(n, seed), *values)
     except ValueError:
@@ -160,7 +164,9 @@ def recorded(path: Path) -> list[float]:
             except ValueError:
                 value = -1.0
             if not 0 <= value <= TASK_MAX_S:
-                raise CostError(f"{path}: line {number}: {quoted(text)} is no time in seconds of 0 to {TASK_MAX_S:g}")
+                raise CostError(
+                    f"{path}: line {number}: {quoted(text)} is no time in seconds of 0 to {TASK_MAX_S:g}"
+                )
             found.append(value)
             if len(found) > TASKS_MAX:
                 raise CostError(f"{path}: has more than {TASKS_MAX} tasks")

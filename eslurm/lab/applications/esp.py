@@ -107,10 +107,16 @@ def hosts_of(category: Category, nodes: int) -> int:
 
 
 @cache
-def costs_of(application: str, name: str, time_scale: float = 1.0, task_scale: float = 1.0) -> Costs:
-    """Costs of the tasks of a category's jobs. `task_scale` makes fewer tasks of them, of the same cost in all."""
+def costs_of(
+    application: str, name: str, nodes: int = HOSTS, time_scale: float = 1.0, task_scale: float = 1.0
+) -> Costs:
+    """Costs of the tasks of a category's jobs on a system of so many nodes: its run time is the same on each.
+
+    `task_scale` makes fewer tasks of them, of the same cost in all.
+    """
     category = next(one for one in TABLE if one.name == name)
-    return _costs(application, category, speed(application) / time_scale, task_scale)
+    share = hosts_of(category, nodes) / category.hosts
+    return _costs(application, category, speed(application) / (time_scale * share), task_scale)
 
 
 def _costs(application: str, category: Category, per_s: float, task_scale: float) -> Costs:

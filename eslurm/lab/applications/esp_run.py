@@ -17,7 +17,7 @@ from eslurm.lab.applications.application import Program
 from eslurm.lab.applications.batch import BatchLevel
 from eslurm.lab.applications.core_lending import CoreLending
 from eslurm.lab.applications.paper_model import PaperModel
-from eslurm.lab.applications.two_level import Course, Item, simulate
+from eslurm.lab.applications.two_level import WORTH_US, Course, Item, simulate
 from eslurm.lab.workloads.machine import Machine, uniform
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.workload import Job
@@ -48,7 +48,14 @@ def run(
 ) -> Course:
     """Run the 230 jobs. Raises `Broken`, and `TechniqueError` for a technique that does not exist."""
     machine = uniform(setting.nodes, 1)
-    return simulate(items_of(setting, machine), machine, level_of(setting, machine), traced=traced, progress=progress)
+    return simulate(
+        items_of(setting, machine),
+        machine,
+        level_of(setting, machine),
+        traced=traced,
+        worth_us=round(WORTH_US * setting.time_scale),
+        progress=progress,
+    )
 
 
 def level_of(setting: Setting, machine: Machine) -> BatchLevel:
@@ -63,12 +70,20 @@ def items_of(setting: Setting, machine: Machine) -> list[Item]:
     found = []
     for number, arrival in enumerate(esp.arrivals(setting.seed, setting.time_scale), 1):
         category = arrival.category
-        costs = esp.costs_of(setting.application, category.name, setting.time_scale, setting.task_scale)
+        costs = esp.costs_of(
+            setting.application, category.name, setting.nodes, setting.time_scale, setting.task_scale
+        )
         hosts = esp.hosts_of(category, setting.nodes)
         static_s = costs.largest_us(hosts) / SECOND_US
         grain_s = max(MINUTE_S * setting.time_scale, 1.0)
         limit_s = math.ceil(math.ceil(static_s * setting.limit / grain_s) * grain_s)
-        found.append(Item(_job(number, arrival.submit_us, hosts, limit_s, machine), Program(costs, setting.technique), category.name))
+        found.append(
+            Item(
+                _job(number, arrival.submit_us, hosts, limit_s, machine),
+                Program(costs, setting.technique),
+                category.name,
+            )
+        )
     return found
 
 

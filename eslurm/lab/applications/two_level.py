@@ -1,15 +1,15 @@
 """The loop of events of a two-level simulation (R-10..R-14): jobs of the batch level, tasks of their applications.
 
 Time moves from one event of either level to the next (R-12). At an instant applications go first: chunks end, idle cores
-are reported; then jobs end and come; then the batch level plans, until nothing is left to do. Nothing is drawn and no clock is
-read, so two runs of the same input are equal, which `Course.digest` shows.
+are reported; then jobs end and come; then the batch level plans, until nothing is left to do. Nothing is drawn and no clock
+is read, so two runs of the same input are equal, which `Course.digest` shows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from eslurm.core.model.placement import Placement
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.resources.vector import CORES
 from eslurm.lab.applications.application import Application, Computed, Core, Program
 from eslurm.lab.applications.batch import Asked, BatchLevel, Idle
 from eslurm.lab.applications.core_account import CoreAccount
@@ -25,8 +26,10 @@ from eslurm.lab.workloads.machine import Machine
 from eslurm.lab.workloads.workload import Job
 
 PROGRESS_EVENTS: Final = 4_096
-WORTH_US: Final = 5 * SECOND_US
-"""An application that ends within this time reports no idle cores: its job ends before another one gets going."""
+WORTH_US: Final = 30 * SECOND_US
+"""An application that expects to end within this time reports no idle cores: they are free soon anyhow."""
+WORTH_SHARE: Final = 0.1
+"""Nor does one that expects to end within this share of the time that it has run: its technique balances well enough."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
@@ -63,7 +66,7 @@ class Lived(msgspec.Struct, frozen=True):
 
 
 class Course(msgspec.Struct, frozen=True):
-    """A run: jobs in the order of their start, the accounts of all cores, and the trace where it was asked for."""
+    """A run: jobs in the order of their start, the accounts of all cores, what was lent, and, if asked for, all tasks."""
 
     machine: Machine
     lived: tuple[Lived, ...]
@@ -77,6 +80,30 @@ class Course(msgspec.Struct, frozen=True):
     """SHA-256 over every event of both levels, in their order."""
     tasks: tuple[Task, ...] = ()
     lent: tuple[Lent, ...] = ()
+
+    @property
+    def used_us(self) -> int:
+        """Core microseconds that jobs had cores, computing or not."""
+        return sum(end_us - start_us for _, _, start_us, end_us in self.stays())
+
+    def stays(self) -> Iterator[tuple[int, Core, int, int]]:
+        """(job, core, from, until) in the order of the jobs' starts: until its end, or until it left the core to others."""
+        left = {(one.job_id, one.core): one.at_us for one in self.lent}
+        for one in self.lived:
+            job_id = one.job.pending.job_id
+            for core in one.cores:
+                yield job_id, core, one.start_us, left.get((job_id, core), one.end_us)
+
+    def cores(self) -> list[Core]:
+        """All cores of the machine, in the order of its nodes."""
+        totals = self.machine.topology.totals
+        return [(position, core) for position, total in enumerate(totals) for core in range(total[CORES])]
+
+    def name_of(self, core: Core) -> str:
+        """The core's node, and its number there if there are more."""
+        topology = self.machine.topology
+        name = topology.names[core[0]]
+        return name if topology.totals[core[0]][CORES] == 1 else f"{name} core {core[1]}"
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -93,10 +120,11 @@ def simulate(
     batch: BatchLevel,
     *,
     traced: bool = False,
+    worth_us: int = WORTH_US,
     progress: Callable[[int, int], None] | None = None,
 ) -> Course:
     """Run all jobs, in the order of their submission, to their ends. Raises `Broken`."""
-    return _Loop(items, machine, batch, traced, progress).run()
+    return _Loop(items, machine, batch, traced, worth_us, progress).run()
 
 
 class _Live(msgspec.Struct, gc=False):
@@ -121,9 +149,11 @@ class _Loop:
         machine: Machine,
         batch: BatchLevel,
         traced: bool,
+        worth_us: int,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._items = items
+        self._worth_us = worth_us
         self._by_id = {item.job.pending.job_id: item for item in items}
         self._machine = machine
         self._batch = batch
@@ -186,7 +216,9 @@ class _Loop:
             live = self._live[job_id]
             for chunk in live.application.advance(now_us):
                 self._account.computed(job_id, chunk)
-                self._note(b"chunk", job_id, *chunk.core, chunk.start, chunk.stop, chunk.begin_us, chunk.end_us)
+                self._note(
+                    b"chunk", job_id, *chunk.core, chunk.start, chunk.stop, chunk.begin_us, chunk.end_us
+                )
                 if self._tasks is not None:
                     self._tasks.append(Task(job_id, chunk))
             changed |= self._follow(job_id, live, now_us)
@@ -205,7 +237,9 @@ class _Loop:
         heapq.heappush(self._events, (next_us, job_id))
         live.became_idle += len(idle)
         live.unsaid += idle
-        if not live.unsaid or not self._batch.cooperates or application.left_us < WORTH_US:
+        if not live.unsaid or not self._batch.cooperates:
+            return False
+        if application.left_us < max(self._worth_us, WORTH_SHARE * (now_us - live.start_us)):
             return False
         self._report(job_id, live, now_us)
         return True
@@ -220,7 +254,9 @@ class _Loop:
         remaining_us = live.application.remaining_us
         positions = sorted({position for position, _ in cores})
         self._reports += 1
-        self._batch.idle([Idle(job_id, position, live.idle[position], remaining_us) for position in positions])
+        self._batch.idle(
+            [Idle(job_id, position, live.idle[position], remaining_us) for position in positions]
+        )
 
     def _end(self, job_id: int, live: _Live, now_us: int) -> None:
         self._account.end(job_id, live.cores)
@@ -281,10 +317,14 @@ class _Loop:
         job_id = placement.job_id
         item = self._by_id.pop(job_id, None)
         if item is None or item.job.submit_us > now_us:
-            raise Broken(f"job {job_id} was started a second time, or before it was submitted, at {now_us} us")
+            raise Broken(
+                f"job {job_id} was started a second time, or before it was submitted, at {now_us} us"
+            )
         cores = self._account.start(placement, now_us)
         if len(cores) < item.job.processors:
-            raise Broken(f"job {item.job.name} got {len(cores)} cores of {item.job.processors}, at {now_us} us")
+            raise Broken(
+                f"job {item.job.name} got {len(cores)} cores of {item.job.processors}, at {now_us} us"
+            )
         borrowed = sum(core in self._account.owners for core in cores)
         application = Application(item.program, cores, now_us)
         self._live[job_id] = _Live(
