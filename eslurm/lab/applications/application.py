@@ -27,6 +27,8 @@ CHUNK_US: Final = 6
 """Microseconds without a task before each chunk: twice the network's latency of 0.5 us (R-17), and 5 us for a decision."""
 CHUNKS_MAX: Final = 128
 """Techniques that end with single tasks, or that adapt to tasks as uneven as Mandelbrot's, would make millions of chunks."""
+UNEVEN: Final = 0.25
+"""Share of the tasks. A technique that balances has fewer on their way at its end, and all cores end together."""
 _KNOWN_BEFORE: Final = {"FAC": ("mu", "sigma"), "FSC": ("sigma", "h")}
 _MEAN_MIN_S: Final = 1e-9
 
@@ -81,6 +83,7 @@ class Application:
         self._chunks: list[tuple[int, int, int, Computed]] = []
         self._leaving: set[int] = set()
         self._idle: list[Core] = []
+        self._left_at_first_idle = -1
         self._last_us = [now_us] * len(cores)
         self._done_us = 0
         self.chunks = 0
@@ -134,9 +137,9 @@ class Application:
         return self._done_us * left // record.done if record.done else self._costs.total_us
 
     @property
-    def left_us(self) -> int:
-        """Time that it expects to need with the cores that it computes on."""
-        return self.remaining_us // max(len(self._chunks), 1)
+    def is_uneven(self) -> bool:
+        """Check whether its idle cores are worth a report: many tasks were left when the first of its cores had none."""
+        return self._left_at_first_idle >= UNEVEN * self._costs.n
 
     def ask(self, count: int) -> bool:
         """Answer a request for so many cores (R-02): it grants it, or refuses (R-05).
@@ -161,6 +164,9 @@ class Application:
         self._leaving.discard(worker)
         self._coordinator.lost(worker, (now_us - self._started_us) / SECOND_US)
         self._idle.append(self._cores[worker])
+        if self._left_at_first_idle < 0:
+            record = self._coordinator.record
+            self._left_at_first_idle = record.n - record.done
 
     def _hand_out(self, now_us: int) -> set[int]:
         """Give chunks to workers without one; those that got one."""

@@ -17,7 +17,7 @@ from eslurm.lab.applications.application import Program
 from eslurm.lab.applications.batch import BatchLevel
 from eslurm.lab.applications.core_lending import CoreLending
 from eslurm.lab.applications.paper_model import PaperModel
-from eslurm.lab.applications.two_level import WORTH_US, Course, Item, simulate
+from eslurm.lab.applications.two_level import PATIENCE_US, Course, Item, simulate
 from eslurm.lab.workloads.machine import Machine, uniform
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.workload import Job
@@ -53,7 +53,7 @@ def run(
         machine,
         level_of(setting, machine),
         traced=traced,
-        worth_us=round(WORTH_US * setting.time_scale),
+        patience_us=round(PATIENCE_US * setting.time_scale),
         progress=progress,
     )
 

@@ -26,10 +26,8 @@ from eslurm.lab.workloads.machine import Machine
 from eslurm.lab.workloads.workload import Job
 
 PROGRESS_EVENTS: Final = 4_096
-WORTH_US: Final = 30 * SECOND_US
-"""An application that expects to end within this time reports no idle cores: they are free soon anyhow."""
-WORTH_SHARE: Final = 0.1
-"""Nor does one that expects to end within this share of the time that it has run: its technique balances well enough."""
+PATIENCE_US: Final = 5 * SECOND_US
+"""An application reports cores that have been idle for so long: where it ends sooner, its job does."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
@@ -120,15 +118,15 @@ def simulate(
     batch: BatchLevel,
     *,
     traced: bool = False,
-    worth_us: int = WORTH_US,
+    patience_us: int = PATIENCE_US,
     progress: Callable[[int, int], None] | None = None,
 ) -> Course:
     """Run all jobs, in the order of their submission, to their ends. Raises `Broken`."""
-    return _Loop(items, machine, batch, traced, worth_us, progress).run()
+    return _Loop(items, machine, batch, traced, patience_us, progress).run()
 
 
 class _Live(msgspec.Struct, gc=False):
-    """A job that runs. `idle` counts the cores that it has reported at each position, `unsaid` are idle and not reported."""
+    """A job that runs. `idle` counts the cores that it has reported at each position; `unsaid` are to be reported then."""
 
     item: Item
     placement: Placement
@@ -138,7 +136,7 @@ class _Live(msgspec.Struct, gc=False):
     at: int
     borrowed: int
     idle: dict[int, int]
-    unsaid: list[Core]
+    unsaid: list[tuple[int, Core]]
     became_idle: int = 0
 
 
@@ -149,11 +147,11 @@ class _Loop:
         machine: Machine,
         batch: BatchLevel,
         traced: bool,
-        worth_us: int,
+        patience_us: int,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._items = items
-        self._worth_us = worth_us
+        self._patience_us = patience_us
         self._by_id = {item.job.pending.job_id: item for item in items}
         self._machine = machine
         self._batch = batch
@@ -162,6 +160,8 @@ class _Loop:
         self._live: dict[int, _Live] = {}
         # (instant of its next chunk's end, job): one for each running job.
         self._events: list[tuple[int, int]] = []
+        # (instant of a report, job).
+        self._due: list[tuple[int, int]] = []
         self._lived: list[Lived | None] = []
         self._arrived = 0
         self._ended = 0
@@ -178,6 +178,7 @@ class _Loop:
         now_us = self._next_us()
         while now_us < INFINITY_US:
             changed = self._applications(now_us)
+            changed |= self._report(now_us)
             changed |= self._arrive(now_us)
             if changed or now_us >= self._wake_us:
                 self._plan(now_us)
@@ -206,6 +207,8 @@ class _Loop:
         next_us = self._events[0][0] if self._events else INFINITY_US
         if self._arrived < len(self._items):
             next_us = min(next_us, self._items[self._arrived].job.submit_us)
+        if self._due:
+            next_us = min(next_us, self._due[0][0])
         return min(next_us, self._wake_us)
 
     def _applications(self, now_us: int) -> bool:
@@ -236,19 +239,31 @@ class _Loop:
             raise Broken(f"job {job_id} has tasks left and no core computes them, at {now_us} us")
         heapq.heappush(self._events, (next_us, job_id))
         live.became_idle += len(idle)
-        live.unsaid += idle
-        if not live.unsaid or not self._batch.cooperates:
-            return False
-        if application.left_us < max(self._worth_us, WORTH_SHARE * (now_us - live.start_us)):
-            return False
-        self._report(job_id, live, now_us)
-        return True
+        if idle and self._batch.cooperates and application.is_uneven:
+            due_us = now_us + self._patience_us
+            live.unsaid += [(due_us, core) for core in idle]
+            heapq.heappush(self._due, (due_us, job_id))
+        return False
 
-    def _report(self, job_id: int, live: _Live, now_us: int) -> None:
-        cores, live.unsaid = live.unsaid, []
+    def _report(self, now_us: int) -> bool:
+        """Report the cores that have been idle for long enough; whether there are any."""
+        changed = False
+        while self._due and self._due[0][0] <= now_us:
+            _, job_id = heapq.heappop(self._due)
+            live = self._live.get(job_id)
+            if live is None:
+                continue
+            cores = [core for due_us, core in live.unsaid if due_us <= now_us]
+            if cores:
+                live.unsaid = [one for one in live.unsaid if one[0] > now_us]
+                self._say(job_id, live, cores, now_us)
+                changed = True
+        return changed
+
+    def _say(self, job_id: int, live: _Live, cores: list[Core], now_us: int) -> None:
         for core in cores:
             live.idle[core[0]] = live.idle.get(core[0], 0) + 1
-            self._account.lend(job_id, core)
+            self._account.lend(job_id, core, now_us)
             self._lent.append(Lent(job_id, core, now_us))
             self._note(b"idle", job_id, *core, now_us)
         remaining_us = live.application.remaining_us
@@ -259,7 +274,7 @@ class _Loop:
         )
 
     def _end(self, job_id: int, live: _Live, now_us: int) -> None:
-        self._account.end(job_id, live.cores)
+        self._account.end(job_id, live.cores, now_us)
         self._batch.leave(live.placement)
         del self._live[job_id]
         self._ended += 1
