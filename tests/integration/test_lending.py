@@ -125,3 +125,28 @@ def test_a_client_in_c(cluster: LiveCluster) -> None:
     assert cluster.end(owner) == "COMPLETED"
     said = cluster.lines("said")
     assert said[0] == "level full, 4 cores, 0 excluded" and said[-2:] == ["0 excluded", "code 0"], said
+
+
+LOOP = """
+import os, sys, time
+from eslurm import loops
+
+def work(index):
+    while index == 0 and not os.path.exists({flag!r}):
+        time.sleep(0.02)
+    return index
+
+if __name__ == "__main__":
+    print(sum(loops.run(work, 40, technique="SS", workers=4, launch="local").results))
+"""
+
+
+def test_a_loop_lends_the_cores_that_get_no_more_work(cluster: LiveCluster) -> None:
+    flag = cluster.work / "ran"
+    (cluster.work / "loop.py").write_text(LOOP.format(flag=str(flag)))
+    command = f"PYTHONPATH={ROOT} {sys.executable} loop.py"
+    owner = cluster.wrap(command, "-o", "said", "-c", "4", "-t", "10", "--cooperate=report")
+    borrower = cluster.submit("-c", "2", "--borrow=requeue", "--wrap", f"touch {flag}")
+    assert cluster.end(borrower) == "COMPLETED"
+    assert cluster.end(owner) == "COMPLETED"
+    assert cluster.lines("said") == [str(sum(range(40)))]

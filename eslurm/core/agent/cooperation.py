@@ -17,7 +17,7 @@ from eslurm.core.agent.cores import Cores
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import CoresNoted
 from eslurm.core.agent.reports import Reports
-from eslurm.core.model.lending import FULL, OFF, REMAINING_MAX_S, WORKERS_MAX
+from eslurm.core.model.lending import FULL, OFF, REMAINING_MAX_S, REPORT, WORKERS_MAX
 from eslurm.core.model.protocol import AskCores, Exclude, JobLaunch
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.results import OK, failed
@@ -67,9 +67,9 @@ class Cooperation:
 
         Raises ValueError with the reason when the numbers cannot be.
         """
-        level = attempt.launch.spec.cooperate or OFF if attempt.launch is not None else OFF
+        level = attempt.launch.spec.cooperate if attempt.launch is not None else OFF
         most = cores_of(attempt.launch, attempt.node)
-        if level == OFF or not most:
+        if level not in (REPORT, FULL) or not most:
             return CoresView(OFF, most, 0, 0, 0)
         known = attempt.cores = attempt.cores or Cores()
         if idle is not None:

@@ -9,6 +9,7 @@ to. Invariants: nothing is placed on cores that their node has not confirmed; no
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from eslurm.core.control.jobs.stopping import stop
@@ -40,6 +41,8 @@ ASK_EVERY_US: Final = 5 * SECOND_US
 ASK_AFTER_US: Final = SECOND_US
 """A job has waited so long before others are asked for it."""
 ASKS_PER_LOOK: Final = 4
+ASKED_OF_MAX: Final = 4_096
+"""Reports among which one look chooses: some milliseconds."""
 ASK_AGAIN_S: Final = 60
 ASK_AGAIN_DOUBLINGS_MAX: Final = 6
 """An application is asked again after so long, and after twice as long each time that it has not granted it."""
@@ -221,7 +224,7 @@ def _asks(state: State, now_us: int) -> list[facts.Fact]:
     missing -= sum(one.cores for one in lendable(state))
     candidates: list[tuple[float, ReportKey, int]] = []
     inside = set(state.partition_nodes.get(job.partition, ()))
-    for key, report in state.reports.items() if missing > 0 else ():
+    for key, report in islice(state.reports.items(), ASKED_OF_MAX) if missing > 0 else ():
         owner = state.get_job(key[0])
         attempt = owner.attempt
         if attempt is None or key[2] not in inside or not _is_askable(owner, attempt, now_us):

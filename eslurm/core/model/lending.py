@@ -69,7 +69,7 @@ class CoreReport(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a borrower agrees to when an owner asks its cores back: the grace, then the end or another attempt."""
+    """The agreement of a borrower for when an owner asks its cores back: the grace, then the end or another attempt."""
 
     mode: str
     grace_s: int

@@ -20,7 +20,7 @@ REPORTS_MAX: Final = 200_000
 class CoreReports:
     """Reports by job, attempt and node. `received` counts all, `dropped` those for which there was no room."""
 
-    __slots__ = ("_by_key", "asked_us", "changed", "dropped", "had_demand", "received")
+    __slots__ = ("_by_key", "asked_us", "changed", "dropped", "had_demand", "idle", "received")
 
     def __init__(self) -> None:
         self._by_key: dict[ReportKey, CoreReport] = {}
@@ -29,6 +29,8 @@ class CoreReports:
         self.had_demand = False
         self.asked_us = 0
         """Time of the latest look for applications to ask."""
+        self.idle = 0
+        """Cores that are idle by all reports."""
         self.received = 0
         self.dropped = 0
 
@@ -39,8 +41,10 @@ class CoreReports:
         """Take over the latest report of a node."""
         self.received += 1
         old = self._by_key.get(key)
+        self.idle += report.idle - (old.idle if old is not None else 0)
         if old is None and len(self._by_key) >= REPORTS_MAX:
             self.dropped += 1
+            self.idle -= report.idle
             return
         self._by_key[key] = report
         if old is None or (old.idle, old.excluded, old.rejects) != (
@@ -76,7 +80,9 @@ class CoreReports:
             return
         for node in nodes:
             key = (job_id, attempt, node)
-            if self._by_key.pop(key, None) is not None:
+            gone = self._by_key.pop(key, None)
+            if gone is not None:
+                self.idle -= gone.idle
                 self.changed.pop(key, None)
 
     def items(self) -> list[tuple[ReportKey, CoreReport]]:

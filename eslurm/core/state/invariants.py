@@ -96,6 +96,10 @@ def _check_lending(state: State, job: Job, attempt: Attempt, name: str) -> None:
     borrowed: dict[int, int] = {}
     for loan in attempt.more.loans if attempt.more is not None else ():
         require(loan.node in marked, f"{name} has a loan on node {loan.node}, where its span has none")
+        if loan.until_us:
+            owner = state.find_attempt(loan.owner, loan.attempt)
+            is_left = owner is None or loan.node not in owner[1].held
+            require(is_left, f"{name} owns what job {loan.owner} still holds: {loan}")
     for loan in attempt.loans:
         borrowed[loan.node] = borrowed.get(loan.node, 0) + loan.cores
         found = state.find_attempt(loan.owner, loan.attempt)

@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.fair_tree import Association
 from eslurm.core.plan.slices import parts
-from eslurm.core.state.allocation_amounts import paused_us, spans_in_use
+from eslurm.core.state.allocation_amounts import own_spans, paused_us, spans_in_use
 from eslurm.core.state.apply_accounts import put_usage
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def charge_left(state: State, job: Job, attempt: Attempt, spans: Iterable[Span])
     if not attempt.started_us:
         return
     from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, state.now_us)
-    rate = rate_of(state.config, [span.amounts for span in spans]) * usage_factor(state, job.spec.qos)
+    own = own_spans(list(spans), attempt.more.loans if attempt.more is not None else ())
+    rate = rate_of(state.config, [span.amounts for span in own]) * usage_factor(state, job.spec.qos)
     _add(state, job, stay(rate, from_us, state.now_us, state.config.priority.half_life_s), state.now_us)
 
 

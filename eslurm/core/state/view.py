@@ -74,6 +74,11 @@ class View:
         """Borrowers by what they have borrowed from, as they are now."""
         return self._state.loans
 
+    def cores_excluded(self) -> int:
+        """Confirmed cores that running jobs leave to others."""
+        jobs = [self._state.jobs[job_id] for job_id in self._state.excluding]
+        return sum(one.cores for job in jobs if job.attempt is not None for one in job.attempt.exclusions)
+
     @property
     def usage(self) -> dict[tuple[str, str], Usage]:
         """Charged usage, by account and user."""

@@ -48,6 +48,8 @@ from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import wire
 from eslurm.lab.sim.gateway_draws import draw_gateway_spec, gateways_of
+from eslurm.lab.sim.lending_apps import BURSTS as LENDING_BURSTS
+from eslurm.lab.sim.lending_apps import draw_lending, has_lenders
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.step_runner import LONG_LIMIT_S
 from eslurm.lab.sim.violation import require
@@ -108,6 +110,7 @@ class Client(Process):
         self._moves_random = random.Random(f"{world.seed}/moves")
         self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
+        self._lending_random = random.Random(f"{world.seed}/lending jobs")
         self._movable_random = random.Random(f"{world.seed}/movable jobs")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
@@ -142,6 +145,10 @@ class Client(Process):
         if gateways_of(world.config):
             for _ in range(GATEWAY_SUBMISSIONS):
                 self.later(self._gateways_random.randint(SECOND_US, last_us), self._submit_with_gateways)
+
+        if has_lenders(world.seed):
+            for _ in range(LENDING_BURSTS):
+                self.later(self._lending_random.randint(SECOND_US, last_us), self._submit_lending)
 
         for _ in range(world.movable_bursts):
             self.later(self._movable_random.randint(SECOND_US, last_us), self._submit_movable)
@@ -272,6 +279,14 @@ class Client(Process):
         beside = self._spec(rng)
         members, delays_s = draw_pack(rng, (spec, beside) if rng.random() < 0.5 else (beside, spec))
         self.call(SubmitJobs(members, (PackDraft(0, delays_s),)), None, blobs)
+
+    def _submit_lending(self) -> None:
+        """A job whose application lends cores, and some that would borrow them."""
+        rng = self._lending_random
+        specs = draw_lending(rng, self._spec(rng), self.world.config)
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs[:1]), None, blobs)
+        self.call(SubmitJobs(specs[1:]), None, blobs)
 
     def _submit_movable(self) -> None:
         """More jobs at once than start at once, which any cell may take."""
