@@ -85,15 +85,11 @@ class Application:
         self._idle: list[Core] = []
         self._left_at_first_idle = -1
         self._last_us = [now_us] * len(cores)
-        self._done_us = 0
         self.chunks = 0
         """Number of chunks handed out."""
         for worker, core in enumerate(cores):
             self._coordinator.joined(worker, f"{core[0]}.{core[1]}")
-        granted = self._hand_out(now_us)
-        for worker in range(len(cores)):
-            if worker not in granted:
-                self._give_up(worker, now_us)
+        self._hand_out(now_us)
 
     # ---- what the loop of events asks ----
 
@@ -114,12 +110,10 @@ class Application:
             end_us, worker, number, chunk = heapq.heappop(self._chunks)
             ended.append(chunk)
             done_us = chunk.end_us - chunk.begin_us
-            self._done_us += done_us
             self._last_us[worker] = end_us
             took_s, at_s = done_us / SECOND_US, (end_us - self._started_us) / SECOND_US
             self._coordinator.finished(worker, number, took_s, at_s)
-            if worker in self._leaving or worker not in self._hand_out(end_us):
-                self._give_up(worker, end_us)
+            self._hand_out(end_us)
         return ended
 
     # ---- what the batch system hears and asks ----
@@ -131,10 +125,8 @@ class Application:
 
     @property
     def remaining_us(self) -> int:
-        """Core microseconds of tasks that are not done (R-01), as the application knows it: by the mean of those done."""
-        record = self._coordinator.record
-        left = record.n - record.done
-        return self._done_us * left // record.done if record.done else self._costs.total_us
+        """Core microseconds of tasks that are not done (R-01), by the mean of those done; 0 before the first."""
+        return round(self._coordinator.remaining_s * SECOND_US)
 
     @property
     def is_uneven(self) -> bool:
@@ -151,7 +143,9 @@ class Application:
         staying = [worker for _, worker in by_grant if worker not in self._leaving]
         if not self._technique.remaining or len(staying) - count < max(len(self._cores) / 2, 1):
             return False
-        self._leaving.update(staying[:count])
+        for worker in staying[:count]:
+            self._leaving.add(worker)
+            self._coordinator.asked(worker)
         return True
 
     @property
@@ -159,22 +153,16 @@ class Application:
         """max / mean of the cores' finishing times (R-22); of a job that has ended."""
         return max_over_mean([at_us - self._started_us for at_us in self._last_us])
 
-    def _give_up(self, worker: int, now_us: int) -> None:
-        """The worker gets no chunk any more."""
-        self._leaving.discard(worker)
-        self._coordinator.lost(worker, (now_us - self._started_us) / SECOND_US)
-        self._idle.append(self._cores[worker])
-        if self._left_at_first_idle < 0:
-            record = self._coordinator.record
-            self._left_at_first_idle = record.n - record.done
-
-    def _hand_out(self, now_us: int) -> set[int]:
-        """Give chunks to workers without one; those that got one."""
-        grants = self._coordinator.grants((now_us - self._started_us) / SECOND_US)
-        for grant in grants:
+    def _hand_out(self, now_us: int) -> None:
+        """Give chunks to workers without one; those that get none any more leave their cores."""
+        for grant in self._coordinator.grants((now_us - self._started_us) / SECOND_US):
             begin_us = now_us + CHUNK_US
             end_us = begin_us + self._costs.chunk_us(grant.start, grant.stop)
             chunk = Computed(self._cores[grant.worker], grant.start, grant.stop, begin_us, end_us)
             self.chunks += 1
             heapq.heappush(self._chunks, (end_us, grant.worker, grant.number, chunk))
-        return {grant.worker for grant in grants}
+        resting = self._coordinator.rests()
+        self._idle += [self._cores[worker] for worker in resting]
+        if resting and self._left_at_first_idle < 0:
+            record = self._coordinator.record
+            self._left_at_first_idle = record.n - record.done

@@ -39,7 +39,9 @@ def test_every_task_is_computed_once_on_one_core_at_a_time(technique: str) -> No
     for core in cores_of(8):
         mine = sorted((chunk.begin_us, chunk.end_us) for chunk in chunks if chunk.core == core)
         assert all(end + CHUNK_US <= begin for (_, end), (begin, _) in pairwise(mine))
-    assert sorted(application.take_idle()) == cores_of(8)
+    idle = application.take_idle()
+    # The core that ends last ends with the loop.
+    assert len(idle) == len(set(idle)) == 7 and set(idle) < set(cores_of(8))
     assert application.chunks == len(chunks) and application.remaining_us == 0
     assert application.imbalance >= 1.0
 
@@ -52,7 +54,7 @@ def test_static_leaves_each_core_when_its_chunk_is_done() -> None:
     # One of three tasks took a second: the other two are thought to take as long.
     assert application.remaining_us == 2_000_000 and application.is_uneven
     application.advance(3_000_000 + CHUNK_US)
-    assert application.take_idle() == [(1, 0), (2, 0)] and application.is_done
+    assert application.take_idle() == [(1, 0)] and application.is_done
     assert application.imbalance == pytest.approx(1.5, rel=1e-4)
 
 
