@@ -37,10 +37,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("esp", short_help="The ESP benchmark, with applications that lend the cores they do not use.")
 @click.option(
     "--application",
-    type=click.Choice(["psia", "mandelbrot"]),
+    metavar="WHAT",
     default="mandelbrot",
     show_default=True,
-    help="What the jobs compute: spin images, which are even, or a Mandelbrot set, which is not.",
+    help="What the jobs compute: psia (spin images, which are even), mandelbrot (which is not), tasks whose costs have a "
+    "distribution (constant:1, uniform:1,3, gaussian:1,0.2, exponential:1), or a file with the seconds of each task.",
 )
 @click.option(
     "--technique",
@@ -127,6 +128,7 @@ def simulate_esp(
     \b
     eslurm simulate esp                                        Mandelbrot under STATIC, without and with cooperation
     eslurm simulate esp --application psia --technique AF --json
+    eslurm simulate esp --application exponential:1 --technique FAC --task-scale 0.1
     eslurm simulate esp --nodes 32 --time-scale 0.1 --task-scale 0.01      coarser, in a second
     eslurm simulate esp --cooperate full --trace esp.json --picture esp.svg
     """
@@ -140,6 +142,7 @@ def simulate_esp(
         load_policy(policy)
     except PolicyError as error:
         raise unusable(f"--policy: {error}") from None
+    _check_application(application)
     levels = LEVELS[cooperate]
     files = {"--trace": perfetto, "--otf2": otf2, "--picture": picture}
     _check_outputs(files, levels)
@@ -168,6 +171,17 @@ def _run(setting: Setting, *, traced: bool) -> tuple[Course, Figures]:
         except Broken as error:
             raise ClusterError(f"esp: {error}") from None
     return course, figures_of(setting, course)
+
+
+def _check_application(application: str) -> None:
+    from eslurm.lab.applications.costs import CostError
+    from eslurm.lab.applications.esp import APPLICATIONS, proportions
+
+    if application not in APPLICATIONS:
+        try:
+            proportions(application, 1)
+        except (CostError, OSError) as error:
+            raise unusable(f"--application: {error}") from None
 
 
 def _check_outputs(files: dict[str, Path | None], levels: Sequence[str]) -> None:

@@ -66,7 +66,8 @@ class CoreLending(CoreDriver):
     def wake_us(self, now_us: int) -> int:
         """The next instant at which to plan, or to look for applications to ask."""
         wake_us = super().wake_us(now_us)
-        if self._level == FULL and self._state.pending_count:
+        # Only applications that have reported are asked.
+        if self._level == FULL and self._state.pending_count and len(self._state.reports):
             wake_us = min(wake_us, max(self._state.reports.asked_us + ASK_EVERY_US, now_us + SECOND_US))
         return wake_us if wake_us > now_us else INFINITY_US
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from eslurm.compat.errors import quoted
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.applications import mandelbrot, spin_images
-from eslurm.lab.applications.costs import Costs
+from eslurm.lab.applications.costs import DISTRIBUTIONS, CostError, Costs, drawn, recorded, scaled
 
 HOSTS: Final = 256
 """The paper's platform (R-17)."""
@@ -112,11 +114,29 @@ def costs_of(
 ) -> Costs:
     """Costs of the tasks of a category's jobs on a system of so many nodes: its run time is the same on each.
 
-    `task_scale` makes fewer tasks of them, of the same cost in all.
+    `application` is one of `APPLICATIONS`, a distribution as in `costs.drawn`, or a file of recorded seconds. Of the latter
+    two only the proportions count: evenly shared, the job takes its target run time, with a task for each of PSIA's images
+    or each of the file's. `task_scale` makes fewer tasks, of the same cost in all. Raises `CostError`, `OSError`.
     """
     category = next(one for one in TABLE if one.name == name)
     share = hosts_of(category, nodes) / category.hosts
-    return _costs(application, category, speed(application) / (time_scale * share), task_scale)
+    if application in APPLICATIONS:
+        return _costs(application, category, speed(application) / (time_scale * share), task_scale)
+    total_s = category.target_s * category.hosts * share * time_scale
+    images = max(1, round(category.images * task_scale))
+    return scaled(proportions(application, images), total_s)
+
+
+def proportions(application: str, tasks: int) -> list[float]:
+    """Relative costs of a stated or recorded application. Raises `CostError`, and `OSError` for a file."""
+    if application.partition(":")[0] in DISTRIBUTIONS:
+        return drawn(application, tasks, SEED)
+    if "." not in application and "/" not in application:
+        raise CostError(
+            f"{quoted(application)} is no application: use {' or '.join(APPLICATIONS)}, a distribution of task costs "
+            "(e.g. exponential:0.01), or a file with the seconds of each task"
+        )
+    return recorded(Path(application))
 
 
 def _costs(application: str, category: Category, per_s: float, task_scale: float) -> Costs:

@@ -31,6 +31,18 @@ def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run["wait_mean_s"] > 0 and len(run["digest"]) == 64 and len(run["kinds"]) == 14
 
 
+def test_stated_and_recorded_tasks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "tasks.txt"
+    path.write_text("\n".join(["1"] * 60 + ["9"] * 4), encoding="utf-8")
+    imbalance = {}
+    for application in ("constant:1", "exponential:1", str(path)):
+        words = ("--application", application, "--cooperate", "off", "--json")
+        (run,) = json.loads(said(capsys, *COARSE, *words)[0])["runs"]
+        assert run["jobs"] == 230
+        imbalance[application] = run["imbalance"]
+    assert 1 <= imbalance["constant:1"] < imbalance["exponential:1"] < imbalance[str(path)]
+
+
 def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "esp.json"
     said(capsys, *COARSE, "--cooperate", "off", "--trace", str(path))
@@ -49,6 +61,9 @@ def test_pictures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     [
         (["--technique", "LUCK"], "no such technique"),
         (["--policy", "magic"], "--policy"),
+        (["--application", "luck"], "is no application"),
+        (["--application", "exponential:-1"], "exponential:MEAN"),
+        (["--application", "/no/such/file.txt"], "--application"),
         (["--trace", "esp.json"], "shows one run"),
         (["--cooperate", "off", "--trace", "/no/such/directory/esp.json"], "make it first"),
         (["--cooperate", "off", "--picture", "esp.txt"], "is no picture"),
