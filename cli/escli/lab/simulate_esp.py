@@ -204,7 +204,7 @@ def _check_outputs(files: dict[str, Path | None], levels: Sequence[str]) -> None
             raise unusable("--picture: matplotlib is not installed: pip install 'eslurm[lab]'")
     if files["--otf2"] is not None and not otf2.available():
         raise unusable(
-            "--otf2: the OTF2 library is not installed: pip install otf2 (it builds on OTF2's C library), or use --trace"
+            "--otf2: the OTF2 library is not installed: pip install otf2, or use --trace"
         )
 
 

@@ -138,6 +138,17 @@ def test_regions_of_an_otf2_archive_nest(courses: dict[str, Course]) -> None:
     assert chunks == len(courses["full"].tasks)
 
 
+def test_an_archive_where_the_library_is_installed(courses: dict[str, Course], tmp_path: Path) -> None:
+    library = pytest.importorskip("otf2")
+    course = courses["full"]
+    otf2.write(tmp_path / "archive", course, "small")
+    with library.reader.open(str(tmp_path / "archive" / "traces.otf2")) as archive:
+        events = sum(1 for _ in archive.events)
+    assert events == 2 * (len(course.tasks) + sum(1 for _ in course.stays()))
+    with pytest.raises(FileExistsError):
+        otf2.write(tmp_path / "archive", course, "small")
+
+
 def test_the_picture_has_all_that_was_computed(courses: dict[str, Course]) -> None:
     course = courses["full"]
     cells, busy = picture.cells_of(course)
