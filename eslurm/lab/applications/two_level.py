@@ -28,6 +28,8 @@ from eslurm.lab.workloads.workload import Job
 PROGRESS_EVENTS: Final = 4_096
 PATIENCE_US: Final = 5 * SECOND_US
 """An application reports cores that have been idle for so long: where it ends sooner, its job does."""
+PATIENCE_SHARE: Final = 0.02
+"""And for such a share of its run time: cores of a long run that balances well end seconds apart."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
@@ -240,7 +242,8 @@ class _Loop:
         heapq.heappush(self._events, (next_us, job_id))
         live.became_idle += len(idle)
         if idle and self._batch.cooperates and application.is_uneven:
-            due_us = now_us + self._patience_us
+            ran_us = now_us - live.start_us
+            due_us = now_us + max(self._patience_us, round(PATIENCE_SHARE * ran_us))
             live.unsaid += [(due_us, core) for core in idle]
             heapq.heappush(self._due, (due_us, job_id))
         return False
