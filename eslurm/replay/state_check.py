@@ -84,7 +84,7 @@ def check(state: State) -> None:
                 borrower = job.job_id, attempt.number
                 there[borrower] = there.get(borrower, 0) + loan.cores
     require(loans == state.loans, "the index of loans disagrees with the jobs")
-    require(not state.loan_ends and not state.owners_gone, "loans have ended, and nobody has followed")
+    require(not state.loan_ends and not state.owners_gone, "ends of loans are not followed")
     excluding = {
         job.job_id for job in state.jobs.values() if job.attempt is not None and job.attempt.exclusions
     }
@@ -290,5 +290,5 @@ def _check_timers(state: State) -> None:
         if job.not_before_us and job.state not in FINAL:
             due = (job.not_before_us, "due", job.job_id) in timers
             require(due, f"job {job.job_id} waits for a time that no timer is set for")
-        if job.state in FINAL and not job.residues and not job.is_array and not job.owes_outcome:
+        if job.state in FINAL and not job.residues and not job.is_array and not job.is_owed_elsewhere:
             require(job.job_id in kept, f"job {job.job_id} has ended and stays in memory for ever")

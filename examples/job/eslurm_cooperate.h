@@ -2,7 +2,7 @@
  *
  *     struct eslurm_cores cores;
  *     eslurm_report(&cores, 2, 340, 0, 0);     two cores of this node are idle, work for 340 s of one core is left
- *     if (cores.asked > 0)                      somebody waits for more:
+ *     if (cores.asked > 0)                      another job waits for more:
  *         eslurm_report(&cores, 2 + cores.asked, 300, 0, 0);      grant it (the application chooses which),
  *         eslurm_report(&cores, 2, 300, ESLURM_REJECT, 0);        or reject it
  *     eslurm_report(&cores, 0, 200, 0, 60);    take all back: returns when they are, or after 60 s

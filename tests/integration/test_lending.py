@@ -71,6 +71,10 @@ def test_idle_cores_are_lent_and_come_back(cluster: LiveCluster) -> None:
     borrower = cluster.user_job(command, "-c", "2", "-t", "5", "--borrow=end,5")
     plain = cluster.user_job("true", "-c", "2", "-t", "5")
     cluster.reaches(borrower, "PENDING")
+    assert (
+        "it accepts lent cores (--borrow=end,5): running jobs report 0 idle ones"
+        in cluster.run("eswhy", str(borrower)).out
+    )
     (cluster.work / "lend").touch()
     cluster.until(lambda: (cluster.work / "began").exists(), "the borrower has begun")
     assert cluster.job(plain).state == "PENDING", "it does not accept borrowed cores"

@@ -154,7 +154,7 @@ class Attempt:
     in_inventory: bool = False
     owes_gone: bool = False
     cores: Cores | None = None
-    """What its application says of its cores here, if it says anything."""
+    """The words of its application for its cores here, if there are any."""
     live: set[int] = field(default_factory=set)
     steps: dict[int, PendingStep] = field(default_factory=dict)
     starts: list[Waiter] = field(default_factory=list)

@@ -174,6 +174,8 @@ class State:
         self.wishing: set[int] = set()
         # Borrowers by what they have borrowed from: (owner, attempt, node) -> {(job, attempt): cores}.
         self.loans: dict[tuple[int, int, int], dict[RunningKey, int]] = {}
+        self.loan_changes = 0
+        """Number of changes of `loans`: readers take a copy when it has grown."""
         # Running jobs whose applications leave cores to others, and jobs that wait and accept such cores.
         self.excluding: set[int] = set()
         self.borrowers: set[int] = set()
@@ -314,14 +316,25 @@ class State:
             heapq.heappush(self.timers, (new.not_before_us, "due", new.job_id))
         if new.avoid and (old is None or not old.avoid or old.avoid_until_us != new.avoid_until_us):
             heapq.heappush(self.timers, (new.avoid_until_us, "avoid", new.job_id))
+        if new.guests is not None or new.guest_of is not None:
+            self._arm_guests(old, new)
         if new.attempt is not None and new.attempt.more is not None:
             self._arm_more(old, new.job_id, new.attempt.more)
         elif self.phases_waiting or self.phases_running:
             self._index_controller_phase(new.job_id, None)
-        if new.state in FINAL and not new.owes_outcome:
-            told = old is not None and old.owes_outcome
+        if new.state in FINAL and not new.is_owed_elsewhere:
+            told = old is not None and old.is_owed_elsewhere
             if told or old is None or old.state not in FINAL or (old.residues and not new.residues):
                 self.push_forget(new)
+
+    def _arm_guests(self, old: Job | None, new: Job) -> None:
+        """Set the timers of a job that spans cells, or that holds nodes for one."""
+        if new.guests is not None and new.guests.until_us:
+            before = old.guests.until_us if old is not None and old.guests is not None else 0
+            if new.guests.until_us != before:
+                heapq.heappush(self.timers, (new.guests.until_us, "guests", new.job_id))
+        if new.guest_of is not None and new.guest_of.until_us and old is None:
+            heapq.heappush(self.timers, (new.guest_of.until_us, "guest", new.job_id))
 
     def _arm_more(self, old: Job | None, job_id: int, more: AttemptMore) -> None:
         """Set the timers of what only few attempts have."""
@@ -621,7 +634,7 @@ class State:
 
     def _give_up_plans(self, new: Job) -> None:
         """Request a plan when a waiting job is held, offered or ends: its planned resources are free for others."""
-        if new.hold or new.is_away or new.state in FINAL:
+        if new.hold or new.is_away or new.gathers or new.state in FINAL:
             self.want_plan()
 
     def _index_first(self, member: Job, place: PackPlace) -> None:
@@ -721,8 +734,12 @@ class State:
         for loan in attempt.loans:
             key = (loan.owner, loan.attempt, loan.node)
             found[key] = found.get(key, 0) + loan.cores
+        borrower = job_id, attempt.number
         for key, cores in found.items():
-            self.loans.setdefault(key, {})[job_id, attempt.number] = cores
+            there = self.loans.setdefault(key, {})
+            if there.get(borrower) != cores:
+                there[borrower] = cores
+                self.loan_changes += 1
 
     def _unindex_loan(self, job_id: int, number: int, loan: Loan) -> None:
         key = (loan.owner, loan.attempt, loan.node)
@@ -730,6 +747,7 @@ class State:
         borrowers.pop((job_id, number), None)
         if not borrowers:
             self.loans.pop(key, None)
+        self.loan_changes += 1
         self.loan_ends.append(loan)
 
     def _refresh_waiting_tasks(self, array_id: int) -> None:

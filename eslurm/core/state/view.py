@@ -51,6 +51,7 @@ class View:
         self._take_scalars()
         self._take_holdings()
         self._take_coordinators()
+        self._take_loans()
 
     def find_job(self, job_id: int) -> Job | None:
         """The job, if it is still in memory."""
@@ -68,11 +69,6 @@ class View:
     def reports(self) -> CoreReports:
         """The latest words of applications for their cores: soft state, which no commit makes."""
         return self._state.reports
-
-    @property
-    def loans(self) -> dict[tuple[int, int, int], dict[tuple[int, int], int]]:
-        """Borrowers by what they have borrowed from, as they are now."""
-        return self._state.loans
 
     def cores_excluded(self) -> int:
         """Confirmed cores that running jobs leave to others."""
@@ -113,10 +109,17 @@ class View:
                 _refresh(self.policies[kind], self._state.policies[kind], {name})
         if any(kind == "account" for kind, _ in touched.records):
             self._take_coordinators()
+        if self._loan_changes != self._state.loan_changes:
+            self._take_loans()
         self.revision = revision
         self.now_us = now_us
         self.pending_count = self._state.pending_count
         self.active_count = self._state.active_count
+
+    def _take_loans(self) -> None:
+        """Copy the borrowers by what they have borrowed from."""
+        self._loan_changes = self._state.loan_changes
+        self.loans = {key: dict(borrowers) for key, borrowers in self._state.loans.items()}
 
     def _take_coordinators(self) -> None:
         self.coordinators = {user: frozenset(names) for user, names in self._state.coordinators.items()}

@@ -18,6 +18,8 @@ def check_lending(spec: JobSpec) -> None:
     problem = ""
     if (lends or borrows) and len(spec.components) > 1:
         problem = "a job of several parts, or with gateways, neither lends cores nor borrows them"
+    elif (lends or borrows) and spec.span:
+        problem = "a job over several cells (--span) neither lends cores nor borrows them"
     elif borrows and spec.array is not None:
         problem = "the tasks of an array do not borrow cores: submit single jobs"
     elif borrows and spec.components[0].exclusive:

@@ -17,7 +17,7 @@ from eslurm.core.model.job import Span
 from eslurm.core.model.lending import Loan
 from eslurm.core.model.placement import Placement
 from eslurm.core.plan.cycle.placement_query import allows
-from eslurm.core.plan.cycle.policy import TRY_STEPS, Cycle
+from eslurm.core.plan.cycle.policy import SKIP_STEPS, TRY_STEPS, Cycle
 from eslurm.core.plan.cycle.queue import QueueEntry
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.plan.cycle.schedule import Booking, Return
@@ -61,29 +61,40 @@ def start_on_lent(cycle: Cycle) -> Generator[None, None, None]:
     room = _Room(cycle, snapshot.lendable)
     tries = 0
     waiting = 0
+    # Requests that did not fit: the room only shrinks.
+    failed: set[tuple[int, bool]] = set()
     for entry in snapshot.pending:
         job = entry.job
+        cycle.spend(SKIP_STEPS)
+        if cycle.slice_over():
+            yield
         if job.job_id in cycle.placed:
             continue
         members = cycle.members(job)
         is_behind = bool(waiting & members)
-        can_try = job.borrows and not job.start_at_us and job.job_id not in cycle.schedule.preemptors
+        can_try = (
+            job.borrows
+            and (entry.shape, is_behind) not in failed
+            and not job.start_at_us
+            and job.job_id not in cycle.schedule.preemptors
+        )
         if can_try:
             tries += 1
             cycle.spend(TRY_STEPS)
             if cycle.slice_over():
                 yield
             if (yield from room.start(entry, is_behind=is_behind)):
-                if cycle.is_full:
+                if cycle.is_full or room.is_empty:
                     return
                 continue
+            failed.add((entry.shape, is_behind))
         waiting |= members
         if tries >= TRIES_MAX:
             return
 
 
 def _tail(cycle: Cycle, lent: Lent, booking: Booking) -> Booking | None:
-    """What the borrower has of these cores after their owner's expected end; None when it ends before."""
+    """The part of these cores that the borrower has after their owner's expected end; None when it ends before."""
     from_us = max(cycle.schedule.end_us(lent.owner), cycle.now_us + 1)
     if from_us >= booking.stop_us:
         return None
@@ -92,7 +103,7 @@ def _tail(cycle: Cycle, lent: Lent, booking: Booking) -> Booking | None:
 
 
 class _Room:
-    """What is free together with what is lent; it shrinks with each start."""
+    """Free and lent amounts together; they shrink with each start."""
 
     __slots__ = ("_cycle", "_is_strict", "_ledger", "_lendable")
 
@@ -113,6 +124,11 @@ class _Room:
             less = (*held[:CORES], held[CORES] - one.cores, *held[CORES + 1 :])
             self._ledger.rehold([(one.node, held, less)], running.until_us, running.until_us)
             self._lendable.setdefault(one.node, []).append(one)
+
+    @property
+    def is_empty(self) -> bool:
+        """Check whether all that was lent is borrowed."""
+        return not any(one.cores for there in self._lendable.values() for one in there)
 
     def start(self, entry: QueueEntry, *, is_behind: bool) -> Generator[None, None, bool]:
         """Place the job if it fits; whether it starts."""

@@ -41,7 +41,7 @@ def say(
 
 
 def told(world: World) -> list[tuple[int, int, int, bool]]:
-    """What went up, each once."""
+    """The reports that went up, each once."""
     found = {report.seq: report.body for report in world.sent(CoresReported)}
     return [(one.idle, one.excluded, one.remaining_s, one.rejects) for one in found.values()]
 

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from eslurm.core.explain.lent_cores import lent_cores_text
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.lending import Exclusion, Loan
 from eslurm.core.model.messages import JobRef, SuspendJobs
@@ -43,7 +44,7 @@ def borrowed(world: World) -> tuple[int, int]:
 # ---- a loan ----
 
 
-def test_idle_cores_are_excluded_when_somebody_waits_for_them() -> None:
+def test_idle_cores_are_excluded_when_a_job_would_borrow_them() -> None:
     world = one_node()
     owner = run_owner(world)
     tell(world, owner, 2)
@@ -428,3 +429,15 @@ def test_reports_of_other_attempts_are_old_news() -> None:
     attempt = world.attempt(owner)
     world.report(StepEnded(0, 1, owner, attempt.number, StepEnd(0), True))
     assert not len(world.state.reports)
+
+
+def test_a_waiting_job_is_told_what_is_lent() -> None:
+    world = one_node()
+    owner = run_owner(world)
+    borrower, other = submit_borrower(world, 2), submit_borrower(world, 3)
+    assert lent_cores_text(world.state, world.job(owner)) == ""
+    lend(world, owner, 3)
+    assert "report 3 idle ones, of which 3 are ready for it" in lent_cores_text(world.state, world.job(other))
+    assert world.start() == [borrower]
+    said = lent_cores_text(world.state, world.job(other))
+    assert "of which 1 are ready for it and other jobs have borrowed 2" in said
