@@ -34,13 +34,13 @@ _MEAN_MIN_S: Final = 1e-9
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What a job runs: a loop of tasks under a technique."""
+    """A loop of tasks under a technique, which a job runs."""
 
     costs: Costs
     technique: str
 
     def options(self) -> dict[str, float]:
-        """What the technique has to know beforehand."""
+        """Options that the technique has to know beforehand."""
         known = {
             "mu": max(self.costs.mean_s, _MEAN_MIN_S),
             "sigma": self.costs.sigma_s,

@@ -36,7 +36,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchLevel(Protocol):
-    """What the loop of events needs of the batch system."""
+    """The part of a batch system that the loop of events needs."""
 
     @property
     def waiting(self) -> int:

@@ -43,7 +43,7 @@ class CoreLending(CoreDriver):
         return self._level != OFF
 
     def spec_of(self, job: Job) -> JobSpec:
-        """What is submitted for a job: it lends and borrows."""
+        """The job that is submitted: it lends and borrows."""
         spec = super().spec_of(job)
         return replace(spec, cooperate=self._level, borrow=BORROW) if self.cooperates else spec
 

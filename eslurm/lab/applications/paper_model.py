@@ -26,7 +26,7 @@ class PaperModel(Exclusive):
         super().__init__(machine, policy)
         self._whole: dict[int, Placement] = {}
         self._held: dict[int, Placement] = {}
-        """What each running job holds at the moment, of the whole that it was given."""
+        """Present holdings of each running job, of the whole that it was given."""
 
     def idle(self, reports: list[Idle]) -> None:
         """Take the cores out of what the job holds; the owner's memory and devices stay with it."""

@@ -198,7 +198,7 @@ class CoreDriver:
         self._send(Tick())
 
     def spec_of(self, job: Job) -> JobSpec:
-        """What is submitted for a job of the log."""
+        """The job that is submitted for one of the log."""
         return JobSpec(
             name=job.name,
             user=user_of(job),
