@@ -113,6 +113,8 @@ JOB_REQUEST: Table = {
     "no_kill": (36, "bool", None),
     "gateway": (37, "message", GATEWAY_REQUEST),
     "cells": (38, "text*", None),
+    "wckey": (55, "text", None),
+    "command": (56, "text", None),
 }
 
 PACK_REQUEST: Table = {

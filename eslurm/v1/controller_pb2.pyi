@@ -132,7 +132,7 @@ class TaskRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill", "gateway", "cells")
+    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill", "gateway", "cells", "wckey", "command")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +171,8 @@ class JobRequest(_message.Message):
     NO_KILL_FIELD_NUMBER: _ClassVar[int]
     GATEWAY_FIELD_NUMBER: _ClassVar[int]
     CELLS_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition: str
     components: _containers.RepeatedCompositeFieldContainer[ResourceRequest]
@@ -209,7 +211,9 @@ class JobRequest(_message.Message):
     no_kill: bool
     gateway: GatewayRequest
     cells: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ..., cells: _Optional[_Iterable[str]] = ...) -> None: ...
+    wckey: str
+    command: str
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ..., cells: _Optional[_Iterable[str]] = ..., wckey: _Optional[str] = ..., command: _Optional[str] = ...) -> None: ...
 
 class GatewayRequest(_message.Message):
     __slots__ = ("count", "plugin", "file", "binary", "env", "per_node", "cleanup", "quiet", "debug", "apart")
@@ -320,7 +324,7 @@ class JobRef(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., task: _Optional[int] = ..., part: _Optional[int] = ..., cell: _Optional[str] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("jobs", "user", "name", "partition", "state", "signal", "lost")
+    __slots__ = ("jobs", "user", "name", "partition", "state", "signal", "lost", "reach")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +332,7 @@ class CancelRequest(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
     user: str
     name: str
@@ -335,7 +340,8 @@ class CancelRequest(_message.Message):
     state: str
     signal: int
     lost: bool
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., signal: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
+    reach: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., signal: _Optional[int] = ..., lost: _Optional[bool] = ..., reach: _Optional[str] = ...) -> None: ...
 
 class HoldRequest(_message.Message):
     __slots__ = ("jobs", "release")
@@ -474,7 +480,7 @@ class PartInfo(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., part: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner", "wckey", "command", "details", "request")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -540,6 +546,10 @@ class JobInfo(_message.Message):
     PACK_FAILED_FIELD_NUMBER: _ClassVar[int]
     HOME_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -605,7 +615,21 @@ class JobInfo(_message.Message):
     pack_failed: int
     home: str
     owner: str
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+    wckey: str
+    command: str
+    details: JobDetails
+    request: ResourceRequest
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ..., wckey: _Optional[str] = ..., command: _Optional[str] = ..., details: _Optional[_Union[JobDetails, _Mapping]] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ...) -> None: ...
+
+class JobDetails(_message.Message):
+    __slots__ = ("gid", "input", "tasks_failed")
+    GID_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    gid: int
+    input: str
+    tasks_failed: str
+    def __init__(self, gid: _Optional[int] = ..., input: _Optional[str] = ..., tasks_failed: _Optional[str] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs", "revision", "now_us")

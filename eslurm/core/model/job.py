@@ -151,6 +151,9 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Gateways between the modules of its nodes; its last component is then theirs."""
     cells: tuple[str, ...] = ()
     """Cells of the federation that may take it, or `any`; empty: this cell alone."""
+    wckey: Passed[str] = ""
+    command: Passed[str] = ""
+    """The file that the script was read from; empty: none."""
 
 
 PASSED: Final[Mapping[str, type]] = {
