@@ -15,6 +15,10 @@ MODULES = {
     "scancel": "escli.slurm.scancel",
     "sinfo": "escli.slurm.sinfo",
     "scontrol": "escli.slurm.scontrol",
+    "sacctmgr": "escli.slurm.sacctmgr",
+    "sprio": "escli.slurm.sprio",
+    "sshare": "escli.slurm.sshare",
+    "seff": "escli.slurm.seff",
 }
 """The commands that do something; all others of `COMMANDS` only say what is missing."""
 COMMANDS = (

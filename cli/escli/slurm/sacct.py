@@ -50,10 +50,10 @@ def run(context: Context, given: Options) -> int:
             own = frame.own_cluster(api)
             for name in frame.cell_names(api, clusters, own) if clusters else [own]:
                 if name == own:
-                    found.append((name, *_runs(api, query)))
+                    found.append((name, *runs_of(api, query)))
                     continue
                 with context.cluster_api(name, own) as cell:
-                    found.append((name, *_runs(cell, query)))
+                    found.append((name, *runs_of(cell, query)))
     except CommandFailed as failure:
         raise frame.Failed(f"sacct: error: {frame.trouble(failure)}") from None
     if given.has("json"):
@@ -109,7 +109,7 @@ def _rows(one: Run) -> tuple[Run, ...]:
     return (one, one.batch()) if one.started_us else (one,)
 
 
-def _runs(api: Api, query: Any) -> tuple[list[Run], int]:
+def runs_of(api: Api, query: Any) -> tuple[list[Run], int]:
     """The chosen runs, in the order of their jobs, and the cluster's time."""
     from escli.slurm.account_rows import of_attempt, of_dropped_tasks, of_info
 

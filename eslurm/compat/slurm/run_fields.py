@@ -5,8 +5,7 @@ A run is one attempt of a job, or the job while it waits. What is not kept here 
 
 from __future__ import annotations
 
-from eslurm.compat.slurm import words
-from eslurm.compat.slurm.getopt import UsageProblem
+from eslurm.compat.slurm import fitted, words
 from eslurm.compat.slurm.layout import memory_text, padded_clock
 from eslurm.core.model.wording import escaped
 
@@ -367,18 +366,8 @@ class Column:
 
 
 def columns(text: str) -> list[Column]:
-    """The columns of `jobid,jobname%30,state%-20`; beginnings of names are enough. Raises UsageProblem."""
-    found = []
-    for word in filter(None, text.split(",")):
-        name, percent, width = word.strip().partition("%")
-        known = next((one for one in WIDTHS if one.lower().startswith(name.lower()) and name), "")
-        exact = next((one for one in WIDTHS if one.lower() == name.lower()), known)
-        if not exact:
-            raise UsageProblem(f'error: Invalid field requested: "{name}"')
-        if percent and not width.removeprefix("-").isdecimal():
-            raise UsageProblem(f'error: Invalid field requested: "{word}"')
-        found.append(Column(exact, int(width) if percent and int(width) else WIDTHS[exact]))
-    return found
+    """The columns of `jobid,jobname%30,state%-20`. Raises UsageProblem."""
+    return [Column(name, width) for name, width in fitted.columns(text, WIDTHS)]
 
 
 def lines(
@@ -390,26 +379,7 @@ def lines(
     ending: str | None = None,
     is_ended: bool = False,
 ) -> list[str]:
-    """The lines, each with its end. `ending` stands between columns without widths, and behind the last if `is_ended`."""
+    """The lines, each with its end; see `fitted.lines`."""
     rows = [[column.show(run, writer) for column in shown] for run in runs]
-    if ending is not None:
-        tail = f"{ending}\n" if is_ended else "\n"
-        heads = [[column.name for column in shown]] if has_header else []
-        return [ending.join(row) + tail for row in (*heads, *rows)]
-    found = []
-    if has_header:
-        found.append("".join(f"{_fit(column.name, column.width, '')} " for column in shown) + "\n")
-        found.append("".join(f"{'-' * abs(column.width)} " for column in shown) + "\n")
-    found += [
-        "".join(f"{_fit(text, column.width)} " for column, text in zip(shown, row, strict=True)) + "\n"
-        for row in rows
-    ]
-    return found
-
-
-def _fit(text: str, width: int, mark: str = "+") -> str:
-    """A text in so many characters; one that is longer ends with the mark."""
-    size = abs(width)
-    if len(text) > size:
-        return text[: size - len(mark)] + mark
-    return text.ljust(size) if width < 0 else text.rjust(size)
+    heads = [(column.name, column.width) for column in shown]
+    return fitted.lines(heads, rows, has_header=has_header, ending=ending, is_ended=is_ended)
