@@ -3,66 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.integration.test_up import Cluster, reap
-from tests.support import process
-
-PATIENCE_S = 60.0
-
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-class Slurm:
-    """The installed commands of one cluster, called without anything in the environment but PATH."""
-
-    def __init__(self, cluster: Cluster, prefix: Path) -> None:
-        self._work = cluster.work
-        self.bin = prefix / "bin"
-        answer = cluster(
-            "eslurm", "compat", "install", "--prefix", str(prefix), "--state-dir", str(cluster.directory)
-        )
-        assert answer.code == 0, answer.err
-
-    def __call__(self, command: str, *words: str, text: str = "", **variables: str) -> Answer:
-        done = subprocess.run(
-            [self.bin / command, *words],
-            cwd=self._work,
-            env={"PATH": f"{self.bin}:/usr/bin:/bin", **variables},
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        return Answer(done.returncode, done.stdout, done.stderr)
-
-    def until(self, text: str, command: str, *words: str) -> None:
-        """Ask again until the answer is this text."""
-        end = time.monotonic() + PATIENCE_S
-        while (answer := self(command, *words)).out != text:
-            assert time.monotonic() < end, answer
-            time.sleep(0.05)
+from tests.integration.test_up import Cluster
+from tests.kits.slurm import PATIENCE_S, Answer, Slurm, installed
 
 
 @pytest.fixture
 def slurm(state_dir: Path, adopt_orphans: None) -> Iterator[Slurm]:
-    cluster = Cluster(state_dir)
-    cluster.others = frozenset(child.pid for child in process.children())
-    cluster.up()
-    yield Slurm(cluster, state_dir / "slurm")
-    assert cluster("eslurm", "down", "--purge").code == 0
-    assert reap(cluster.others) == []
+    with installed(state_dir) as slurm:
+        yield slurm
 
 
 @pytest.mark.slow
@@ -115,6 +69,21 @@ def test_a_job_is_submitted_seen_and_cancelled(slurm: Slurm, state_dir: Path) ->
     assert slurm("squeue", "-j", "99") == Answer(1, "", "slurm_load_jobs error: Invalid job id specified\n")
     assert slurm("scancel", "99") == Answer(0, "", "")
     assert slurm("srun", "hostname").code == 1
+    answer = slurm(
+        "sbatch",
+        "-W",
+        "-n2",
+        "-o",
+        "steps",
+        "--wrap",
+        "srun -l --cpu-bind=q echo step; srun --exclusive hostname",
+    )
+    assert answer.code == 1
+    assert sorted((work / "steps").read_text().splitlines()) == [
+        "0: step",
+        "1: step",
+        "srun: error: --exclusive is not supported: a step has cores by -n and -c",
+    ]
     assert slurm("sbatch", "-V").out == "slurm 25.11.0\n"
 
 

@@ -15,6 +15,7 @@ MODULES = {
     "scancel": "escli.slurm.scancel",
     "sinfo": "escli.slurm.sinfo",
     "scontrol": "escli.slurm.scontrol",
+    "srun": "escli.slurm.srun",
     "sacctmgr": "escli.slurm.sacctmgr",
     "sprio": "escli.slurm.sprio",
     "sshare": "escli.slurm.sshare",

@@ -53,6 +53,7 @@ def run(context: Context, given: Options) -> int:
     script, name, path = _script(given, rest)
     options, own = _merged(parts, script)
     job = draft_job(options, script, name, rest[1:], _surroundings(options), own)
+    job["truncate_output"] = options.text("open-mode") != "append"
     job["command"] = path
     job["wckey"] = options.text("wckey")
     clusters = [one for one in options.text("clusters").split(",") if one]
@@ -244,10 +245,11 @@ def _check_pbs(script: bytes, given: Options) -> None:
 
 def _adjust(words: Words) -> None:
     """Change what sbatch and essubmit say differently."""
-    mode = words.text("open-mode", "truncate")
-    if mode not in _MODES:
-        raise UsageProblem(f"error: Invalid --open-mode argument: {mode}")
-    words.put("open-mode", _MODES[mode], words.spelling("open-mode"))
+    if words.has("open-mode"):
+        mode = words.text("open-mode")
+        if mode not in _MODES:
+            raise UsageProblem(f"error: Invalid --open-mode argument: {mode}")
+        words.put("open-mode", _MODES[mode], words.spelling("open-mode"))
     if words.text("export").upper() == "NIL":
         words.put("export", "NONE", words.spelling("export"))
     if words.text("no-kill") == "off":
@@ -340,11 +342,14 @@ def _surroundings(options: Words) -> SubmitContext:
             "sbatch: error: getcwd failed: the current directory does not exist any more"
         ) from None
     environ: Mapping[str, str] = os.environ
+    environment = exported(options.text("export", "ALL"), environ, options.spelling("export"))
+    if options.has("open-mode"):
+        environment["SLURM_OPEN_MODE"] = options.text("open-mode")[:1]
     return SubmitContext(
         cwd=cwd,
         host=os.uname().nodename,
         umask=umask,
         now_us=clock.now_us(),
         offset_s=clock.local_offset_s,
-        environment=exported(options.text("export", "ALL"), environ, options.spelling("export")),
+        environment=environment,
     )

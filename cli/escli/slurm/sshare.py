@@ -44,6 +44,8 @@ def run(context: Context, given: Options) -> int:
             continue
         if share.user and share.user not in users and not given.has("all"):
             continue
+        if not share.user and given.has("Users"):
+            continue
         values = _values(share, depths.get(share.account, 0) + bool(share.user), cluster)
         rows.append([values[name] for name, _ in heads])
     ending = "|" if given.has("parsable") or given.has("parsable2") else None

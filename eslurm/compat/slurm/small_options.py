@@ -24,7 +24,7 @@ parsable p - yes columns end with |
 parsable2 P - yes columns are separated by |
 partition m - no shares are not by partitions
 usage . - yes show this text
-Users U - no use -u with an account
+Users U - yes no lines for accounts
 users u = yes these users
 verbose v - none
 version V - yes show the version
