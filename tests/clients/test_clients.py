@@ -17,10 +17,15 @@ def add(a, b):
 def fail():
     raise ValueError("on purpose")
 
+def settled(job):
+    while (state := job.get_info(mode="force").get("State")) == "RUNNING":
+        time.sleep(0.2)
+    return state
+
 executor = submitit.AutoExecutor(folder="log", cluster="slurm")
 executor.update_parameters(timeout_min=4, slurm_array_parallelism=2, slurm_comment="a comment", slurm_use_srun=USE_SRUN)
 job = executor.submit(add, 1, 2)
-print(job.result(), job.state)
+print(job.result(), settled(job))
 jobs = executor.map_array(add, [1, 2, 3, 4], [10, 20, 30, 40])
 print([one.result() for one in jobs])
 bad = executor.submit(fail)
@@ -32,9 +37,7 @@ slow = executor.submit(time.sleep, 100)
 while slow.get_info(mode="force").get("State") != "RUNNING":
     time.sleep(0.2)
 slow.cancel(check=False)
-while slow.get_info(mode="force").get("State") == "RUNNING":
-    time.sleep(0.2)
-print(slow.get_info(mode="force")["State"].split()[0])
+print(settled(slow).split()[0])
 """
 DASK = """
 from dask.distributed import Client

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import msgspec
 
 from eslurm.compat.slurm.release import FULL, PARSERS, has_wrapped_numbers
 
@@ -54,7 +54,7 @@ class Shape:
                 "plugin": {"type": PARSERS[self.release], "name": "Slurm OpenAPI v0.0.38"},
                 "Slurm": {"version": version, "release": FULL[self.release]},
             }
-            return json.dumps({"meta": meta, "errors": [], **values}, indent=2) + "\n"
+            return _text({"meta": meta, "errors": [], **values})
         meta = {
             "plugin": {
                 "type": "",
@@ -70,4 +70,8 @@ class Shape:
                 "cluster": cluster,
             },
         }
-        return json.dumps({**values, "meta": meta, "errors": [], "warnings": []}, indent=2) + "\n"
+        return _text({**values, "meta": meta, "errors": [], "warnings": []})
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(values), indent=2).decode() + "\n"
