@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from escli.slurm.frame import Context
     from eslurm.compat.slurm.getopt import Options
 
-STOPS = True
+REFUSES_ALL = True
 ROWS = table("""
 help h - yes show this text
 usage . - yes show this text

@@ -80,9 +80,20 @@ def _submit(context: Context, clusters: Sequence[str], request: bytes, options: 
             if not options.has("wait"):
                 return exits.OK
             sys.stdout.flush()
-            from escli.user.waiting import wait_for_jobs
+            return _wait(api, job_id)
 
-            return wait_for_jobs(api, [job_id], COMMAND, quiet=True)
+
+def _wait(api: Api, job_id: int) -> int:
+    """Wait for the job's end; its exit code, the highest of an array's tasks. 1 if a signal ended it."""
+    from escli.user.waiting import wait_for_jobs
+    from eslurm.v1 import controller_pb2 as pb
+
+    code = wait_for_jobs(api, [job_id], COMMAND, quiet=True)
+    if code in (exits.OK, exits.INTERRUPTED):
+        return code
+    infos = api.call("Jobs", pb.JobsRequest(jobs=[pb.JobRef(job_id=job_id)], finished_too=True)).jobs
+    codes = [exits.FAILED if one.exit_signal else one.exit_code & 0xFF for one in infos]
+    return max(codes, default=0) or exits.FAILED
 
 
 def _at(context: Context, own: Api, clusters: Sequence[str]) -> tuple[Api, str]:

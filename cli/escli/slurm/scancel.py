@@ -9,6 +9,7 @@ from escli.failures import CommandFailed
 from escli.slurm import frame
 from eslurm.compat.errors import OptionError
 from eslurm.compat.slurm import words
+from eslurm.compat.slurm.array_text import is_array, task_numbers
 from eslurm.compat.slurm.getopt import UsageProblem
 from eslurm.compat.slurm.scancel_options import FILTERS
 from eslurm.compat.slurm.scancel_options import ROWS as ROWS
@@ -101,7 +102,7 @@ def _cancel(
     named = []
     for word in (part for words_ in given.rest for part in split_jobs(words_)):
         try:
-            named += job_refs([word], "JOB")
+            named += job_refs([word.removesuffix("_*").removesuffix("_[*]")], "JOB")
         except OptionError:
             raise frame.Failed(f"scancel: error: Invalid job id {word}") from None
     if filters:
@@ -172,7 +173,12 @@ def _chosen(api: Api, filters: dict[str, str], named: Sequence[Any]) -> list[Any
             continue
         if info.HasField("array_task"):
             found.append(pb.JobRef(job_id=info.array_job_id, task=info.array_task))
-        elif info.array_tasks_left or not (info.tasks_running or info.tasks_done or info.tasks_failed):
+        elif info.array_tasks_left and info.tasks_running:
+            # Its running tasks have records of their own, which may not be chosen.
+            found += [
+                pb.JobRef(job_id=info.job_id, task=task) for task in task_numbers(info.array_tasks_left)
+            ]
+        elif info.array_tasks_left or not is_array(info):
             found.append(pb.JobRef(job_id=info.job_id))
     return found
 

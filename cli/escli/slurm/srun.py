@@ -47,6 +47,8 @@ def _redirect(given: Options) -> None:
     for opened, target in ((output, 1), (error, 2)):
         if opened >= 0:
             os.dup2(opened, target)
+    for opened in {output, error} - {-1}:
+        os.close(opened)
 
 
 def _open(given: Options, long: str, flags: int) -> int:
@@ -57,6 +59,10 @@ def _open(given: Options, long: str, flags: int) -> int:
     if tasks != "1" and any(letter in pattern for letter in ("%t", "%n", "%N")):
         raise frame.Failed(
             f"srun: error: --{long}={pattern} is not supported: a file for each of several tasks"
+        )
+    if "%J" in pattern or "%s" in pattern:
+        raise frame.Failed(
+            f"srun: error: --{long}={pattern} is not supported: the step's number is not known here"
         )
     name = expand_pattern(pattern, _fields())
     try:
