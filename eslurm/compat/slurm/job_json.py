@@ -71,7 +71,7 @@ def _job(info: Any, around: Around, shape: Shape) -> dict[str, Any]:
         "group_name": around.group(info.details.gid),
         "het_job_id": number(info.job_id if info.parts else 0),
         "het_job_id_set": "",
-        "het_job_offset": number(0 if info.parts else None),
+        "het_job_offset": number(0 if info.parts or not shape.is_wrapped else None),
         "job_id": info.job_id,
         "job_state": shape.states(words.long_state(info.state)),
         "last_sched_evaluation": shape.moment(0),
@@ -79,10 +79,9 @@ def _job(info: Any, around: Around, shape: Shape) -> dict[str, Any]:
         "max_cpus": number(0),
         "max_nodes": number(request.nodes_max),
         "name": info.name,
-        "network": "",
         "nodes": info.node_names,
         "nice": info.nice or (0 if shape.is_wrapped else None),
-        "tasks_per_node": number(request.tasks_per_node or (0 if shape.is_wrapped else None)),
+        "tasks_per_node": number(request.tasks_per_node),
         "cpus": number(info.cpus),
         "node_count": number(info.nodes),
         "tasks": number(info.tasks),
@@ -96,7 +95,7 @@ def _job(info: Any, around: Around, shape: Shape) -> dict[str, Any]:
         "minimum_cpus_per_node": number(max(1, request.cpus_per_task)),
         "minimum_tmp_disk_per_node": number(0),
         "preempt_time": shape.moment(0),
-        "hold": info.state == "PENDING" and job_fields.reason_of(info).startswith("JobHeld"),
+        **({"hold": _is_held(info), "network": ""} if shape.is_wrapped else {}),
         "priority": number(info.priority),
         "qos": info.qos,
         "reboot": False,
@@ -105,7 +104,7 @@ def _job(info: Any, around: Around, shape: Shape) -> dict[str, Any]:
         "resize_time": shape.moment(0),
         "restart_cnt": job_fields.restarts(info),
         "resv_name": info.reservation,
-        "shared": [] if shape.is_wrapped else None,
+        "shared": [] if shape.is_wrapped else "none",
         "start_time": shape.moment(job_fields.start_us(info)),
         "state_description": "",
         "state_reason": job_fields.reason_of(info),
@@ -129,7 +128,116 @@ def _job(info: Any, around: Around, shape: Shape) -> dict[str, Any]:
         "wckey": info.wckey,
         "current_working_directory": info.work_dir,
     }
-    if not shape.is_wrapped:
-        # Numbers that no value is set for are null there, and these are plain numbers.
-        record["billable_tres"] = float(info.cpus)
-    return record
+    return record | (_unset(info, shape) if shape.is_wrapped else _unset_before(info))
+
+
+def _is_held(info: Any) -> bool:
+    return info.state == "PENDING" and job_fields.reason_of(info).startswith("JobHeld")
+
+
+def _unset(info: Any, shape: Shape) -> dict[str, Any]:
+    """The fields of which nothing is known here, as they are when they are not set."""
+    stdout, stderr, stdin = job_fields.files_of(info)
+    unset = shape.number(None)
+    texts = (
+        *(
+            "allocating_node",
+            "container",
+            "container_id",
+            "cron",
+            "extra",
+            "failed_node",
+            "federation_siblings_active",
+        ),
+        *(
+            "federation_siblings_viable",
+            "job_size_str",
+            "mail_user",
+            "mcs_label",
+            "memory_per_tres",
+            "prefer",
+            "submit_line",
+        ),
+        *("cpus_per_tres", "selinux_context", "tres_bind", "tres_freq", "tres_per_job", "tres_per_socket"),
+    )
+    numbers = (
+        *(
+            "cpu_frequency_governor",
+            "cpu_frequency_maximum",
+            "cpu_frequency_minimum",
+            "tasks_per_core",
+            "tasks_per_tres",
+        ),
+        *("tasks_per_board", "segment_size", "preemptable_time", "pre_sus_time"),
+    )
+    nodes = {
+        "count": info.nodes,
+        "select_type": [],
+        "list": info.node_names,
+        "whole": False,
+        "allocation": [],
+    }
+    return {
+        **dict.fromkeys(texts, ""),
+        **dict.fromkeys(numbers, unset),
+        "job_resources": {
+            "select_type": [],
+            "nodes": nodes,
+            "cpus": info.cpus,
+            "threads_per_core": unset,
+        }
+        if info.node_names
+        else None,
+        "licenses_allocated": job_fields.licenses_text(info) if info.node_names else "",
+        "mail_type": [],
+        "maximum_switch_wait_time": 0,
+        "power": {"flags": []},
+        "priority_by_partition": [],
+        "profile": ["NOT_SET"],
+        "required_switches": 0,
+        "scheduled_nodes": info.planned_nodes,
+        "sockets_per_board": 0,
+        "sockets_per_node": unset,
+        "tasks_per_socket": unset,
+        "step_id": {"job_id": unset, "step_het_component": unset, "step_id": ""},
+        "stdin_expanded": stdin,
+        "stdout_expanded": stdout,
+        "stderr_expanded": stderr,
+    }
+
+
+def _unset_before(info: Any) -> dict[str, Any]:
+    """The same fields in 22.05."""
+    texts = (
+        *(
+            "container",
+            "federation_siblings_active",
+            "federation_siblings_viable",
+            "mcs_label",
+            "memory_per_tres",
+        ),
+        *("cpus_per_tres", "prefer", "tres_bind", "tres_freq", "tres_per_job", "tres_per_socket"),
+    )
+    nothing = (
+        *(
+            "cpu_frequency_governor",
+            "cpu_frequency_maximum",
+            "cpu_frequency_minimum",
+            "profile",
+            "sockets_per_node",
+        ),
+        *("tasks_per_core", "tasks_per_socket"),
+    )
+    return {
+        **dict.fromkeys(texts, ""),
+        **dict.fromkeys(nothing),
+        **(
+            {"job_resources": {"nodes": info.node_names, "allocated_hosts": info.nodes}}
+            if info.node_names
+            else {}
+        ),
+        "pre_sus_time": 0,
+        "show_flags": ["SHOW_ALL", "SHOW_DETAIL"],
+        "sockets_per_board": 0,
+        "tasks_per_board": 0,
+    }

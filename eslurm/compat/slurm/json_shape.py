@@ -75,3 +75,14 @@ class Shape:
 
 def _text(values: Mapping[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(values), indent=2).decode() + "\n"
+
+
+def filled(record: dict[str, Any], paths: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with these fields, by their paths (`maximums/shares`), where it has none."""
+    for path, value in paths.items():
+        *above, name = path.split("/")
+        inner = record
+        for key in above:
+            inner = inner.setdefault(key, {})
+        inner.setdefault(name, value)
+    return record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eslurm.compat.hostlist import fold
 from eslurm.compat.slurm import node_fields
-from eslurm.compat.slurm.json_shape import Shape
+from eslurm.compat.slurm.json_shape import Shape, filled
 from eslurm.compat.slurm.layout import memory_text
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def _node(node: Any, shape: Shape) -> dict[str, Any]:
     used = f"cpu={node.cores_used}" + (
         f",mem={memory_text(node.memory_used_mib)}" if node.memory_used_mib else ""
     )
-    return {
+    record = {
         "architecture": "",
         "boards": 1,
         "boot_time": shape.moment(0),
@@ -80,7 +80,6 @@ def _node(node: Any, shape: Shape) -> dict[str, Any]:
         "alloc_memory": node.memory_used_mib,
         "alloc_cpus": node.cores_used,
         "alloc_idle_cpus": node.cores - node.cores_used,
-        "idle_cpus": node.cores - node.cores_used,
         "reason": node.reason,
         "reason_changed_at": shape.moment(node.since_us if node.reason else 0),
         "sockets": node.cores,
@@ -90,12 +89,53 @@ def _node(node: Any, shape: Shape) -> dict[str, Any]:
         "tres": tres,
         "tres_used": used if node.cores_used else "",
     }
+    if not shape.is_wrapped:
+        return record | {"idle_cpus": node.cores - node.cores_used}
+    texts = (
+        *(
+            "burstbuffer_network_address",
+            "cluster_name",
+            "cpu_binding",
+            "extra",
+            "gpu_spec",
+            "gres_drained",
+            "instance_id",
+        ),
+        *(
+            "instance_type",
+            "mcs_label",
+            "operating_system",
+            "owner",
+            "reason_set_by_user",
+            "reservation",
+            "topology",
+        ),
+        *("specialized_cpus", "version"),
+    )
+    counts = ("res_cores_per_gpu", "specialized_cores", "specialized_memory")
+    times = ("last_busy", "resume_after", "slurmd_start_time", "tls_cert_last_renewal")
+    return filled(
+        record,
+        {
+            **dict.fromkeys(texts, ""),
+            **dict.fromkeys(counts, 0),
+            **dict.fromkeys(times, shape.number(None)),
+            "cert_flags": [],
+            "effective_cpus": node.cores,
+            "energy": {},
+            "external_sensors": {},
+            "next_state_after_reboot": [],
+            "port": 0,
+            "power": {},
+            "tres_weighted": 0.0,
+        },
+    )
 
 
 def _partition(one: Any, members: Sequence[Any], shape: Shape) -> dict[str, Any]:
     cores = sum(node.cores for node in members)
     limit, usual = one.time_limit_max_s // 60, one.time_limit_default_s // 60
-    return {
+    record = {
         "name": one.name,
         "nodes": {
             "allowed_allocation": "",
@@ -113,9 +153,32 @@ def _partition(one: Any, members: Sequence[Any], shape: Shape) -> dict[str, Any]
         },
         "minimums": {"nodes": 0},
         "partition": {"state": ["UP" if one.up else "DOWN"]},
-        "is_default": one.is_default,
         "tres": {"configured": f"cpu={cores},node={len(members)},billing={cores}"},
     }
+    unset, endless = shape.number(None), shape.number(None, is_endless=True)
+    return filled(
+        record,
+        {
+            **dict.fromkeys(
+                ("alternate", "cluster", "node_sets", "topology", "defaults/job", "tres/billing_weights"), ""
+            ),
+            **dict.fromkeys(
+                ("defaults/memory_per_cpu", "maximums/memory_per_cpu", "grace_time", "maximums/shares"), 0
+            ),
+            **dict.fromkeys(
+                (
+                    *("defaults/partition_memory_per_cpu", "defaults/partition_memory_per_node"),
+                    *("maximums/partition_memory_per_cpu", "maximums/partition_memory_per_node"),
+                    *("maximums/over_time_limit", "timeouts/resume", "timeouts/suspend", "suspend_time"),
+                ),
+                unset,
+            ),
+            **dict.fromkeys(("maximums/cpus_per_node", "maximums/cpus_per_socket"), endless),
+            "maximums/oversubscribe": {"jobs": 1, "flags": []},
+            "priority": {"job_factor": 1, "tier": 1},
+            "select_type": [],
+        },
+    )
 
 
 def _group(group: node_fields.Group, shape: Shape) -> dict[str, Any]:
@@ -126,7 +189,7 @@ def _group(group: node_fields.Group, shape: Shape) -> dict[str, Any]:
     memory = [node.memory_mib for node in group.nodes] or [0]
     cores = [node.cores for node in group.nodes] or [0]
     features = node_fields.features_text(first) if first else ""
-    return {
+    record = {
         "port": 0,
         "node": {"state": _states(first) if first else []},
         "nodes": {
@@ -155,3 +218,19 @@ def _group(group: node_fields.Group, shape: Shape) -> dict[str, Any]:
         "reason": {"description": first.reason if first else "", "time": shape.moment(0)},
         "partition": _partition(group.partition, group.nodes, shape),
     }
+    weights = [node.weight for node in group.nodes] or [0]
+    return filled(
+        record,
+        {
+            **dict.fromkeys(("comment", "extra", "reservation", "resource_spec/cpus"), ""),
+            **dict.fromkeys(("cores/minimum", "cores/maximum", "threads/minimum", "threads/maximum"), 1),
+            **dict.fromkeys(("disk/minimum", "disk/maximum", "cpus/load/minimum", "cpus/load/maximum"), 0),
+            **dict.fromkeys(("memory/free/minimum", "memory/free/maximum"), shape.number(None)),
+            "sockets": {"minimum": min(cores), "maximum": max(cores)},
+            "weight": {"minimum": min(weights), "maximum": max(weights)},
+            "cpus/per_node/max": shape.number(None, is_endless=True),
+            "memory/allocated": sum(node.memory_used_mib for node in group.nodes),
+            "reason/user": "",
+            "resource_spec/memory": 0,
+        },
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eslurm.compat.slurm import words
-from eslurm.compat.slurm.json_shape import Shape
-from eslurm.compat.slurm.run_fields import Run, elapsed_s
+from eslurm.compat.slurm.json_shape import Shape, filled
+from eslurm.compat.slurm.run_fields import Run, elapsed_s, planned_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _job(run: Run, cluster: str, now_us: int, shape: Shape) -> dict[str, Any]:
     is_task = bool(underscore) and task.isdecimal()
     cpu_us = max(0, run.user_cpu_us) + max(0, run.system_cpu_us)
     seconds = elapsed_s(run, now_us)
-    return {
+    record = {
         "account": run.account,
         "comment": {"administrator": "", "job": run.comment, "system": ""},
         "array": {
@@ -81,6 +81,24 @@ def _job(run: Run, cluster: str, now_us: int, shape: Shape) -> dict[str, Any]:
         "wckey": {"wckey": run.wckey, "flags": []},
         "working_directory": run.work_dir,
     }
+    if not shape.is_wrapped:
+        return record
+    texts = ("block", "container", "extra", "failed_node", "mcs/label", "script", "submit_line", "used_gres")
+    return filled(
+        record,
+        {
+            **dict.fromkeys(texts, ""),
+            "hold": run.reason.startswith("JobHeld"),
+            "qosreq": run.qos,
+            "reservation/requested": run.reservation,
+            "restart_cnt": run.restarts,
+            "segment_size": 0,
+            **dict.fromkeys(("stdout", "stdout_expanded"), run.stdout),
+            **dict.fromkeys(("stderr", "stderr_expanded"), run.stderr),
+            **dict.fromkeys(("stdin", "stdin_expanded"), run.stdin),
+            "time/planned": shape.number(planned_s(run, now_us)),
+        },
+    )
 
 
 def _span(cpu_us: int) -> dict[str, int]:
