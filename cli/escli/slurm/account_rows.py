@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BY = "cancelled by "
+_UIDS: dict[str, int] = {}
 _BASES = {"LAUNCHING": "RUNNING", "COMPLETING": "RUNNING"}
 """States that are none of their own in accounting."""
 
@@ -42,8 +43,7 @@ def of_info(info: Any, *, in_lines: bool = False) -> list[Run]:
 
 
 def _task_line(run: Run, job_id: int, task: int) -> Run:
-    one = run.batch()
-    one.is_step, one.name = False, run.name
+    one = run.copy()
     one.label = f"{job_id}_{task}"
     return one
 
@@ -51,7 +51,7 @@ def _task_line(run: Run, job_id: int, task: int) -> Run:
 def of_attempt(attempt: Any, info: Any | None) -> list[Run]:
     """The lines of a run that has ended; `info` is its job as far as the controller still knows it."""
     found = []
-    for part in by_part([attempt], (), each=True):
+    for part in by_part([attempt], (), each=True) if attempt.parts else (attempt,):
         run = Run()
         if info is not None:
             _put_common(run, info)
@@ -131,9 +131,14 @@ def _by(text: str) -> int:
 
 
 def _uid(name: str) -> int:
-    import pwd
+    """The number of a user; -1: this host does not know the name. Looked up once for each."""
+    found = _UIDS.get(name)
+    if found is None:
+        import pwd
 
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return int(name) if name.isdecimal() else -1
+        try:
+            found = pwd.getpwnam(name).pw_uid
+        except KeyError:
+            found = int(name) if name.isdecimal() else -1
+        _UIDS[name] = found
+    return found

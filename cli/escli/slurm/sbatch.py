@@ -312,14 +312,23 @@ def _script(given: Options, rest: Sequence[str]) -> tuple[bytes, str, str]:
         return text.encode("utf-8", "surrogateescape"), "wrap", ""
     if not rest or rest[0] == "-":
         return _checked(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1)), "sbatch", ""
-    path = rest[0]
+    path = _found(rest[0])
     try:
         with open(path, "rb") as file:
             script = file.read(SCRIPT_BYTES_MAX + 1)
     except OSError:
         raise frame.Failed(f"sbatch: error: Unable to open file {path}") from None
-    name = "sbatch" if path in ("/dev/stdin", "/proc/self/fd/0") else os.path.basename(path)
-    return _checked(script), name, os.path.abspath(path)
+    if path in ("/dev/stdin", "/proc/self/fd/0"):
+        return _checked(script), "sbatch", ""
+    return _checked(script), os.path.basename(path), os.path.abspath(path)
+
+
+def _found(name: str) -> str:
+    """The script's file: in the directory, else in that of PATH."""
+    if "/" in name or os.path.isfile(name):
+        return name
+    places = [os.path.join(one, name) for one in os.environ.get("PATH", "").split(os.pathsep) if one]
+    return next((place for place in places if os.path.isfile(place) and os.access(place, os.R_OK)), name)
 
 
 def _checked(script: bytes) -> bytes:

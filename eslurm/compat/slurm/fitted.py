@@ -6,7 +6,7 @@ from eslurm.compat.slurm.getopt import UsageProblem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def columns(text: str, known: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -40,18 +40,24 @@ def lines(
         return [ending.join(row) + tail for row in (*above, *rows)]
     found = []
     if has_header:
-        found.append("".join(f"{_fit(name, width, '')} " for name, width in heads) + "\n")
+        found.append("".join(f"{_fit(name, width)} " for name, width in heads) + "\n")
         found.append("".join(f"{'-' * abs(width)} " for _, width in heads) + "\n")
-    found += [
-        "".join(f"{_fit(text, width)} " for (_, width), text in zip(heads, row, strict=True)) + "\n"
-        for row in rows
-    ]
+    if rows:
+        shown = zip(heads, zip(*rows, strict=True), strict=True)
+        fitted = [_fit_all(texts, width) for (_, width), texts in shown]
+        found += [" ".join(line) + " \n" for line in zip(*fitted, strict=True)]
     return found
 
 
-def _fit(text: str, width: int, mark: str = "+") -> str:
-    """A text in so many characters; one that is longer ends with the mark."""
+def _fit_all(texts: Iterable[str], width: int) -> list[str]:
+    """The cells of a column; longer ones end with `+`."""
     size = abs(width)
-    if len(text) > size:
-        return text[: size - len(mark)] + mark
-    return text.ljust(size) if width < 0 else text.rjust(size)
+    if width < 0:
+        return [text.ljust(size) if len(text) <= size else f"{text[: size - 1]}+" for text in texts]
+    return [text.rjust(size) if len(text) <= size else f"{text[: size - 1]}+" for text in texts]
+
+
+def _fit(text: str, width: int) -> str:
+    """A head, cut without a mark."""
+    size = abs(width)
+    return text[:size].ljust(size) if width < 0 else text[:size].rjust(size)

@@ -21,43 +21,40 @@ _UNITS = "KMGTP"
 
 
 class Run:
-    """A line's data. `is_step` is the batch step's line; numbers that are not known are -1, times 0."""
+    """A line's data. `is_step` is the batch step's line; numbers that are not known are -1, times 0.
 
-    __slots__ = (
-        *("label", "job_id", "name", "user", "uid", "account", "partition", "qos", "state", "by_uid", "is_step", "wckey"),
-        *("submitted_us", "eligible_us", "started_us", "ended_us", "paused_us", "time_limit_s", "cpus"),
-        *("nodes", "node_names", "group"),
-        *("exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "req_mem_mib", "req_cpus", "req_nodes"),
-        *("comment", "constraint", "reservation", "work_dir", "stdout", "stderr", "stdin", "priority", "tres", "gid"),
-        *("tasks", "restarts", "reason", "licenses", "failed_node"),
-    )  # fmt: skip
+    Most fields of most lines keep these values: they cost a line nothing.
+    """
 
-    def __init__(self) -> None:
-        self.label = ""
-        self.job_id = 0
-        self.name = self.user = self.account = self.partition = self.qos = self.state = self.wckey = ""
-        self.uid = self.gid = self.by_uid = -1
-        self.is_step = False
-        self.submitted_us = self.eligible_us = self.started_us = self.ended_us = self.paused_us = 0
-        self.time_limit_s = self.cpus = self.nodes = 0
-        self.node_names = ""
-        self.exit_code = self.exit_signal = 0
-        self.user_cpu_us = self.system_cpu_us = self.max_rss_kib = -1
-        self.req_mem_mib = self.req_cpus = self.req_nodes = self.priority = self.tasks = -1
-        self.comment = self.constraint = self.reservation = self.work_dir = ""
-        self.stdout = self.stderr = self.stdin = self.tres = self.group = ""
-        self.restarts = 0
-        self.reason = self.licenses = self.failed_node = ""
+    label = ""
+    job_id = 0
+    name = user = account = partition = qos = state = wckey = ""
+    uid = gid = by_uid = -1
+    is_step = False
+    submitted_us = eligible_us = started_us = ended_us = paused_us = 0
+    time_limit_s = cpus = nodes = 0
+    node_names = ""
+    exit_code = exit_signal = 0
+    user_cpu_us = system_cpu_us = max_rss_kib = -1
+    req_mem_mib = req_cpus = req_nodes = priority = tasks = -1
+    comment = constraint = reservation = work_dir = ""
+    stdout = stderr = stdin = group = ""
+    restarts = 0
+    reason = licenses = ""
 
     def batch(self) -> Run:
         """The line of its batch step."""
-        one = Run()
-        for name in self.__slots__:
-            setattr(one, name, getattr(self, name))
+        one = self.copy()
         one.is_step = True
         one.label = f"{self.label}.batch"
         one.name = "batch"
         one.tasks = 1
+        return one
+
+    def copy(self) -> Run:
+        """A line with the same data."""
+        one = Run()
+        one.__dict__.update(self.__dict__)
         return one
 
 

@@ -82,6 +82,12 @@ def test_wrap_and_standard_input(state_dir: Path, monkeypatch: pytest.MonkeyPatc
     assert (job.name, job.components[0].tasks, job.command) == ("sbatch", 3, "")
 
 
+def test_a_script_is_found_in_path(state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = script(tmp_path)
+    monkeypatch.setenv("PATH", f"/usr/bin:{tmp_path}")
+    assert submitted(state_dir, "job.sh").command == path
+
+
 def test_script_arguments_follow_the_script(state_dir: Path, tmp_path: Path) -> None:
     assert list(submitted(state_dir, script(tmp_path), "-n", "2").arguments) == ["-n", "2"]
 
