@@ -39,9 +39,10 @@ def request(
     held: bool = False,
     output: str = "",
     cells: Sequence[str] = (),
+    span: bool = False,
     work_s: int = 0,
 ) -> pb.JobRequest:
-    """One job of one core per task. `cells` of the federation may take it."""
+    """One job of one core per task. `cells` of the federation may take it; with `span` its nodes may be of all of them."""
     return pb.JobRequest(
         name=f"bench-{number % SCRIPTS}",
         components=[pb.ResourceRequest(tasks=tasks, cpus_per_task=1, nodes_min=nodes, nodes_max=nodes)],
@@ -53,6 +54,7 @@ def request(
         held=held,
         output=output,
         cells=cells,
+        span=span,
     )
 
 
@@ -67,13 +69,25 @@ def calls(
     cells: Sequence[str] = (),
     work_s: int = 0,
     tasks: int = 1,
+    span_nodes: int = 0,
 ) -> list[bytes]:
-    """Encoded Submit requests for `count` jobs from number `first` on."""
+    """Encoded Submit requests for `count` jobs from number `first` on. Jobs with `span_nodes` span cells."""
+    nodes = span_nodes or 1
     numbers = range(first, first + count)
     return [
         pb.SubmitRequest(
             jobs=[
-                request(number, work_dir, tasks=tasks, held=held, output=output, cells=cells, work_s=work_s)
+                request(
+                    number,
+                    work_dir,
+                    nodes=nodes,
+                    tasks=max(tasks, nodes),
+                    held=held,
+                    output=output,
+                    cells=cells,
+                    span=span_nodes > 0,
+                    work_s=work_s,
+                )
                 for number in numbers[at : at + jobs_per_call]
             ]
         ).SerializeToString()

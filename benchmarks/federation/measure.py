@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.federation import membership, swaps, transfers
+from benchmarks.federation import membership, spanning, swaps, transfers
 from benchmarks.figures import Figures
 
 PARTS: dict[str, Callable[..., None]] = {
     "swaps": swaps.measure,
     "membership": membership.measure,
     "transfers": transfers.measure,
+    "spanning": spanning.measure,
 }
 
 

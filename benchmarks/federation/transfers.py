@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.cluster import Cluster, Shape
 from benchmarks.federation.servers import running_etcd
 from benchmarks.figures import Figures
@@ -35,20 +37,18 @@ def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
     """transfer_few_s: 20 one-core jobs until the last runs; transfer_per_s and the CPU a job of the three controllers."""
     parent.chmod(0o711)
     with running_etcd(parent) as store:
-        cells = [_cell(parent, name, store.endpoints) for name in NAMES]
+        cells = [member(parent, name, store.endpoints) for name in NAMES]
         try:
-            _pin(cells)
+            pin(dict(zip(NAMES, cells, strict=True)))
             for one in cells:
                 one.start()
             alpha = cells[0]
-            _until(lambda: _alive(alpha) == len(NAMES), "all cells are alive")
+            until(lambda: alive(alpha) == len(NAMES), "all cells are alive")
             _load(alpha, NODES, work_s=600, tasks=CORES)
-            _until(lambda: _states(alpha).get("RUNNING", 0) == NODES, "alpha is full")
+            until(lambda: states(alpha).get("RUNNING", 0) == NODES, "alpha is full")
             began = time.perf_counter()
             _load(alpha, FEW, work_s=600, cells=["any"])
-            _until(
-                lambda: sum(_states(one).get("RUNNING", 0) for one in cells) == NODES + FEW, "the jobs run"
-            )
+            until(lambda: sum(states(one).get("RUNNING", 0) for one in cells) == NODES + FEW, "the jobs run")
             figures.add("transfer_few_s", time.perf_counter() - began, "s", FEW)
             count = int(os.environ.get("FEDERATION_JOBS") or (QUICK_RATE_JOBS if quick else RATE_JOBS))
             _rate(figures, cells, store.members[0].pid, count)
@@ -63,7 +63,7 @@ def _rate(figures: Figures, cells: list[Cluster], etcd: int, count: int) -> None
     before = sum(one.controller.cpu_s() for one in cells), cpu_s(etcd)
     began = time.perf_counter()
     _load(alpha, count, cells=["any"])
-    _until(lambda: _states(alpha).get("COMPLETED", 0) == count, "all outcomes are known at home")
+    until(lambda: states(alpha).get("COMPLETED", 0) == count, "all outcomes are known at home")
     took_s = time.perf_counter() - began
     after = sum(one.controller.cpu_s() for one in cells), cpu_s(etcd)
     figures.add("transfer_per_s", count / took_s, "1/s", count)
@@ -71,22 +71,21 @@ def _rate(figures: Figures, cells: list[Cluster], etcd: int, count: int) -> None
     figures.add("transfer_etcd_cpu_ms", (after[1] - before[1]) / count * 1000, "ms", count)
 
 
-def _cell(parent: Path, name: str, endpoints: tuple[str, ...]) -> Cluster:
+def member(parent: Path, name: str, endpoints: tuple[str, ...], nodes: int = NODES) -> Cluster:
+    """A cell that is not started."""
     directory = parent / name
     directory.mkdir(mode=0o711)
     section = f'[federation]\nname = "bench"\ncell = "{name}"\nendpoints = {json.dumps(endpoints)}\nlease_s = {LEASE_S}\n'
-    return Cluster(directory, Shape(nodes=NODES, cores=CORES, agents=1, satellites=0, sections=section))
+    return Cluster(directory, Shape(nodes=nodes, cores=CORES, agents=1, satellites=0, sections=section))
 
 
-def _pin(cells: list[Cluster]) -> None:
+def pin(cells: dict[str, Cluster]) -> None:
     """Let each cell trust the keys of the others."""
-    keys = {name: fingerprint(one.site.signing.public) for name, one in zip(NAMES, cells, strict=True)}
-    for name, one in zip(NAMES, cells, strict=True):
+    keys = {name: fingerprint(one.site.signing.public) for name, one in cells.items()}
+    for name, one in cells.items():
         others = [(other, key) for other, key in keys.items() if other != name]
         peers = "".join(f'[[federation.peer]]\nname = "{other}"\nkey = "{key}"\n' for other, key in others)
-        one.shape = Shape(
-            nodes=NODES, cores=CORES, agents=1, satellites=0, sections=one.shape.sections + peers
-        )
+        one.shape = msgspec.structs.replace(one.shape, sections=one.shape.sections + peers)
 
 
 def _load(
@@ -107,7 +106,7 @@ def _load(
     run(plan)
 
 
-def _states(cell: Cluster) -> dict[str, int]:
+def states(cell: Cluster) -> dict[str, int]:
     """Number of jobs that the cell shows in each state, those that have ended too."""
     found: dict[str, int] = {}
     with cell.client() as client:
@@ -116,13 +115,15 @@ def _states(cell: Cluster) -> dict[str, int]:
     return found
 
 
-def _alive(cell: Cluster) -> int:
+def alive(cell: Cluster, nodes: int = NODES) -> int:
+    """Number of cells that are alive and have so many nodes free."""
     with cell.client() as client:
         reply = client.call(FEDERATION, pb.FederationRequest(), 30)
-    return sum(one.state == "alive" and one.nodes_free == NODES for one in reply.cells)
+    return sum(one.state == "alive" and one.nodes_free == nodes for one in reply.cells)
 
 
-def _until(fits: Callable[[], bool], what: str) -> None:
+def until(fits: Callable[[], bool], what: str) -> None:
+    """Wait until it fits. Raises TimeoutError."""
     deadline = time.perf_counter() + PATIENCE_S
     while not fits():
         if time.perf_counter() > deadline:

@@ -113,6 +113,13 @@ JOB_REQUEST: Table = {
     "no_kill": (36, "bool", None),
     "gateway": (37, "message", GATEWAY_REQUEST),
     "cells": (38, "text*", None),
+    "span": (39, "bool", None),
+    "retry_on": (40, "text*", None),
+    "retries_max": (41, "int", None),
+    "grow_time_percent": (42, "int", None),
+    "max_time_s": (43, "int", None),
+    "grow_memory_percent": (44, "int", None),
+    "max_memory_mib": (45, "int", None),
     "wckey": (55, "text", None),
     "command": (56, "text", None),
 }
@@ -128,11 +135,17 @@ ARRIVAL: Table = {
     "serial": (2, "int", None),
 }
 
+GUEST_OF: Table = {
+    "job_id": (1, "int", None),
+    "serial": (2, "int", None),
+}
+
 SUBMIT_REQUEST: Table = {
     "jobs": (1, "message*", JOB_REQUEST),
     "test_only": (2, "bool", None),
     "packs": (3, "message*", PACK_REQUEST),
     "arrival": (4, "message", ARRIVAL),
+    "guest_of": (5, "message", GUEST_OF),
 }
 
 SUBMIT_REPLY: Table = {

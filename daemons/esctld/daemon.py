@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from esctld.lead.federation import Federation
     from esctld.lead.others_usage import OthersUsage
     from eslurm.api.jwt_tokens import JwtAuthenticator
+    from eslurm.core.federation.usage import OtherUsage
 
 log = logging.getLogger("esctld")
 
@@ -405,6 +406,7 @@ class Controller:
                     lambda: self._dispatcher.view,
                     self._federation,
                     self._cells.pass_on if self._cells is not None else None,
+                    service.check_endpoint,
                 ),
                 self.metrics,
             ),
@@ -506,6 +508,10 @@ class Controller:
 
         return OthersUsage(self._federation, self._dispatcher.view, self._cells.trusts)
 
+    def _words_on_usage(self) -> Sequence[OtherUsage]:
+        others_usage = self._count_others()
+        return others_usage.words() if others_usage is not None else ()
+
     def _surroundings(self, satellites: LinkedSatellites) -> DoctorInputs:
         """The doctor's inputs besides the state."""
         options = self._options
@@ -519,7 +525,7 @@ class Controller:
             satellites=lambda: satellites.roster.satellites,
             links=lambda: self._table.links,
             problems=self._predictions.problems,
-            federation=partial(examine, part, section) if part is not None else None,
+            federation=partial(examine, part, section, self._words_on_usage) if part is not None else None,
         )
 
     def _on_committed(self, messages: Sequence[Message], batch: Batch) -> None:

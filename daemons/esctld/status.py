@@ -250,7 +250,7 @@ class EventCounts:
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             facts.JobSubmitted: lambda _fact, _now_us: metrics.submitted.inc(),
             facts.AttemptStarted: self._on_started,
-            facts.AttemptEnded: lambda fact, _now_us: metrics.ended.labels(fact.outcome.value).inc(),
+            facts.AttemptEnded: self._on_ended,
             facts.JobFinished: lambda fact, _now_us: metrics.finished_waiting.labels(fact.state.value).inc(),
             facts.NodeStateChanged: lambda fact, _now_us: metrics.node_moves.labels(fact.state.value).inc(),
             facts.NodeRegistered: lambda _fact, _now_us: metrics.node_moves.labels("UP").inc(),
@@ -278,6 +278,11 @@ class EventCounts:
         job = self._state.find_job(fact.job_id)
         if job is not None:
             self._metrics.wait.observe(max(0, now_us - job.submitted_us) / 1e6)
+
+    def _on_ended(self, fact: facts.AttemptEnded, _now_us: int) -> None:
+        self._metrics.ended.labels(fact.outcome.value).inc()
+        if fact.retry is not None:
+            self._metrics.retries.labels(fact.retry.cause).inc()
 
     def _on_set_aside(self, fact: facts.NodeSetAside, now_us: int) -> None:
         node = self._state.nodes.get(fact.number)

@@ -18,7 +18,7 @@ from eslurm.api.audit import CallAudit
 from eslurm.api.cpu_meter import Metered
 from eslurm.api.limits import LimitSettings, RequestLimits, Ticket, charging
 from eslurm.api.methods import BY_NAME, CALL_CELL, SUBMIT, Method, too_large_text
-from eslurm.api.scopes import grants, permits
+from eslurm.api.scopes import BY_LEADERS, grants, permits
 from eslurm.api.shapes import Submission, check_lists, check_shape
 from eslurm.api.status import refusal_of
 from eslurm.core.control.rights import Level
@@ -201,7 +201,7 @@ class Authoriser:
         else:
             # Rights are the other cell's to give; a token's scope is ours.
             check_caller(method, caller, Level.ADMINISTRATOR)
-            _check_no_arrival(method, request.request)
+            _check_of_user(method, request.request)
         reply = await self._admitted(method, request.request, caller, level, seen, cell)
         return pb.CallCellReply(reply=reply).SerializeToString()
 
@@ -249,9 +249,18 @@ def _decoded(method: Method[Any, Any], payload: bytes, *, trusted: bool) -> Any:
     return request
 
 
-def _check_no_arrival(method: Method[Any, Any], payload: bytes) -> None:
-    """Raise `ApiError` when a user's call would be this cell's offer of a job in the other one: only its leader offers."""
-    if method.number == SUBMIT.number and _decoded(method, payload, trusted=True).arrival is not None:
+def _check_of_user(method: Method[Any, Any], payload: bytes) -> None:
+    """Raise `ApiError` when a user's call would speak for this cell in the other one: only its leader does."""
+    if method.name in BY_LEADERS:
+        raise ApiError(
+            Status.PERMISSION_DENIED,
+            f"{method.name} does not pass to other cells by itself: run esrun in a job that spans cells (--span), or use a "
+            "host of the cell",
+        )
+    if method.number != SUBMIT.number:
+        return
+    submission = _decoded(method, payload, trusted=True)
+    if submission.arrival is not None or submission.guest_of is not None:
         raise ApiError(
             Status.PERMISSION_DENIED,
             "arrival: only the controller of a cell offers its jobs to another: submit the job without it",

@@ -10,11 +10,13 @@ from typing import Protocol
 
 from eslurm.compat.dependencies import format_condition
 from eslurm.core.explain.packs import starts_after
+from eslurm.core.explain.retries import retry_text
 from eslurm.core.model import ranges
 from eslurm.core.model.config import ClusterConfig, Module, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
+from eslurm.core.model.guests import Guests, GuestStage
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
@@ -23,6 +25,7 @@ from eslurm.core.model.node import Node
 from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
+from eslurm.core.model.retry import RetryRequest
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.model.units import SECOND_US
@@ -175,6 +178,19 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     if job.transfer is not None:
         info.home = job.home
         info.owner = "" if job.home else job.transfer.cell
+    if job.guests is not None:
+        info.span = True
+        if job.guests.stage is GuestStage.HELD:
+            # Its request is for its own part alone.
+            info.nodes += sum(guest.nodes for guest in job.guests.guests)
+        info.guests.extend(
+            pb.GuestInfo(cell=one.cell, nodes=one.nodes, job_id=one.job_id, node_list=one.node_list)
+            for one in job.guests.guests
+        )
+    if job.guest_of is not None:
+        info.guest_of = f"{job.guest_of.job_id}@{job.guest_of.home}"
+    if spec.retry is not None:
+        _add_retries(job, spec.retry, info)
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
@@ -210,6 +226,18 @@ def _request_message(request: Request) -> pb.ResourceRequest:
         per_task=[pb.ResourceAmount(name=name, items=items) for name, items in request.per_task],
         wide=[pb.ResourceAmount(name=name, items=items) for name, items in request.wide],
     )
+
+
+def _add_retries(job: Job, wish: RetryRequest, info: pb.JobInfo) -> None:
+    """Add the retries that the job may have, those that it had, and what they wasted."""
+    info.retry_on = str(wish)
+    record = job.retry
+    if record is None:
+        return
+    info.retries = record.count
+    info.retry_text = retry_text(job)
+    info.wasted_s = record.wasted_us // SECOND_US
+    info.wasted_cpu_s = record.wasted_cpu_us // SECOND_US
 
 
 def _held(spans: Iterable[Span]) -> tuple[int, int]:
@@ -365,6 +393,18 @@ def transfer_text(transfer: Transfer) -> str:
     return f"{words.get(transfer.stage, 'of')} cell {transfer.cell}{by}"
 
 
+def gathering_text(guests: Guests) -> str:
+    """The state of the nodes of other cells for a job that waits: `asking beta for 4 nodes`."""
+    cells = ", ".join([f"{guest.cell} for {guest.nodes} nodes" for guest in guests.guests])
+    words = {
+        GuestStage.NONE: "waiting for nodes of several cells at once",
+        GuestStage.ASKED: f"asking {cells}",
+        GuestStage.HELD: "giving its nodes back",
+        GuestStage.LEAVING: "giving its nodes back",
+    }
+    return words[guests.stage]
+
+
 def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
     """The reason of a pending job: its own, or the plan's; never empty.
 
@@ -376,6 +416,8 @@ def _explain(shown: Shown, job: Job, why: Why | None, info: pb.JobInfo) -> None:
         info.reason_text = job.reason_text
         if job.transfer is not None and job.is_away:
             info.reason_text = transfer_text(job.transfer)
+        if job.guests is not None and job.gathers:
+            info.reason_text = gathering_text(job.guests)
         if reason == "BeginTime" and job.exit_text:
             info.reason_text = job.exit_text
         if why is not None:

@@ -103,6 +103,7 @@ CHANGE_FEDERATION = Method(
     "ChangeFederation", 44, pb.ChangeFederationRequest, pb.ChangeFederationReply, True, "administrator"
 )
 CALL_CELL = Method("CallCell", 46, pb.CallCellRequest, pb.CallCellReply, False, "anyone", SUBMIT_BYTES)
+TELL_GUEST = Method("TellGuest", 47, pb.TellGuestRequest, pb.TellGuestReply, False, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -150,6 +151,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     FEDERATION,
     CHANGE_FEDERATION,
     CALL_CELL,
+    TELL_GUEST,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -12,6 +12,7 @@ from google.protobuf.message import Message as Protobuf
 from eslurm.api.cell_requests import read_cells
 from eslurm.api.gateway_requests import read_gateway
 from eslurm.api.module_requests import in_module, partition_in
+from eslurm.api.retry_requests import read_retry
 from eslurm.compat.constraints import parse_constraint
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.request_checks import checked_arguments, checked_line, checked_nodes, checked_path
@@ -21,7 +22,9 @@ from eslurm.core.model import ranges
 from eslurm.core.model import request_limits as limits
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.guests import JointStep
 from eslurm.core.model.job import PASSED, ArraySpec, Dependency, JobSpec, Principal
+from eslurm.core.model.job_ids import JOB_ID_MAX
 from eslurm.core.model.job_weight import held_bytes
 from eslurm.core.model.messages import (
     CancelJobs,
@@ -219,6 +222,8 @@ class SpecReader:
             trace=trace_of(job.traceparent) or self._trace,
             gateway=read_gateway(job.gateway) if job.HasField("gateway") else None,
             cells=read_cells(job.cells, self._cell) if job.cells else (),
+            span=job.span,
+            retry=read_retry(job),
             **checked,
         )
 
@@ -641,7 +646,10 @@ def update_satellites(
     return UpdateSatellites(by, _nodes("satellites", request.names), request.action, reason, known)
 
 
-def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollector) -> CreateStep:
+def create_step(
+    request: pb.CreateStepRequest, by: Principal, blobs: BlobCollector, home: str = ""
+) -> CreateStep:
+    """The message of a step. `home` is the cell that a step over several cells was started in."""
     if len(request.components) > limits.PARTS_MAX or len(request.programs) > limits.PARTS_MAX:
         many = max(len(request.components), len(request.programs))
         raise _refuse(f"--het-group: {many} parts are more than the {limits.PARTS_MAX} of the largest job")
@@ -668,6 +676,22 @@ def create_step(request: pb.CreateStepRequest, by: Principal, blobs: BlobCollect
         cookie=request.cookie,
         cpus_per_task=_number("--cpus-per-task", request.cpus_per_task or 1),
         name=_line("--job-name", request.name),
+        joint=_joint(request.joint, home) if request.HasField("joint") else None,
+    )
+
+
+def _joint(given: pb.JointStep, home: str) -> JointStep:
+    """The place of one cell's part in a step over several. `home` is the cell of the job that spans them."""
+    job_id = _number("joint", given.home_job_id, JOB_ID_MAX)
+    ranks, nodes = _number("joint", given.ranks), _number("joint", given.nodes)
+    return JointStep(
+        f"{job_id}@{home}",
+        _number("joint", given.rank_first, ranks),
+        ranks,
+        _number("joint", given.node_first, nodes),
+        nodes,
+        _line("joint", given.node_list, limits.NODE_LIST_CHARS_MAX),
+        _line("joint", given.tasks_per_node, limits.NODE_LIST_CHARS_MAX),
     )
 
 

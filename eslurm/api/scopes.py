@@ -37,10 +37,10 @@ _READ: Final = frozenset(
 )
 _OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart", "MovePack", "ExtendJob"}
 _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep"}
-FROM_CELLS: Final = _SUBMIT - {"CreateStep", "FinishStep", "WaitStep", "Tokens", "CallCell"}
-"""Methods that pass between cells of a federation: a user's, but for steps, whose output goes from hosts to hosts of one
-cell, and for tokens. What is not named here does not pass.
-"""
+BY_LEADERS: Final = frozenset({"CreateStep", "FinishStep", "WaitStep", "TellGuest"})
+"""Methods that pass between cells only when the leader itself makes the call or has checked it: guests, and their steps."""
+FROM_CELLS: Final = (_SUBMIT | BY_LEADERS) - {"Tokens", "CallCell"}
+"""Methods that pass between cells of a federation: a user's, but for tokens. What is not named here does not pass."""
 _ESTIMATOR: Final = frozenset(("Ping", "JobFeed", "SetForecasts"))
 
 METHODS_OF: Final[dict[str, frozenset[str]]] = {

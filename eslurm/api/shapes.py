@@ -59,7 +59,7 @@ def check_lists(name: str, request: Message) -> None:
 class Submission:
     """A `SubmitRequest` whose jobs are decoded one at a time: all at once they may take a hundred times their bytes.
 
-    `arrival`: the one job is another cell's.
+    `arrival`: the one job is another cell's. `guest_of`: it holds nodes for another cell's job.
     """
 
     def __init__(
@@ -67,12 +67,14 @@ class Submission:
         jobs: Jobs,
         packs: Sequence[pb.PackRequest] = (),
         arrival: pb.Arrival | None = None,
+        guest_of: pb.GuestOf | None = None,
         *,
         test_only: bool,
     ) -> None:
         self.jobs = jobs
         self.packs = packs
         self.arrival = arrival
+        self.guest_of = guest_of
         self.test_only = test_only
 
     @classmethod
@@ -104,7 +106,8 @@ class Submission:
             return cls(Jobs(payload, entries), test_only=False)
         other = pb.SubmitRequest.FromString(b"".join(rest))
         arrival = other.arrival if other.HasField("arrival") else None
-        return cls(Jobs(payload, entries), other.packs, arrival, test_only=other.test_only)
+        guest_of = other.guest_of if other.HasField("guest_of") else None
+        return cls(Jobs(payload, entries), other.packs, arrival, guest_of, test_only=other.test_only)
 
 
 class Jobs:

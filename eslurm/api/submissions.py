@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from eslurm.api.retry_requests import write_retry
 from eslurm.core.model.job import PASSED, JobSpec
 from eslurm.core.model.request import Request
 from eslurm.v1 import controller_pb2 as pb
@@ -61,6 +62,8 @@ def _request(spec: JobSpec) -> pb.JobRequest:
     if spec.priority is not None:
         request.priority = spec.priority
     request.components.extend(map(_component, spec.components))
+    if spec.retry is not None:
+        write_retry(request, spec.retry)
     return request
 
 

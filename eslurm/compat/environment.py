@@ -204,6 +204,8 @@ class StepEnvironment:
         _, first_task, group = share
         own: dict[str, str] = {}
         _put_devices(own, self._launch, node_number, self._step.component, "STEP")
+        if self._step.joint is not None:
+            index += self._step.joint.node_first
         return own | _task_values(
             self._names[in_job], index, group, first_task + self._step.rank_first, local
         )
@@ -219,6 +221,10 @@ def _step_values(step: LaunchStep, groups: Sequence[NodeGroup], node_list: str) 
     tasks_per_node = _on_each(groups, _tasks)
     tasks = str(step.tasks_total or step.tasks)
     number = str(step.step if step.first < 0 else step.first)
+    nodes = str(count_nodes(groups))
+    joint = step.joint
+    if joint is not None:
+        node_list, nodes, tasks_per_node = joint.node_list, str(joint.nodes), joint.tasks_per_node
     return {
         "CPUS_PER_TASK": str(step.cpus_per_task),
         "NPROCS": tasks,
@@ -226,11 +232,11 @@ def _step_values(step: LaunchStep, groups: Sequence[NodeGroup], node_list: str) 
         "STEPID": number,
         "STEP_ID": number,
         "STEP_NODELIST": node_list,
-        "STEP_NUM_NODES": str(count_nodes(groups)),
+        "STEP_NUM_NODES": nodes,
         "STEP_NUM_TASKS": tasks,
         "STEP_TASKS_PER_NODE": tasks_per_node,
         "TASKS_PER_NODE": tasks_per_node,
-    }
+    } | ({"SPAN_JOB_ID": joint.home} if joint is not None else {})
 
 
 def _task_values(name: str, index: int, group: NodeGroup, first_task: int, local: int) -> dict[str, str]:
@@ -278,6 +284,13 @@ def _job_values(
         "RESTART_COUNT": str(launch.attempt - 1),
     }
     values |= _part_values(launch, own, groups)
+    if launch.guests:
+        lists = [node_names, *(guest.node_list for guest in launch.guests)]
+        values |= {
+            "SPAN_CELLS": ",".join([guest.cell for guest in launch.guests]),
+            "SPAN_NODELIST": ",".join(lists),
+            "SPAN_NUM_NODES": str(count_nodes(groups) + sum(guest.nodes for guest in launch.guests)),
+        }
     if spec.parts:
         values |= _het_values(launch, by_number)
     if launch.array_task >= 0:

@@ -38,6 +38,7 @@ from eslurm.config.values import (
     Width,
 )
 from eslurm.core.model.request_limits import ARRAY_TASKS_MAX, SCRIPT_BYTES_MAX
+from eslurm.core.model.retry_words import RETRIES_MAX
 
 
 class ClusterSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -258,6 +259,9 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     start on."""
     gateway_signal: Annotated[int, Meta(ge=0, le=64)] = 12
     """Signal to a job's script when a gateway daemon of it ends (12: SIGUSR2); 0: none."""
+    retries_max: Annotated[int, Meta(ge=0, le=RETRIES_MAX)] = 5
+    """Most retries by the server for which a job may ask (`essubmit --retry-on=timeout:N`); 0: none. Each may use as much
+    again as the attempt before it, and more by the job's factor. A lower number counts for present jobs, too."""
 
 
 class PrioritySection(msgspec.Struct, forbid_unknown_fields=True):

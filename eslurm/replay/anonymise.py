@@ -61,6 +61,8 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
         ("Defaults", "kind"),
         ("Reservation", "flags"),
         ("PolicyRemoved", "kind"),
+        ("RetryRequest", "causes"),
+        ("Retried", "cause"),
         ("Principal", "scope"),
         ("IssuedToken", "scope"),
         ("IssuedToken", "via"),

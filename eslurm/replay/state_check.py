@@ -275,5 +275,5 @@ def _check_timers(state: State) -> None:
         if job.not_before_us and job.state not in FINAL:
             due = (job.not_before_us, "due", job.job_id) in timers
             require(due, f"job {job.job_id} waits for a time that no timer is set for")
-        if job.state in FINAL and not job.residues and not job.is_array and not job.owes_outcome:
+        if job.state in FINAL and not job.residues and not job.is_array and not job.is_owed_elsewhere:
             require(job.job_id in kept, f"job {job.job_id} has ended and stays in memory for ever")

@@ -12,6 +12,8 @@ import stat
 
 import msgspec
 
+from eslurm.security.keyring import leave_session_keyring
+
 DEFAULT = "eslurm"
 _ID_MAX = (1 << 32) - 2
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -61,7 +63,8 @@ def give(path: str, account: Account, *, directory: int | None = None) -> bool:
 
 
 def drop(account: Account) -> None:
-    """Become the user, irrevocably. Raises OSError."""
+    """Become the user, irrevocably, without the keys of root's session. Raises OSError."""
+    leave_session_keyring()
     os.setgroups([])
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)

@@ -69,7 +69,7 @@ def to_store(
 
 def _job_row(state: State, job: Job) -> store.JobRow:
     # What others still have to be told about is not over: they look at its record.
-    is_awaited = state.is_awaited(job.job_id) or job.owes_outcome
+    is_awaited = state.is_awaited(job.job_id) or job.is_owed_elsewhere
     return store.JobRow(
         job_id=job.job_id,
         state=job.state.value,

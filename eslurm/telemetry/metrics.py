@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from eslurm.core.model.retry_words import CAUSES
 from eslurm.telemetry.exposition import Described
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -85,6 +86,12 @@ class ControllerMetrics:
         self.ended = self._counter(
             "eslurm_attempts_ended", "Attempts that ended, by what became of the job.", ["outcome"]
         )
+        self.retries = self._counter(
+            "eslurm_retries", "Attempts that were followed by a retry (--retry-on), by cause.", ["cause"]
+        )
+        for cause in CAUSES:
+            # The first retry is an increase only after a 0.
+            self.retries.labels(cause)
         self.finished_waiting = self._counter(
             "eslurm_jobs_ended_waiting", "Jobs that ended without a live attempt, by state.", ["state"]
         )

@@ -259,6 +259,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.CallCellRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.CallCellReply.FromString,
                 _registered_method=True)
+        self.TellGuest = channel.unary_unary(
+                '/eslurm.v1.Controller/TellGuest',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.TellGuestReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -534,6 +539,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TellGuest(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -761,6 +772,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.CallCell,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.CallCellRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.CallCellReply.SerializeToString,
+            ),
+            'TellGuest': grpc.unary_unary_rpc_method_handler(
+                    servicer.TellGuest,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.TellGuestReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1978,6 +1994,33 @@ class Controller:
             '/eslurm.v1.Controller/CallCell',
             eslurm_dot_v1_dot_controller__pb2.CallCellRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.CallCellReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TellGuest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/TellGuest',
+            eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.TellGuestReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,13 +9,22 @@ import pytest
 from esctld.serve.job_event_history import Line, Recorded
 from eslurm.core.control.reactor import Batch
 from eslurm.core.model.forecast import Forecast
-from eslurm.core.model.messages import IdsTaken, Message, SetForecasts
+from eslurm.core.model.messages import (
+    Arrival,
+    ConfirmArrival,
+    IdsTaken,
+    Message,
+    SetForecasts,
+    SubmitJobs,
+    Submitted,
+)
 from eslurm.core.state.rows import decode_accounted
 from eslurm.ports import store as port
 from eslurm.store.rows import load, to_store
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.core import ROOT, World
 from tests.kits.store import BACKENDS, OWNER, Backend
+from tests.kits.transfers import arriving
 
 FIRST = Forecast(100, 200, 400, 250)
 SECOND = Forecast(150, 210, 300, 220)
@@ -146,5 +155,35 @@ def test_the_latest_that_ended_are_found_however_far_apart_their_ids_are(
             found = read(await Recorded(store, OWNER, most).load(world.state.next_id, world.now_us, ()))
             assert [one.job_id for one in found[::3]] == jobs[::-1][:most]
             assert len(found) == 3 * min(most, 8)
+
+    backend.run(test())
+
+
+def test_jobs_of_other_cells_that_ran_here_are_found_by_a_new_leader(backend: Backend) -> None:
+    """Goal: their ids may lie above those that this cell draws next."""
+    world = Written()
+    own = world.submit()
+    world.start()
+    world.end(own)
+    foreign = world.state.next_id + 1_000_000
+    arrival = Arrival("beta", foreign, 7)
+    assert isinstance(world.send(SubmitJobs((arriving(world.job(own).spec),), arrival=arrival)), Submitted)
+    world.send(ConfirmArrival(foreign, 7))
+    world.start()
+    world.pass_time(3)
+    world.end(foreign)
+
+    async def test() -> None:
+        store = backend.store()
+        await store.open(OWNER)
+        for batch in world.written:
+            await store.commit(batch)
+        recorded = Recorded(store, OWNER, 100)
+        found = read(await recorded.load(world.state.next_id, world.now_us, ()))
+        assert {one.job_id for one in found} == {own, foreign}
+        # As of a time before it came it is none of them: it is among the events that follow.
+        came_us = next(one.at_us for one in found if one.job_id == foreign)
+        found = read(await recorded.load(world.state.next_id, came_us, ()))
+        assert foreign not in {one.job_id for one in found}
 
     backend.run(test())

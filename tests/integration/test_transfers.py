@@ -56,6 +56,19 @@ def test_a_waiting_job_starts_in_the_other_cell(cells: tuple[LiveCluster, LiveCl
     assert f"{job}|FAILED|3:0" in kept.out, kept
 
 
+def test_a_job_has_its_retries_where_it_runs(cells: tuple[LiveCluster, LiveCluster]) -> None:
+    """Goal: its owner retries it, with the factor that it was given at home, which hears of the last end alone."""
+    alpha, beta = cells
+    fill(alpha)
+    for one in cells:
+        one.work.parent.chmod(0o711)
+    job = movable(alpha, "sleep 6", "-t", "0:02", "--retry-on=timeout:2", "--grow-time=10x")
+    assert alpha.end(job) == beta.end(job) == "COMPLETED"
+    assert [(run.state, run.time_limit_s) for run in beta.runs(job)] == [("REQUEUED", 2), ("COMPLETED", 20)]
+    kept = ask(alpha, "esacct", "-j", str(job), "-o", "jobid,state", "-P", "-h")
+    assert kept.out.splitlines() == [f"{job}|COMPLETED"], kept
+
+
 def test_a_demand_to_cancel_reaches_the_owner(cells: tuple[LiveCluster, LiveCluster]) -> None:
     alpha, beta = cells
     fill(alpha)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from eslurm.core.model.config import NodeConfig, Partition
+from eslurm.core.model.facts import AttemptEnded, JobPlaced, JobSubmitted
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import ArraySpec, Dependency, Job, JobSpec
 from eslurm.core.model.job_states import FINAL, JobState
@@ -35,6 +36,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.protocol import Registration, Report, ReportAck
 from eslurm.core.model.request import Request
+from eslurm.core.model.retry import RetryRequest
 from tests.kits.core import ALICE, BOB, ROOT, World
 from tests.kits.fleet import Agent, Order, order_of, outcomes_of
 
@@ -51,6 +53,8 @@ class Chaos:
 
     def __init__(self, seed: int, *, checked: bool) -> None:
         self.rng = random.Random(seed)
+        # Drawn apart: the other choices of a seed stay what they are.
+        self.retries = random.Random(f"{seed}/retries")
         self.world = World(
             NODES,
             register=False,
@@ -105,7 +109,7 @@ class Chaos:
         width = rng.choice((0, 0, 0, 1, 2, 3))
         request = Request(tasks=rng.choice((1, 1, 2, 4)), nodes_min=width, nodes_max=width)
         array = ArraySpec(((0, rng.randint(0, 6)),), rng.choice((0, 1, 2))) if rng.random() < 0.25 else None
-        return JobSpec(
+        spec = JobSpec(
             rng.choice(("a", "b", "c")),
             rng.choice((ALICE, BOB)),
             "main",
@@ -120,6 +124,16 @@ class Chaos:
             dependencies=self._dependencies(),
             array=array,
         )
+        return replace(spec, retry=self._retry(spec))
+
+    def _retry(self, spec: JobSpec) -> RetryRequest | None:
+        """Retries for some of those that may have them."""
+        rng = self.retries
+        causes = rng.choice(((), ("timeout",), ("node-fail",), ("timeout", "node-fail")))
+        may = {"timeout": spec.time_limit_s > 0, "node-fail": spec.requeue}
+        causes = tuple([cause for cause in causes if may[cause]])
+        wish = RetryRequest(causes, rng.randint(1, 3), rng.choice((100, 150, 1000)), rng.choice((0, 700)))
+        return wish if causes else None
 
     def _dependencies(self) -> tuple[Dependency, ...]:
         rng = self.rng
@@ -275,7 +289,11 @@ class Chaos:
                     agent.script_refused(key)
                 return
             if stage == "running":
-                agent.script_ends(key, self.rng.choice((0, 0, 1)), self.world.now_us)
+                exit_code = self.rng.choice((0, 0, 1))
+                if self.retries.random() < 0.3:
+                    agent.script_ends(key, 15, self.world.now_us, "time_limit")
+                else:
+                    agent.script_ends(key, exit_code, self.world.now_us)
                 return
 
     def pass_time(self) -> None:
@@ -399,6 +417,22 @@ class Chaos:
                 if stage in ("starting", "running"):
                     assert job_id not in running, f"job {job_id}.{number} runs twice"
                     running.add(job_id)
+
+    def assert_retries(self) -> int:
+        """No job was retried more often than it asked for; the number of retries."""
+        wishes: dict[int, RetryRequest | None] = {}
+        counts: dict[int, int] = {}
+        for fact in self.world.log:
+            if isinstance(fact, JobSubmitted):
+                wishes[fact.job_id] = fact.spec.retry
+            elif isinstance(fact, JobPlaced) and fact.array_job_id:
+                wishes[fact.job_id] = wishes[fact.array_job_id]
+            elif isinstance(fact, AttemptEnded) and fact.retry is not None:
+                wish = wishes[fact.job_id]
+                counts[fact.job_id] = counts.get(fact.job_id, 0) + 1
+                assert wish is not None and fact.retry.cause in wish.causes
+                assert counts[fact.job_id] <= wish.retries_max
+        return sum(counts.values())
 
     def assert_clean(self) -> None:
         """Nothing is left of anything."""

@@ -33,7 +33,7 @@ def preload() -> None:
     for command in ("essubmit", "esrun", "escancel", "esqueue", "esctl"):
         importlib.import_module(MODULES[command])
     for module in (
-        *("escli.api", "escli.user.waiting", "escli.user.step_output", "eslurm.api.unix_client"),
+        *("escli.api", "escli.user.waiting", "escli.user.joint_step", "eslurm.api.unix_client"),
         *("eslurm.compat.arrays", "eslurm.compat.moments", "eslurm.compat.states", "eslurm.ports.api"),
     ):
         importlib.import_module(module)

@@ -109,9 +109,9 @@ class Agent:
         if key in self.owes_gone:
             self._gone(key)
 
-    def script_ends(self, key: Key, exit_code: int, now_us: int) -> None:
+    def script_ends(self, key: Key, exit_code: int, now_us: int, cause: str = "exited") -> None:
         self.held[key] = "ended"
-        end = StepEnd(exit_code, started_us=now_us, ended_us=now_us)
+        end = StepEnd(exit_code, cause=cause, started_us=now_us, ended_us=now_us)
         self._report(StepEnded(self.number, self.incarnation, *key, end, True))
         if key in self.owes_gone:
             self._gone(key)

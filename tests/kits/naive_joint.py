@@ -105,3 +105,72 @@ def _chunked(request: Request, allowed: Sequence[int]) -> Iterator[Places]:
         for position, unit in zip(places, units, strict=True):
             way[position] = add(way[position], unit) if position in way else unit
         yield way
+
+
+Stay: TypeAlias = tuple[int, int]
+"""Start and end."""
+
+
+def is_possible_in_time(parts: Sequence[Part], stays: Sequence[Stay], cluster: Ledger) -> bool:
+    """Check whether all parts, each over its own stay, fit the empty nodes beside each other."""
+    topology = cluster.topology
+    kept = [
+        max([cores for cores, mask in topology.kept if mask >> position & 1], default=0)
+        for position in range(topology.size)
+    ]
+    free = list(topology.totals)
+    ways = [list(_ways(part, free, cluster)) for part in parts]
+    plain = [_is_plain(request) for request, _ in parts]
+    for index, own in enumerate(ways):
+        if plain[index]:
+            ways[index] = [
+                way
+                for way in own
+                if all(amounts[0] + kept[position] <= free[position][0] for position, amounts in way.items())
+            ]
+    order = sorted(range(len(parts)), key=lambda index: len(ways[index]))
+    placed: list[tuple[int, Places]] = []
+
+    def fits_beside(index: int, way: Places) -> bool:
+        beside = [
+            (other, there)
+            for other, there in placed
+            if stays[other][0] < stays[index][1] and stays[index][0] < stays[other][1]
+        ]
+        instants = {stays[index][0], *[max(stays[other][0], stays[index][0]) for other, _ in beside]}
+        for at in instants:
+            for position, amounts in way.items():
+                running = [
+                    (other, there[position])
+                    for other, there in beside
+                    if position in there and stays[other][0] <= at < stays[other][1]
+                ]
+                running.append((index, amounts))
+                if len(running) > 1 and any(parts[other][0].exclusive for other, _ in running):
+                    return False
+                together = running[0][1]
+                for _, more in running[1:]:
+                    together = add(together, more)
+                cores = sum(more[0] for other, more in running if plain[other])
+                if not fits(together, free[position]) or (
+                    cores + kept[position] > free[position][0] and cores
+                ):
+                    return False
+        return True
+
+    def fit(left: Sequence[int]) -> bool:
+        if not left:
+            return True
+        for way in ways[left[0]]:
+            if fits_beside(left[0], way):
+                placed.append((left[0], way))
+                if fit(left[1:]):
+                    return True
+                placed.pop()
+        return False
+
+    return fit(order)
+
+
+def _is_plain(request: Request) -> bool:
+    return not (request.per_node or request.per_task or any(chunk.resources for chunk in request.chunks))

@@ -51,7 +51,7 @@ def pack(first_id: int, *members: tuple[int, Request, int], **more: object) -> P
 
 
 class PackSite:
-    """Nodes of four cores, or these, in one partition; those of three amounts have GPUs."""
+    """Nodes of four cores, or these, in one partition; those of three amounts have GPUs, numbered ones."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PackSite:
         self.limits = limits
         equal = [NodeView(number, f"n{number}", (cores, 0), True, ("main",)) for number in range(nodes)]
         self.views = views or equal
-        gpus = (Resource("gpu"),) if len(self.views[0].total) > 2 else ()
+        gpus = (Resource("gpu", devices=True),) if len(self.views[0].total) > 2 else ()
         self.topology = Topology(self.views, resources=gpus)
         self.schedule = Schedule()
         self.queue = PendingQueue()

@@ -14,7 +14,7 @@ from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOrder, StepSpec
 from esnoded.procd.credential import NotAllowed
 from esnoded.procd.launches import Launches
-from esnoded.procd.options import read_options
+from esnoded.procd.options import Options, read_options
 from esnoded.procd.request_checks import Allowed, RequestChecks
 from esnoded.stepd.__main__ import main
 from esnoded.stepd.place import Place
@@ -53,10 +53,8 @@ class TrustingChecks(RequestChecks):
     def release(self, key: StepKey) -> None:
         pass
 
-    def refresh(self) -> tuple[int, bytes, int, bool]:
-        options = self._options
-        idle_us, limit_us = round(options.idle_exit_s * 1e6), round(options.phase_limit_s * 1e6)
-        return idle_us, SITE.ring.sealed, limit_us, bool(options.task_epilog)
+    def refresh(self) -> tuple[Options, bytes]:
+        return self._options, SITE.ring.sealed
 
 
 def make_checks(place: Place, _launches: Launches) -> RequestChecks:

@@ -18,6 +18,7 @@ def run(seed: int, events: int, *, checked: bool) -> Chaos:
         chaos.act()
     chaos.recover()
     chaos.assert_clean()
+    chaos.assert_retries()
     return chaos
 
 
@@ -41,6 +42,10 @@ def test_long_histories_leave_no_more_behind_than_short_ones(seeds: Seeds, first
         assert len(state.timers) < 200
         assert len(state.finished) <= state.config.finished_jobs_max + 15
         assert len(state.changed) < 50
+
+
+def test_histories_have_retries() -> None:
+    assert sum(run(seed, 250, checked=False).assert_retries() for seed in range(1, 6)) >= 5
 
 
 def test_the_same_seed_gives_the_same_history() -> None:

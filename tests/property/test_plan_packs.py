@@ -18,8 +18,9 @@ from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.queue import Pending
 from eslurm.core.plan.placement.feasible import empty_ledger, feasible_ever
-from eslurm.core.plan.placement.feasible_parts import feasible_beside
+from eslurm.core.plan.placement.feasible_parts import feasible_pack
 from eslurm.core.resources.nodes import NodeView
+from eslurm.core.resources.timeline import INFINITY_US
 from tests.kits.plan_building import NOW
 from tests.kits.planned_packs import PackSite, node_jobs, pack, single
 
@@ -168,8 +169,10 @@ def test_a_pack_that_is_accepted_has_places_on_empty_nodes(seed: int) -> None:
         empty = empty_ledger(site.topology)
         numbers = range(len(requests))
         never = [feasible_ever(request, main, empty) for request in requests]
-        if any(never) or feasible_beside(
-            requests, [main for _ in numbers], [0 for _ in numbers], empty, numbers
+        stays = [(0, INFINITY_US) for _ in numbers]
+        if (
+            any(never)
+            or feasible_pack(requests, [main for _ in numbers], stays, [numbers], empty, numbers)[0]
         ):
             continue
         accepted += 1

@@ -93,6 +93,8 @@ requests = st.builds(
     | st.binary(min_size=16, max_size=16).map(lambda one: f"00-{one.hex()}-{'1' * 16}-01"),
     dependency_any=st.booleans(),
     no_kill=st.booleans(),
+    retry_on=st.sampled_from([[], ["timeout"], ["node-fail"], ["timeout", "node-fail", "oom"]]),
+    retries_max=st.integers(0, 100),
 )
 
 

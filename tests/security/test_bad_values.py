@@ -72,6 +72,14 @@ def test_nothing_of_it_ends_the_job_of_somebody_else(cluster: LiveCluster) -> No
         ({"command": "/a" * 4096}, "--command: "),
         ({"arguments": ["a\0"]}, "contains a NUL"),
         ({"warn_script": "/a\0", "time_limit_s": 60}, "contains a NUL"),
+        (
+            {"retry_on": ["timeout"], "time_limit_s": 1, "retries_max": 2**32 - 1},
+            "is no number from 1 to 100",
+        ),
+        ({"retry_on": ["timeout"], "time_limit_s": 1, "retries_max": 100}, "(policy.retries_max)"),
+        ({"retry_on": ["timeout"], "time_limit_s": 1, "grow_time_percent": 2**32 - 1}, "is no factor"),
+        ({"retry_on": ["time\0out"] * 9999, "time_limit_s": 1}, "is no cause of a retry"),
+        ({"retry_on": ["oom"], "max_memory_mib": 2**64 - 1}, "--max-mem"),
     ):
         assert said in call_as_stranger(cluster, "Submit", job(cluster, **fields))
     assert "is not a signal" in call_as_stranger(

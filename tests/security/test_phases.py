@@ -169,7 +169,7 @@ def test_no_connection_is_made_for_a_phase(fallen: Fallen) -> None:
             # Its output goes into pipes, never into a file that the supervisor names.
             lambda: fallen.ask(procd_wire.Spawn(PROLOG, 0)),
             lambda: fallen.ask(procd_wire.Spawn(PROLOG, 1)),
-            lambda: fallen.ask(procd_wire.SpawnAside(PROLOG, 1)),
+            lambda: fallen.ask(procd_wire.Spawn(PROLOG, 0, seconds_left=1)),
         )
     assert heard[:2] == ["Refreshed", "Done"]
     refused(heard[2:], "no listener", "into two pipes", "no task 1", "no warning")

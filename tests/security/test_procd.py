@@ -27,9 +27,12 @@ from eslurm.core.model.protocol import LaunchStep, NodeGroup, Prepare
 from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepSpec
+from eslurm.security.account import Account, drop
 from eslurm.security.site_keys import new_site, write_ring
 from esnoded.procd import procfs, wire
+from esnoded.procd.families import Families, Step
 from esnoded.procd.options import Options
+from esnoded.procd.request_checks import Allowed
 from esnoded.procd.spawn import spawn_task
 from esnoded.stepd.launcher import ensure_supervisor
 from esnoded.stepd.place import Place
@@ -160,7 +163,7 @@ def test_nothing_starts_that_no_controller_has_sealed(fallen: Fallen) -> None:
 
     heard = fallen.as_agent(
         lambda: fallen.ask(wire.Spawn(KEY, 0)),
-        lambda: fallen.ask(wire.SpawnAside(KEY, 0)),
+        lambda: fallen.ask(wire.Spawn(KEY, 0, seconds_left=0)),
         admit(b""),
         admit(sealed(Prepare(launch(), start=True), site=foreign)),
         admit(good[:-1] + bytes([good[-1] ^ 1])),
@@ -248,12 +251,12 @@ def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:
         lambda: fallen.ask(wire.Spawn(KEY, 0), [passwd, passwd]),
         lambda: fallen.ask(wire.Spawn(KEY, 0), [write_fd, write_fd]),
         lambda: fallen.ask(wire.Spawn(KEY, 0), [write_fd]),
-        lambda: fallen.ask(wire.SpawnAside(KEY, 1)),
+        lambda: fallen.ask(wire.Spawn(KEY, 0, seconds_left=1)),
         lambda: fallen.ask(wire.Connect(KEY)),
         lambda: fallen.ask(wire.Connect(KEY), [passwd]),
         lambda: fallen.ask(wire.Connect(KEY), [fallen.end.fileno()]),
         # What it adds to a request (a program, a user) is no part of it.
-        lambda: fallen.ask([2, list(_raw(KEY)), 0, None, ["/bin/sh", "-c", "id > owned"], 0, 0]),
+        lambda: fallen.ask([2, list(_raw(KEY)), 0, None, None, ["/bin/sh", "-c", "id > owned"], 0, 0]),
         lambda: fallen.ask(wire.Spawn(KEY, 0)),
         lambda: fallen.ask(wire.Admit(order(good))),
         lambda: fallen.over(KEY),
@@ -353,6 +356,157 @@ def test_with_the_supervisor_all_that_it_had_started_ends(fallen: Fallen) -> Non
     assert not [pid for pid in marked if (found := procfs.find_process(pid)) and found.state != "Z"]
 
 
+# ---- keys, marks and descriptors that a task does not get, or does not get away with ----
+
+OTHER = 61_001
+"""Another user with jobs on the node."""
+_KEYCTL, _ADD_KEY = 250, 248
+_SESSION = -3
+_SEARCH = """#!/usr/bin/env python3
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+found = libc.syscall(250, 10, -3, b"user", b"eslurm:test", 0)
+own = libc.syscall(248, b"user", b"eslurm:own", b"x", 1, -3)
+open("said", "w").write(f"{found > 0} {own > 0}")
+"""
+
+
+def syscall(number: int, *words: object) -> int:
+    return int(ctypes.CDLL(None, use_errno=True).syscall(number, *words))
+
+
+@pytest.fixture
+def a_key_of_root_s() -> Iterator[None]:
+    """A secret in the session keyring of the process that starts the supervisor."""
+    if os.uname().machine != "x86_64" or syscall(_KEYCTL, 1, None) < 0:
+        pytest.skip("no keyrings here")
+    assert syscall(_ADD_KEY, b"user", b"eslurm:test", b"secret", 6, _SESSION) > 0
+    yield
+    syscall(_KEYCTL, 1, None)
+
+
+def test_a_task_has_no_key_of_the_session_in_which_root_has_started_its_node(
+    a_key_of_root_s: None, fallen: Fallen
+) -> None:
+    script = _SEARCH.encode()
+    good = fallen.job(script_hash=hashlib.sha256(script).digest())
+    assert fallen.ask(wire.Admit(order(good, script=script))) == "Done"
+    assert fallen.ask(wire.Spawn(KEY, 0)) == "Spawned"
+    assert content_of(fallen.work / "said") == "False True"
+
+    def search() -> str:
+        return str(syscall(_KEYCTL, 10, _SESSION, b"user", b"eslurm:test", 0) > 0)
+
+    def dropped() -> str:
+        drop(Account(AGENT_UID, AGENT_UID))
+        return search()
+
+    assert as_uid(0, search) == "True"
+    assert as_uid(0, dropped) == "False", "nor has the agent"
+
+
+def content_of(path: Path) -> str:
+    """What a task has left there, once it is whole."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_s:
+        if path.exists() and (text := path.read_text()):
+            return text
+    raise AssertionError(f"{path} is not there")
+
+
+def daemon_of(fallen: Fallen, uid: int, number: int, env: str) -> tuple[StepKey, int]:
+    """A step whose task has left a daemon with these words before its program, and the daemon's pid."""
+    key, told = StepKey(number, 1, -1, 3), fallen.work / f"pid{number}"
+    script = f"#!/bin/sh\n(setsid env {env} sh -c 'echo $$ > {told}; exec sleep 600' &)\nsleep 600\n".encode()
+    digest = hashlib.sha256(script).digest()
+    changes = {"job_id": number, "output": f"out{number}", "script_hash": digest}
+    assert fallen.ask(wire.Admit(order(fallen.job(uid, **changes), key=key, script=script))) == "Done"
+    assert fallen.ask(wire.Spawn(key, 0)) == "Spawned"
+    return key, int(content_of(told))
+
+
+def ends(pid: int) -> bool:
+    """Check that a process ends."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    found = poller.poll(PATIENCE_S * 1000)
+    os.close(fd)
+    return bool(found)
+
+
+@pytest.mark.parametrize("hides", ["-u ESLURM_STEP_KEY", "ESLURM_STEP_KEY=none", "another's mark"])
+def test_no_daemon_outlives_its_user_s_last_step_behind_the_steps_of_another_user(
+    fallen: Fallen, hides: str
+) -> None:
+    """Attack: a daemon takes the mark of its step off, or puts on that of a step that still runs."""
+    shelter, other = daemon_of(fallen, OTHER, 7, "-u NOTHING")
+    env = (
+        f"ESLURM_STEP_KEY={Place(fallen.state).instance()}/{shelter}" if hides == "another's mark" else hides
+    )
+    key, daemon = daemon_of(fallen, STRANGER, 8, env)
+    fallen.over(key)
+    assert ends(daemon)
+    assert procfs.find_process(other) is not None, "of the step that runs nothing has ended"
+
+
+def test_a_signal_goes_to_no_process_of_another_user_that_has_the_step_s_mark(fallen: Fallen) -> None:
+    key, daemon = daemon_of(fallen, OTHER, 7, "-u NOTHING")
+    mark = f"{Place(fallen.state).instance()}/{key}"
+    victims = [
+        subprocess.Popen(["sleep", "600"], env={STEP_MARKER: mark}, start_new_session=True, user=uid)
+        for uid in (STRANGER, OTHER)
+    ]
+    try:
+        assert fallen.ask(wire.Deliver((wire.Delivery(key, (signal.SIGTERM,), "thorough"),))) == "Done"
+        assert victims[1].wait(PATIENCE_S) == -signal.SIGTERM and ends(daemon)
+        assert victims[0].poll() is None
+    finally:
+        for victim in victims:
+            victim.kill()
+            victim.wait()
+
+
+def test_no_signal_waits_for_the_environments_of_another_user_s_processes(
+    as_root: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: thousands of processes with megabytes of variables, which each look at marks would read."""
+    read: list[int] = []
+    monkeypatch.setattr(procfs, "marker_of", lambda pid: read.append(pid) or "")
+    families = Families("instance", 0)
+    families.steps[KEY] = Step(Allowed(KEY, Principal("o", OTHER, OTHER), 0, lambda _local: None))  # type: ignore[arg-type,return-value]
+    own, foreign = (subprocess.Popen(["sleep", "600"], user=uid) for uid in (OTHER, STRANGER))
+    try:
+        families.deliver([wire.Delivery(KEY, (signal.SIGCONT,), "thorough")])
+        assert own.pid in read and foreign.pid not in read
+    finally:
+        for process in (own, foreign):
+            process.kill()
+            process.wait()
+
+
+def test_what_the_starter_has_left_open_comes_to_no_task(
+    state_dir: Path, as_root: None, adopt_orphans: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = os.memfd_create("secret", 0)
+    run = subprocess.run
+    monkeypatch.setattr(
+        "esnoded.stepd.launcher.subprocess.run",
+        lambda *words, **more: run(*words, **more, pass_fds=(secret,)),
+    )
+    fallen = Fallen(state_dir)
+    try:
+        for pid in (fallen.pid, fallen.server_pid):
+            opened = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+            assert not [name for name in opened if "secret" in name]
+    finally:
+        fallen.close()
+        os.close(secret)
+
+
 def test_what_a_task_runs_is_put_together_as_its_user(as_root: None) -> None:
     told, teller = os.pipe()
     ids: list[int] = []
@@ -367,6 +521,37 @@ def test_what_a_task_runs_is_put_together_as_its_user(as_root: None) -> None:
     assert os.read(told, 999).decode().split() == [str(STRANGER)] * 7
     assert not ids, "nothing of it was done in the process that is root"
     for fd in (told, teller):
+        os.close(fd)
+
+
+def test_no_user_looks_into_a_process_of_theirs_that_still_has_what_root_had_open(
+    as_root: None,
+) -> None:
+    """Attack: it is the user's before it runs the user's program, and can be traced at some sites (`fs.suid_dumpable`)."""
+    setting = Path("/proc/sys/fs/suid_dumpable")
+    before = setting.read_text()
+    try:
+        setting.write_text("1")
+    except OSError:
+        pytest.skip("the setting cannot be changed here")
+    told, teller = os.pipe()
+    gate, opener = os.pipe()
+
+    def make(_local: int) -> StepSpec:
+        os.write(teller, b"x")
+        os.read(gate, 1)
+        return StepSpec(KEY, "cn3", STRANGER, STRANGER, ("true",), {}, "/")
+
+    try:
+        pid, report_fd = spawn_task(Principal("u", STRANGER, STRANGER), Program(make, "m/1.1.1.1", 0))
+        assert os.read(told, 1) == b"x"
+        assert as_uid(STRANGER, lambda: os.listdir(f"/proc/{pid}/fd")) == "PermissionError"
+        assert as_uid(STRANGER, lambda: os.kill(pid, signal.SIGCONT)) == "None", "it is the user's"
+    finally:
+        setting.write_text(before)
+        os.write(opener, b"x")
+    assert os.waitpid(pid, 0)[1] == 0 and read_report(report_fd) is None
+    for fd in (told, teller, gate, opener):
         os.close(fd)
 
 

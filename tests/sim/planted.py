@@ -23,7 +23,7 @@ from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.starts import Starts
 from eslurm.core.control import decide, reactor
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
-from eslurm.core.control.jobs import dependency, outcomes, requests, stopping, updating
+from eslurm.core.control.jobs import dependency, outcomes, requests, retries, stopping, updating
 from eslurm.core.control.log_keeping import Base, LogKeeping, MakeBase
 from eslurm.core.control.reactor import Batch
 from eslurm.core.control.replica import Replica
@@ -48,7 +48,7 @@ from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.resources import shares
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import Vector
-from eslurm.core.state import apply_controller_phases, invariants
+from eslurm.core.state import apply_controller_phases, apply_retries, invariants
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import client
 from eslurm.lab.sim.checks import Checks
@@ -534,3 +534,29 @@ def move_over_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "draw_pack", draw)
     patch.setattr(client, "PACKS_SHARE", 0.5)
     patch.setattr(Client, "_move_pack", ask)
+
+
+def retry_uncounted(patch: pytest.MonkeyPatch) -> None:
+    """A retry is not counted, so that a job has them without end; its own alarm is off."""
+    noted = apply_retries.noted
+
+    def forgetful(job: Job, attempt: Attempt, fact: facts.AttemptEnded, now_us: int) -> Any:
+        record = noted(job, attempt, fact, now_us)
+        return replace(record, count=0) if record is not None and fact.retry is not None else record
+
+    patch.setattr(apply_retries, "noted", forgetful)
+
+
+def retried_though_cancelled(patch: pytest.MonkeyPatch) -> None:
+    """A job that was told to end, and runs into its limit before it does, is retried."""
+    cause_of = retries.cause_of
+
+    def stubborn(attempt: Attempt, end: StepEnd | None) -> str:
+        return cause_of(replace(attempt, stop=None), end)
+
+    patch.setattr(retries, "cause_of", stubborn)
+
+
+def grown_limits_lost(patch: pytest.MonkeyPatch) -> None:
+    """A retried job has its old limit on the nodes."""
+    patch.setattr(apply_retries, "grown_spec", lambda spec, grown: spec)

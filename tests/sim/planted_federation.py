@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from eslurm.core.federation.actions import Write
+from eslurm.core.federation.actions import AskGuest, CellAnswer, TellGuest, Write
+from eslurm.core.federation.guests.gatherings import Gatherings
 from eslurm.core.federation.member_changes import Join, Own
 from eslurm.core.federation.membership import Membership
 from eslurm.core.federation.mirror import Mirror
@@ -94,3 +95,17 @@ def started_before_the_store_says_so(patch: pytest.MonkeyPatch) -> None:
 
     before = Arrivals._step
     patch.setattr(Arrivals, "_step", step)
+
+
+def nodes_counted_on_before_they_are_held(patch: pytest.MonkeyPatch) -> None:
+    """A guest that has been accepted in its cell is taken for one that holds its nodes."""
+    called = Gatherings.called
+
+    def believing(self: Gatherings, action: AskGuest | TellGuest, answer: CellAnswer, now_us: int) -> None:
+        called(self, action, answer, now_us)
+        known = self._jobs.get(action.job_id)
+        part = known.parts.get(action.cell) if known is not None else None
+        if part is not None and part.job_id and not part.is_ended:
+            part.node_list = part.node_list or "cn0000"
+
+    patch.setattr(Gatherings, "called", believing)

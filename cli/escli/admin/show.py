@@ -110,6 +110,12 @@ def job_block(info: Any, now_us: int) -> str:
             "ExitCode": f"{info.exit_code}:{info.exit_signal}",
             "ExitText": info.exit_text,
         },
+        *(
+            [{"RetryOn": info.retry_on, "Retries": info.retries, "Wasted": format_elapsed(info.wasted_cpu_s)}]
+            if info.retry_on
+            else []
+        ),
+        {"Retried": info.retry_text},
         {
             "RunTime": format_duration(run_s),
             "TimeLimit": format_time_limit(info.time_limit_s),

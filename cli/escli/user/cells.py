@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from escli import exits, program
 from escli.api import Api, find_endpoint
+from escli.as_json import fields_of
 from escli.cells import CellApi
 from escli.failures import CommandFailed
 from escli.tables import Column
@@ -118,16 +119,19 @@ def joint(
     return [Column("CELL", width=width), *found[0][1]], rows
 
 
-def to_json(cells: Sequence[OfCell], field: str, records: Callable[[Any], Iterable[Any]]) -> str:
+def to_json(
+    cells: Sequence[OfCell],
+    field: str,
+    records: Callable[[Any], Iterable[Any]],
+    fields: Callable[[Any], dict[str, Any]] = fields_of,
+) -> str:
     """The cells, and under `field` the records of their answers, each with its cell."""
-    from escli.as_json import fields_of
-
     about = [
         {"name": one.name, "state": one.state, "age_ms": one.age_ms, "error": one.error or None}
         for one in cells
     ]
     found = [
-        {"cell": one.name, **fields_of(record)}
+        {"cell": one.name, **fields(record)}
         for one in cells
         if one.answer is not None
         for record in records(one.answer)

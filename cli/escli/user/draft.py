@@ -39,6 +39,7 @@ _GATEWAY_OPTIONS = (
     "gateway-debug",
     "gateway-inherit",
 )
+_RETRY_OPTIONS = ("retry-on", "grow-time", "max-time", "grow-mem", "max-mem")
 _PASSED = tuple((long, long.replace("-", "_")) for long in PASSED)
 
 
@@ -92,6 +93,7 @@ def draft_job(
         job["requeue"] = given.has("requeue")
     _add_gateways(job, given)
     _add_times(job, given, around)
+    _add_retries(job, given)
     _add_warning(job, given, around)
     _add_order(job, given)
     _add_files(job, given)
@@ -150,6 +152,38 @@ def _add_times(job: dict[str, Any], given: Words, around: SubmitContext) -> None
         raise OptionError(
             given.spelling("deadline"), given.text("deadline"), "is not after --start-at", "give a later one"
         )
+
+
+def _add_retries(job: dict[str, Any], given: Words) -> None:
+    """Add the retries by the server."""
+    asked = [long for long in _RETRY_OPTIONS if given.has(long)]
+    if not asked:
+        return
+    from eslurm.compat import retries
+    from eslurm.compat.sizes import parse_memory
+
+    causes: tuple[str, ...] = ()
+    if given.has("retry-on"):
+        option = given.spelling("retry-on")
+        causes, job["retries_max"] = retries.parse_retry_on(given.text("retry-on"), option)
+        job["retry_on"] = list(causes)
+    for long in asked:
+        option, needed = given.spelling(long), retries.NEEDED.get(f"--{long}", "")
+        if needed and needed not in causes:
+            way_out = f"use e.g. {retries.RETRY_ON}={needed}:2"
+            raise OptionError(option, given.text(long), f"needs {retries.RETRY_ON} with {needed}", way_out)
+    for long, field in (("grow-time", "grow_time_percent"), ("grow-mem", "grow_memory_percent")):
+        if given.has(long):
+            job[field] = retries.parse_factor(given.text(long), given.spelling(long))
+    for long, field, parse in (
+        ("max-time", "max_time_s", parse_time_limit),
+        ("max-mem", "max_memory_mib", parse_memory),
+    ):
+        if given.has(long):
+            option, text = given.spelling(long), given.text(long)
+            job[field] = parse(text, option)
+            if not job[field]:
+                raise OptionError(option, text, "is no bound", "leave it out, or give an amount above 0")
 
 
 def _add_warning(job: dict[str, Any], given: Words, around: SubmitContext) -> None:

@@ -10,7 +10,7 @@ from escli.job_refs import by_part, job_refs, label_of_part, split_jobs
 from escli.open_api import open_api
 from escli.tables import Column, render, separated
 from escli.user.queue_columns import pack_label
-from eslurm.compat.durations import format_elapsed
+from eslurm.compat.durations import format_elapsed, format_time_limit
 from eslurm.compat.errors import OptionError, escaped, nearest, whole_number
 from eslurm.compat.moments import format_moment, parse_moment
 from eslurm.compat.states import parse_states
@@ -27,6 +27,9 @@ _LIMIT = 1000
 _LIMIT_MAX = 10_000_000
 _PAGE = 10_000
 DEFAULT_COLUMNS = "jobid,jobname,user,partition,alloccpus,state,exitcode,elapsed,nodelist"
+ATTEMPT_COLUMNS = "jobid,attempt,jobname,alloccpus,state,elapsed,timelimit,wasted,reason"
+_FOLLOWED = "REQUEUED"
+"""State of an attempt after which the job waited again: it was retried, requeued or preempted."""
 
 
 def _moment(at_us: int) -> str:
@@ -40,6 +43,12 @@ def _label(run: Any) -> str:
 
 def _elapsed_us(run: Any) -> int:
     return max(0, run.ended_us - run.started_us - run.paused_us) if run.started_us and run.ended_us else 0
+
+
+def wasted(run: Any) -> dict[str, int]:
+    """Run time of an attempt that was followed by another one, in seconds and in seconds times its cores."""
+    wasted_us = _elapsed_us(run) if run.state == _FOLLOWED else 0
+    return {"wasted_s": wasted_us // 1_000_000, "wasted_cpu_s": run.cpus * wasted_us // 1_000_000}
 
 
 def _cpu(cpu_us: int) -> str:
@@ -64,6 +73,10 @@ COLUMNS: Mapping[str, tuple[str, bool, Callable[[Any], str]]] = {
     "elapsed": ("Elapsed", True, lambda run: format_elapsed(_elapsed_us(run) // 1_000_000)),
     "elapsedraw": ("ElapsedRaw", True, lambda run: str(_elapsed_us(run) // 1_000_000)),
     "cputimeraw": ("CPUTimeRAW", True, lambda run: str(run.cpus * _elapsed_us(run) // 1_000_000)),
+    "timelimit": ("Timelimit", True, lambda run: format_time_limit(run.time_limit_s)),
+    "timelimitraw": ("TimelimitRaw", True, lambda run: str(run.time_limit_s)),
+    "wasted": ("Wasted", True, lambda run: format_elapsed(wasted(run)["wasted_cpu_s"])),
+    "wastedraw": ("WastedRaw", True, lambda run: str(wasted(run)["wasted_cpu_s"])),
     "usercpu": ("UserCPU", True, lambda run: _cpu(run.user_cpu_us)),
     "systemcpu": ("SystemCPU", True, lambda run: _cpu(run.system_cpu_us)),
     "totalcpu": ("TotalCPU", True, lambda run: _cpu(run.user_cpu_us + run.system_cpu_us)),
@@ -116,7 +129,7 @@ def _account_of_cells(given: Words, request: Any, names: Sequence[str], limit: i
 
     found = cells.ask_cells(given, COMMAND, ask)
     if given.has("json"):
-        sys.stdout.write(cells.to_json(found, "attempts", lambda answer: answer[0]))
+        sys.stdout.write(cells.to_json(found, "attempts", lambda answer: answer[0], _fields))
         return exits.OK
     answered = [one for one in found if one.answer is not None]
     shown = _table_columns(names)
@@ -133,7 +146,8 @@ def _account_of_cells(given: Words, request: Any, names: Sequence[str], limit: i
 
 
 def _columns(given: Words) -> list[str]:
-    text = given.text("format", f"pack,{DEFAULT_COLUMNS}" if given.has("packs") else DEFAULT_COLUMNS)
+    columns = ATTEMPT_COLUMNS if given.has("attempts") else DEFAULT_COLUMNS
+    text = given.text("format", f"pack,{columns}" if given.has("packs") else columns)
     names = []
     for word in text.lower().split(","):
         # sacct's widths (jobid%20) are accepted: columns fit their cells anyway.
@@ -207,10 +221,15 @@ def _render(runs: Sequence[Any], names: Sequence[str], given: Words, refs: Seque
     if given.has("json"):
         import json
 
-        from escli.as_json import fields_of
-
-        return json.dumps({"attempts": [fields_of(run) for run in runs]}, indent=1) + "\n"
+        return json.dumps({"attempts": [_fields(run) for run in runs]}, indent=1) + "\n"
     return _text(_table_columns(names), _rows(runs, names, refs), given)
+
+
+def _fields(run: Any) -> dict[str, Any]:
+    """A run as JSON: the fields of the reply, and what of it was wasted."""
+    from escli.as_json import fields_of
+
+    return {**fields_of(run), **wasted(run)}
 
 
 def _rows(runs: Sequence[Any], names: Sequence[str], refs: Sequence[Any]) -> list[list[str]]:

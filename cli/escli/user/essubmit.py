@@ -94,6 +94,14 @@ def _submit(given: Words) -> int:
         cells = movable_among(options)
         for job in request["jobs"] if cells else ():
             job["cells"] = cells
+            job["span"] = options.has("span")
+    if options.has("span") and not cells:
+        raise OptionError(
+            options.spelling("span"),
+            None,
+            "is for several cells",
+            "add e.g. --cell any, or --cell beta,gamma",
+        )
     encoded = encode(request, SUBMIT_REQUEST)
     if cells and options.has("test-only"):
         from escli.user.cell_tests import tell_cells

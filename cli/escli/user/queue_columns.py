@@ -61,17 +61,25 @@ def _reason(info: Any) -> str:
     return "None" if info.state not in FINAL_STATES or not info.exit_code else "NonZeroExitCode"
 
 
+def node_names(info: Any) -> str:
+    """The nodes of a job, with those that other cells hold for it: `cn[1-4],beta:cn[1-2]`."""
+    guests = [f"{escaped(one.cell)}:{escaped(one.node_list)}" for one in info.guests if one.node_list]
+    return ",".join([info.node_names, *guests]) if info.node_names else str(info.node_names)
+
+
 def nodes_or_reason(info: Any, _now_us: int) -> str:
     """The nodes of a job, and its gateways if it has some, or why it has none; of one that starts or ends, what it waits
     for.
     """
+    # The answer of the cell that owns it, about a job of this one.
+    where = f" in {escaped(info.owner)}" if info.home and info.owner else ""
     if info.state == "PENDING":
-        return f"({_reason(info)})"
+        return f"({_reason(info)}){where}"
     if info.state == "TRANSFERRED":
         return f"({escaped(info.reason_text)})"
-    nodes = f"{info.node_names} via {info.gateway_names}" if info.gateway_names else str(info.node_names)
+    nodes = node_names(info) + (f" via {info.gateway_names}" if info.gateway_names else "")
     waits = info.state in ("LAUNCHING", "COMPLETING") and info.reason_text
-    return f"{nodes} ({escaped(info.reason_text)})" if waits else nodes
+    return f"{nodes}{where} ({escaped(info.reason_text)})" if waits else f"{nodes}{where}"
 
 
 def pack_label(record: Any, _now_us: int = 0) -> str:
@@ -134,7 +142,7 @@ CELLS: Mapping[str, tuple[str, Cell]] = {
     "D": ("NODES", lambda info, _: str(info.nodes)),
     "C": ("CPUS", lambda info, _: str(info.cpus)),
     "m": ("MIN_MEMORY", lambda info, _: format_memory(info.memory_mib)),
-    "N": ("NODELIST", lambda info, _: info.node_names),
+    "N": ("NODELIST", lambda info, _: node_names(info)),
     "R": ("NODELIST(REASON)", nodes_or_reason),
     "r": ("REASON", lambda info, _: _reason(info)),
     "Q": ("PRIORITY", lambda info, _: str(info.priority)),

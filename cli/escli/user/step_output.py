@@ -109,7 +109,7 @@ class StepOutput:
     def __init__(self, host: str, cookie: bytes, writer: LineWriter) -> None:
         self._cookie = cookie
         self._writer = writer
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._listener.bind((host, 0))
@@ -128,6 +128,11 @@ class StepOutput:
         self._unreported = dict(tasks)
 
     @property
+    def expected(self) -> frozenset[Source]:
+        """All sources of the step's output."""
+        return frozenset(self._unreported)
+
+    @property
     def connected(self) -> frozenset[Source]:
         """The sources that have proved themselves so far."""
         live = {one.source for one in self._connections.values() if one.source is not None}
@@ -140,6 +145,10 @@ class StepOutput:
     def unwatch(self, readable: HasFileno) -> None:
         """Undo `watch`."""
         self._selector.unregister(readable)
+
+    def fileno(self) -> int:
+        """Readable when `run_once` has something to handle."""
+        return self._selector.fileno()
 
     def run_once(self, timeout_s: float) -> None:
         """Handle what has arrived, waiting at most `timeout_s` for something."""

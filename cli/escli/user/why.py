@@ -52,9 +52,10 @@ def answer(reply: Any) -> str:
         # Of one that has ended, what is known of its end.
         text = job.reason_text or job.exit_text
         more = f", {escaped(text)}" if text else ""
-        return f"{head} does not wait: it is {job.state}{more}"
+        return "\n".join([f"{head} does not wait: it is {job.state}{more}", *_retries(job)])
     lines = [
         f"{head} waits since {_moment(job.submitted_us)}",
+        *_retries(job),
         *_order(reply),
         *_start(reply),
         *_expected(job),
@@ -89,6 +90,17 @@ def _order(reply: Any) -> list[str]:
     return [
         f"Priority {reply.factors or reply.priority}; {ahead if reply.ahead else 'no job is ahead of it'}"
     ]
+
+
+def _retries(job: Any) -> list[str]:
+    """The retries of a job that asks for some, and why it had the latest."""
+    if not job.retry_on:
+        return []
+    if job.array_tasks_left or job.tasks_running:
+        return [f"Each of its tasks is retried on {job.retry_on}"]
+    now = job.attempts + 1 if job.state == "PENDING" else job.attempts
+    latest = f": {escaped(job.retry_text)}" if job.retry_text else ""
+    return [f"Attempt {now}, retried on {job.retry_on}{latest}"]
 
 
 def _start(reply: Any) -> list[str]:

@@ -108,7 +108,13 @@ class Doctor:
             ((STORE,), self._drift),
         ]
         if around.federation is not None:
-            of_cells = (federation.FEDERATION, federation.CELLS, federation.ETCD, transfers.TRANSFERS)
+            of_cells = (
+                federation.FEDERATION,
+                federation.CELLS,
+                federation.USAGE,
+                federation.ETCD,
+                transfers.TRANSFERS,
+            )
             checks.append((of_cells, self._federated))
         findings: list[Finding] = []
         for names, check in checks:
@@ -189,7 +195,12 @@ class Doctor:
         assert self._around.federation is not None
         found = await self._around.federation()
         findings = []
-        for check in (federation.check_federation, federation.check_cells, federation.check_store):
+        for check in (
+            federation.check_federation,
+            federation.check_cells,
+            federation.check_usage,
+            federation.check_store,
+        ):
             findings += await self._sliced(check(found))
         late = transfers.check_transfers(self._view.transfers, found.view, self._view.now_us)
         return findings + await self._sliced(late)

@@ -23,6 +23,7 @@ from eslurm.core.control.reactor import Batch
 from eslurm.core.federation.actions import (
     Action,
     AskBid,
+    AskGuest,
     CancelThere,
     CellAnswer,
     CellCall,
@@ -32,6 +33,7 @@ from eslurm.core.federation.actions import (
     List,
     RevokeLease,
     SwapKeys,
+    TellGuest,
     Watch,
 )
 from eslurm.core.federation.blocks import IdBlocks
@@ -45,6 +47,7 @@ from eslurm.core.model.federation import FederationConfig
 from eslurm.federation.calls import conditions_of, failure_of, operations_of
 from eslurm.ports.kv import KeyValueStore, KvError, KvMember
 from eslurm.security.sealing import BadSeal, Purpose
+from eslurm.transport.options import split_endpoint
 
 log = logging.getLogger("esctld.federation")
 
@@ -175,6 +178,17 @@ class Federation:
     def bids_of(self, job_id: int) -> Mapping[str, str]:
         """By cell why it does not get this waiting job."""
         return self._part.transfers.reasons(job_id)
+
+    def host_of(self, cell: str) -> str:
+        """The host of the cell's leading controller, as its record says; empty: not known."""
+        found = next((one for one in self.view().cells if one.name == cell), None)
+        return (
+            split_endpoint(found.alive.endpoint)[0] if found is not None and found.alive is not None else ""
+        )
+
+    def heard_guest(self, job_id: int) -> None:
+        """Another cell has named the job that holds nodes here for one of its own."""
+        self._part.transfers.hosting.heard(job_id, self._now_us())
 
     @property
     def transfers(self) -> Transfers:
@@ -439,7 +453,7 @@ class StoreDriver:
             case RevokeLease(lease):
                 await store.revoke(lease)
                 part.revoked(action)
-            case AskBid() | DeliverJob() | CancelThere():
+            case AskBid() | DeliverJob() | CancelThere() | AskGuest() | TellGuest():
                 part.called(action, await self._call_cell(action), self._now_us())
 
     async def _watch(self, action: Watch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from eslurm.config.federation import FederationSection, is_open_to_anybody, open_endpoints
@@ -10,10 +11,13 @@ from eslurm.telemetry.clocks import wall_us
 
 if TYPE_CHECKING:
     from esctld.lead.federation import Federation
+    from eslurm.core.federation.usage import OtherUsage
 
 
-async def examine(part: Federation, section: FederationSection) -> Federated:
-    """The cells as they are known, and the store as it answers now."""
+async def examine(
+    part: Federation, section: FederationSection, words: Callable[[], Sequence[OtherUsage]] = tuple
+) -> Federated:
+    """The cells as they are known, and the store as it answers now. `words` are those of other cells about usage."""
     members = await part.members()
     answer_us, problem = await part.time_answer()
     return Federated(
@@ -25,4 +29,6 @@ async def examine(part: Federation, section: FederationSection) -> Federated:
         problem,
         open_endpoints(section),
         is_open_to_anybody(section),
+        words(),
+        part.usage.problem if part.usage is not None else "",
     )

@@ -66,6 +66,18 @@ JOBS = Described(
     "Jobs between cells: offered by this one, owned elsewhere, of other cells here with an end that is not told yet.",
     ("place",),
 )
+GATHERINGS = Described(
+    "eslurm_federation_gatherings_total",
+    "counter",
+    "Requests for nodes of other cells for jobs that span several: asked, held (all of them came), given_up.",
+    ("event",),
+)
+GUESTS = Described(
+    "eslurm_federation_guests",
+    "gauge",
+    "Jobs that hold nodes of one cell for a job of another: there for jobs of this cell, here for those of others.",
+    ("place",),
+)
 FEDERATION = (
     STANDING,
     CELLS,
@@ -79,6 +91,8 @@ FEDERATION = (
     TRANSFERS,
     BIDS,
     JOBS,
+    GATHERINGS,
+    GUESTS,
 )
 EVENTS = ("offered", "transferred", "withdrawn", "refused", "taken", "dropped", "told")
 ANSWERS = ("bid", "no bid", "refused", "no answer")
@@ -113,5 +127,15 @@ def families(
             "offered": len(transfers.owners.open) if transfers is not None else 0,
             "elsewhere": transfers.owners.owned_elsewhere if transfers is not None else 0,
             "here": transfers.arrivals.size if transfers is not None else 0,
+        }
+    )
+    gathered = transfers.gatherings if transfers is not None else None
+    yield GATHERINGS.by(
+        {event.replace(" ", "_"): events[f"gatherings {event}"] for event in ("asked", "held", "given up")}
+    )
+    yield GUESTS.by(
+        {
+            "there": gathered.held if gathered is not None else 0,
+            "here": transfers.hosting.size if transfers is not None else 0,
         }
     )

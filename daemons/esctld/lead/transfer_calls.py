@@ -1,4 +1,5 @@
-"""Calls to other cells about jobs that may change their cell: bids, deliveries, demands to cancel, each as the job's user.
+"""Calls to other cells about jobs that may change their cell, or span several: bids, deliveries, demands to cancel,
+requests for guests, each as the job's user.
 
 Invariant: each call is answered, within its time limit, whatever happens; an error of this program is a call without an
 answer.
@@ -13,9 +14,18 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
-from eslurm.api.methods import CANCEL, SUBMIT, SUBMIT_BYTES, Method
+from eslurm.api.methods import CANCEL, SUBMIT, SUBMIT_BYTES, TELL_GUEST, Method
 from eslurm.api.submissions import bid_request, job_request
-from eslurm.core.federation.actions import AskBid, CancelThere, CellAnswer, CellCall, DeliverJob
+from eslurm.core.federation.actions import (
+    AskBid,
+    AskGuest,
+    CancelThere,
+    CellAnswer,
+    CellCall,
+    DeliverJob,
+    TellGuest,
+)
+from eslurm.core.federation.guests.requests import GUEST_SCRIPT, as_guest
 from eslurm.core.model.job import Job, Principal
 from eslurm.core.state.view import View
 from eslurm.links.blobs import BlobCache, BlobUnavailable
@@ -27,6 +37,9 @@ log = logging.getLogger("esctld.transfers")
 BID_S: Final = 5.0
 DELIVERY_S: Final = 8.0
 CANCEL_S: Final = 10.0
+GUEST_S: Final = 5.0
+NODE_LIST_MAX: Final = 65_536
+"""Characters of a guest's nodes, folded."""
 MARGIN_S: Final = 1.0
 """A call that has not answered so long after its time limit has none."""
 REQUEST_ID_BYTES: Final = 16
@@ -66,7 +79,7 @@ class TransferCalls:
         job = self._view().jobs.get(action.job_id)
         if job is None:
             return CellAnswer(is_done=False, is_refused=True, text="the job is gone")
-        limit_s = {AskBid: BID_S, DeliverJob: DELIVERY_S, CancelThere: CANCEL_S}[type(action)]
+        limit_s = _LIMITS_S[type(action)]
         try:
             async with asyncio.timeout(limit_s + MARGIN_S):
                 match action:
@@ -76,6 +89,10 @@ class TransferCalls:
                         return await self._deliver(action, job)
                     case CancelThere():
                         return await self._cancel(action, job)
+                    case AskGuest():
+                        return await self._ask_guest(action, job)
+                    case TellGuest():
+                        return await self._tell_guest(action, job)
         except TimeoutError:
             return CellAnswer(is_done=False, text=f"cell {action.cell} did not answer in time")
         except BlobUnavailable as error:
@@ -111,7 +128,7 @@ class TransferCalls:
         caller = _caller(
             spec.user,
             DELIVERY_S,
-            delivery_id(self._home, action.job_id, action.serial),
+            delivery_id(self._home, self._view().epoch, action.job_id, action.serial),
             is_retry=action.is_repeated,
         )
         answered = await self._call(action.cell, SUBMIT, request, caller)
@@ -129,6 +146,43 @@ class TransferCalls:
         problems = pb.ChangeReply.FromString(answered.reply).problems
         return CellAnswer(is_done=not problems, text=problems[0].text if problems else "")
 
+    async def _ask_guest(self, action: AskGuest, job: Job) -> CellAnswer:
+        spec = as_guest(job.spec, job.job_id, self._home, action.nodes)
+        request = pb.SubmitRequest(
+            jobs=[job_request(spec, GUEST_SCRIPT, b"")],
+            guest_of=pb.GuestOf(job_id=action.job_id, serial=action.serial),
+        )
+        caller = _caller(
+            spec.user,
+            GUEST_S,
+            guest_request_id(self._home, action),
+            is_retry=action.is_repeated,
+        )
+        answered = await self._call(action.cell, SUBMIT, request, caller)
+        if answered.status is not Status.OK:
+            return _failed(answered)
+        ids = list(pb.SubmitReply.FromString(answered.reply).job_ids)
+        if len(ids) != 1:
+            return CellAnswer(is_done=False, text=f"cell {action.cell} answers for other jobs")
+        return CellAnswer(is_done=True, guest_id=ids[0])
+
+    async def _tell_guest(self, action: TellGuest, job: Job) -> CellAnswer:
+        request = pb.TellGuestRequest(
+            job_id=action.guest_id, home_job_id=action.job_id, serial=action.serial, wish=action.wish
+        )
+        answered = await self._call(action.cell, TELL_GUEST, request, _caller(job.spec.user, GUEST_S))
+        if answered.status is not Status.OK:
+            return _failed(answered)
+        reply = pb.TellGuestReply.FromString(answered.reply)
+        names = reply.node_list if len(reply.node_list) <= NODE_LIST_MAX else ""
+        return CellAnswer(
+            is_done=True,
+            text=reply.text,
+            is_held=reply.is_held and bool(names),
+            is_ended=reply.is_ended,
+            node_list=names,
+        )
+
     async def _call(self, cell: str, method: Method[Any, Any], request: Any, caller: Caller) -> Answered:
         return await self._pass_on(cell, method, request.SerializeToString(), caller)
 
@@ -142,9 +196,27 @@ class TransferCalls:
         return found
 
 
-def delivery_id(home: str, job_id: int, serial: int) -> bytes:
-    """The request id of each delivery of one offer, whichever leader makes it."""
-    return blake2b(f"{home}/{job_id}/{serial}".encode(), digest_size=REQUEST_ID_BYTES).digest()
+def delivery_id(home: str, epoch: int, job_id: int, serial: int) -> bytes:
+    """The request id of each delivery of one offer by the leader of that epoch.
+
+    A later leader's delivery is another call: the answer to the first one may be that of an arrival that has been dropped.
+    """
+    return blake2b(f"{home}/{epoch}/{job_id}/{serial}".encode(), digest_size=REQUEST_ID_BYTES).digest()
+
+
+def guest_request_id(home: str, action: AskGuest) -> bytes:
+    """The request id of each request for one guest, whichever leader makes it."""
+    text = f"{home}/{action.job_id}/{action.serial}/{action.cell}"
+    return blake2b(text.encode(), digest_size=REQUEST_ID_BYTES).digest()
+
+
+_LIMITS_S: Final[Mapping[type[CellCall], float]] = {
+    AskBid: BID_S,
+    DeliverJob: DELIVERY_S,
+    CancelThere: CANCEL_S,
+    AskGuest: GUEST_S,
+    TellGuest: GUEST_S,
+}
 
 
 def _caller(user: Principal, limit_s: float, request_id: bytes = b"", *, is_retry: bool = False) -> Caller:

@@ -37,6 +37,14 @@ class Cells(Protocol):
         """The cell that has leased this id; empty: none has."""
         ...
 
+    def host_of(self, cell: str) -> str:
+        """The host of the cell's leading controller, as its record says; empty: not known."""
+        ...
+
+    def heard_guest(self, job_id: int) -> None:
+        """Another cell has named the job that holds nodes here for one of its own."""
+        ...
+
     def bids_of(self, job_id: int) -> Mapping[str, str]:
         """By cell why it does not get this waiting job."""
         ...

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from esctld.lead.time_slicing import paced
 from esctld.serve.job_event_messages import JobEvent, event_bytes, whole_s
 from eslurm.core.model.job import Job
+from eslurm.core.model.job_ids import JOB_ID_MAX
 from eslurm.core.model.job_states import FINAL, STARTED, JobState
 from eslurm.core.plan.slices import sorting
 from eslurm.core.state.allocation_amounts import limit_s
@@ -53,15 +54,15 @@ class Recorded:
         self._jobs_max = jobs_max
 
     async def load(self, next_id: int, now_us: int, but: Collection[int]) -> list[Line]:
-        """Load jobs before `next_id`, as of `now_us`, the latest first; `but` are those that had not ended then.
+        """Load jobs as of `now_us`, the latest first; `next_id` was next then, `but` are those that had not ended.
 
-        They are found by their attempts, not by their ids: blocks of ids that a cell leases lie far apart. Raises
-        `StoreUnavailable`.
+        They are found by their attempts, not by their ids: blocks of ids that a cell leases lie far apart, and jobs of other
+        cells that ran here may have ids above `next_id`. Raises `StoreUnavailable`.
         """
         found: list[Line] = []
         most = _LINES_OF_A_RUN * self._jobs_max
         left = LOOKED_AT_TIMES * self._jobs_max
-        after: tuple[int, int] | None = (next_id, 0)
+        after: tuple[int, int] | None = (JOB_ID_MAX, 0)
         behind: list[AttemptRow] = []
         while after is not None and left > 0 and len(found) < most:
             query = AccountingQuery(after=after, limit=PAGE_ROWS, latest_first=True)
@@ -73,7 +74,9 @@ class Recorded:
                 row
                 for row in _ended(rows)
                 # A job that came and went meanwhile is in the following events.
-                if row.job_id not in but and max(row.submitted_us, row.started_us) <= now_us
+                if row.job_id not in but
+                and max(row.submitted_us, row.started_us) <= now_us
+                and (row.job_id < next_id or row.submitted_us < now_us)
             ]
             jobs = await self._store.find_jobs(self._owner, [row.job_id for row in ended])
             found += await paced(_all_ran(ended, jobs, now_us))

@@ -23,7 +23,9 @@ from eslurm.core.control.reactor import Batch
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import STARTED, JobState
+from eslurm.core.model.retry import Retried
 from eslurm.core.plan.slices import parts
+from eslurm.core.state.apply_retries import grown_spec
 from eslurm.core.state.cluster import State
 from eslurm.core.state.view import View
 from eslurm.ports.api import ApiError, Caller, Status
@@ -132,6 +134,7 @@ class JobEvents:
         if not self._is_followed:
             return
         ring, now_us, finished = self._ring, batch.now_us, set()
+        retried: dict[int, Retried] = {}
         for fact in batch.facts:
             match fact:
                 case facts.JobSubmitted():
@@ -147,11 +150,17 @@ class JobEvents:
                     ring.append(JobEvent(pb.JobEvent.STARTED, fact.job_id, now_us))
                 case facts.JobFinished():
                     finished.add(fact.job_id)
+                case facts.AttemptEnded(retry=retry) if retry is not None:
+                    retried[fact.job_id] = retry
                 case facts.ArrivalDropped():
                     ring.append(JobEvent(pb.JobEvent.ENDED, fact.job_id, now_us))
         # Ends come last: a job submitted at the same instant did not know of them.
         for job, attempt in batch.touched.ended:
             self._on_ended(job, run_time_s(attempt), now_us, was_waiting=job.job_id in finished)
+            if job.job_id in retried and job.outcome is JobState.PENDING:
+                # It waits again with other limits; that nodes still give the old ones back is no news.
+                spec = grown_spec(job.spec, retried[job.job_id])
+                ring.append(JobEvent(pb.JobEvent.CHANGED, job.job_id, now_us, 0, spec))
         if len(ring) >= 2 * self._ring_max:
             del ring[: self._ring_max]
             self._first += self._ring_max

@@ -18,6 +18,7 @@ from esctld.serve.arrivals import Cells
 from eslurm.api.methods import Method
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
+from eslurm.core.model.request_limits import NAME_CHARS_MAX
 from eslurm.core.state.view import View
 from eslurm.ports.api import Answered, ApiError, ApiService, Caller, Status
 from eslurm.ports.link import CELL
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 CHANGES: Final = frozenset({"Cancel", "Hold", "Requeue", "Suspend"})
 """Calls that change several jobs and tell the problem of each."""
 READS: Final = frozenset({"Jobs", "WaitJobs", "Accounting"})
+STEPS: Final = frozenset({"CreateStep", "WaitStep", "FinishStep"})
+"""Calls about a step on nodes that another cell holds for a job of this one."""
 ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob"})
 PROBLEMS_MAX: Final = 1_000
 COUNT_MAX: Final = 2**32 - 1
@@ -37,6 +40,12 @@ NAMED_MAX: Final = 8
 
 PassOn = Callable[[str, Method[Any, Any], bytes, Caller], Awaitable[Answered]]
 """Makes a call at the leader of another cell, for this caller."""
+CheckEndpoint = Callable[[pb.CreateStepRequest, int, Caller], Awaitable[None]]
+"""Checks that the output of a step goes to a host of the job with this id. Raises `Refused`."""
+
+
+async def _no_steps(_request: pb.CreateStepRequest, _job_id: int, _caller: Caller) -> None:
+    raise Refused(RefusalCode.DENIED, "steps do not pass to other cells here")
 
 
 class JobsOfCells:
@@ -51,11 +60,13 @@ class JobsOfCells:
         view: Callable[[], View],
         cells: Cells | None,
         pass_on: PassOn | None = None,
+        check_endpoint: CheckEndpoint | None = None,
     ) -> None:
         self._service = service
         self._view = view
         self._cells = cells
         self._pass_on = pass_on
+        self._check_endpoint = check_endpoint if check_endpoint is not None else _no_steps
 
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
         """See `ports.api.ApiService`."""
@@ -64,6 +75,8 @@ class JobsOfCells:
             refs: Sequence[pb.JobRef] = request.jobs
         elif name in ABOUT_ONE:
             refs = (request.job,)
+        elif name in STEPS and request.cell and (self._cells is None or request.cell != self._cells.cell):
+            return await self._step_there(method, request, caller)
         else:
             return await self._service.call(method, request, caller)
         if self._cells is not None:
@@ -75,6 +88,29 @@ class JobsOfCells:
                     f"job {_label(ref)}: this cluster is no member of a federation: name the job {ref.job_id}",
                 )
         return await self._service.call(method, request, caller)
+
+    async def _step_there(self, method: Any, request: Any, caller: Caller) -> bytes:
+        """Pass on a call about a step of a job that spans cells. Raises `Refused` for any other job."""
+        cell = request.cell
+        home_id = request.joint.home_job_id if method.name == "CreateStep" else request.home_job_id
+        job = self._view().jobs.get(home_id)
+        guests = job.guests.guests if job is not None and job.guests is not None else ()
+        is_guest = any((guest.cell, guest.job_id) == (cell, request.job_id) for guest in guests)
+        is_own = job is not None and job.spec.user.uid == caller.principal.uid
+        if self._pass_on is None or caller.via == CELL or job is None or not (is_guest and is_own):
+            raise Refused(
+                RefusalCode.DENIED,
+                f"{method.name}: job {request.job_id} of cell {cell[:NAME_CHARS_MAX]} holds no nodes for a job of "
+                f"{caller.principal.name} here: run steps at the cell that runs the job",
+            )
+        if method.name == "CreateStep":
+            # The other cell cannot know the hosts of this one.
+            await self._check_endpoint(request, home_id, caller)
+        request.cell = ""
+        answered = await self._pass_on(cell, method, request.SerializeToString(), caller)
+        if answered.status is not Status.OK:
+            raise ApiError(answered.status, f"cell {cell}: {answered.text}", answered.retry_after_s)
+        return answered.reply
 
     async def _sorted(
         self, cells: Cells, method: Any, request: Any, refs: Sequence[pb.JobRef], caller: Caller
@@ -216,7 +252,10 @@ class JobsOfCells:
         named: Sequence[pb.JobRef],
         caller: Caller,
     ) -> bytes:
-        """The answer of another cell without entries about jobs of others: a cell speaks for its own jobs."""
+        """The answer of another cell without entries about jobs of others: a cell speaks for its own jobs.
+
+        Entries about jobs that this cell has given it name it as their owner.
+        """
         reply = method.reply.FromString(await self._there(cells.view(), cell, method, request, named, caller))
         entries = reply.attempts if method.name == "Accounting" else reply.jobs
         kept = [
@@ -227,6 +266,10 @@ class JobsOfCells:
         if len(kept) < len(entries):
             del entries[:]
             entries.extend(kept)
+        if method.name == "Jobs":
+            for entry in entries:
+                if self._is_there(entry.job_id, cell):
+                    entry.owner = cell
         return bytes(reply.SerializeToString())
 
     async def _changed(

@@ -56,6 +56,8 @@ def kind_of(message: Message) -> str:
     kind = type(message).__name__
     if isinstance(message, SubmitJobs) and message.arrival is not None:
         return f"{kind}@{message.arrival.home}"
+    if isinstance(message, SubmitJobs) and message.guest_of is not None:
+        return f"{kind}@guest@{message.guest_of.home}"
     return kind
 
 

@@ -24,6 +24,7 @@ from esctld.lead.planner import Planner
 from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
 from esctld.serve.arrivals import Cells, arrival_of, check_cells
+from esctld.serve.guests import GuestDoor, guest_of_call
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import StoredAnswer, bound_id, is_own, kind_of
 from esctld.serve.step_endpoints import StepEndpoints
@@ -136,12 +137,14 @@ class ControllerService:
             "Takeover": self._takeover,
             "MovePack": moves.move_pack,
             "ExtendJob": moves.extend_job,
+            "TellGuest": GuestDoor(self, dispatcher.view).tell,
         }
 
     def attach(self, cells: Cells | None) -> None:
         """Set the federation that the cluster is a member of."""
         self._cells = cells
         if cells is not None:
+            self._endpoints.attach(cells.host_of)
             self._inquiries.attach(cells.bids_of)
 
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
@@ -201,6 +204,11 @@ class ControllerService:
             raise answer
         return answer
 
+    def heard_guest(self, job_id: int) -> None:
+        """The home cell of a guest has named it."""
+        if self._cells is not None:
+            self._cells.heard_guest(job_id)
+
     async def decide(self, message: Message, caller: Caller) -> BatchAnswer:
         """The durable answer to a message, for parts that answer calls of their own (`offer`)."""
         return await self._decide(message, caller)
@@ -224,6 +232,9 @@ class ControllerService:
             raise Refused(RefusalCode.INVALID, f"no jobs in this call: give 1 to {REFERENCES_MAX}")
         packs = requests.pack_drafts(request.packs, len(request.jobs)) if request.packs else ()
         arrival = arrival_of(request.arrival, caller, self._cells) if request.arrival is not None else None
+        guest_of = guest_of_call(request.guest_of, caller) if request.guest_of is not None else None
+        if arrival is not None and guest_of is not None:
+            raise Refused(RefusalCode.INVALID, "guest_of: a job that arrives holds nodes for no other")
         trace = self._new_trace()
         cell = self._cells.cell if self._cells is not None else ""
         reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace, cell)
@@ -242,7 +253,7 @@ class ControllerService:
                 began_s = time.perf_counter()
         if request.test_only:
             return await self._inquiries.test(specs, packs)
-        submission = SubmitJobs(tuple(specs), packs, arrival)
+        submission = SubmitJobs(tuple(specs), packs, arrival, guest_of)
         answer = await self._decide(submission, caller, reader.blobs.rows)
         assert isinstance(answer, Submitted)
         # They will be launched soon: their nodes' satellites need not wait for the store.
@@ -292,9 +303,15 @@ class ControllerService:
             notes=answer.notes,
         )
 
+    async def check_endpoint(self, request: pb.CreateStepRequest, job_id: int, caller: Caller) -> None:
+        """Check that a step on nodes of another cell sends its output to a host of this job here. Raises `Refused`."""
+        message = requests.create_step(request, caller.principal, requests.BlobCollector())
+        await self._endpoints.check(msgspec.structs.replace(message, job_id=job_id, tasks=0, nodes=0), caller)
+
     async def _create_step(self, request: pb.CreateStepRequest, caller: Caller) -> pb.CreateStepReply:
         blobs = requests.BlobCollector()
-        message = requests.create_step(request, caller.principal, blobs)
+        home = caller.cell or (self._cells.cell if self._cells is not None else "")
+        message = requests.create_step(request, caller.principal, blobs, home)
         await self._endpoints.check(message, caller)
         answer = await self._decide(message, caller, blobs.rows)
         assert isinstance(answer, StepCreated)

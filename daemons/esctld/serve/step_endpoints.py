@@ -20,6 +20,7 @@ from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.messages import CreateStep, RefusalCode, Refused
 from eslurm.core.state.view import View
 from eslurm.ports.api import Caller
+from eslurm.ports.link import CELL
 from eslurm.ports.step_checks import parse_endpoint
 from eslurm.transport.options import is_loopback, split_endpoint
 
@@ -37,6 +38,7 @@ class StepEndpoints:
 
     def __init__(self, view: View, networks: Sequence[str] = (), lookup: Lookup | None = None) -> None:
         self._view = view
+        self._host_of_cell: Callable[[str], str] = lambda _: ""
         self._networks = tuple(ipaddress.ip_network(network) for network in networks)
         self._lookup = lookup if lookup is not None else HostAddresses().find
 
@@ -50,6 +52,9 @@ class StepEndpoints:
             # Not for the core to say: by then the job may run, on nodes that nothing was compared with.
             raise not_running(job)
         address, _ = parse_endpoint(message.endpoint)
+        if caller.via == CELL:
+            self._check_guest(address, job, message, caller)
+            return
         if ipaddress.ip_address(address).is_loopback:
             if not await self._are_here(self._hosts(_nodes_of(job.attempt, message)), caller):
                 raise Refused(
@@ -62,6 +67,31 @@ class StepEndpoints:
                 RefusalCode.INVALID,
                 f"endpoint: {address} is no known address of {_origin(caller)} or of a node of job {job.job_id}: set "
                 "ESLURM_STEP_HOST to one, or have its network added to step_networks of [controller]",
+            )
+
+    def attach(self, host_of_cell: Callable[[str], str]) -> None:
+        """Set the way to find the host of another cell's leader."""
+        self._host_of_cell = host_of_cell
+
+    def _check_guest(self, address: str, job: Job, message: CreateStep, caller: Caller) -> None:
+        """Check a step of a job that spans cells, whose home has compared the address with its own nodes.
+
+        Raises `Refused` for jobs that hold nodes for no other cell's, and for a loopback address from another host.
+        """
+        if job.guest_of is None or job.guest_of.home != caller.cell or message.joint is None:
+            raise Refused(
+                RefusalCode.DENIED,
+                f"job {job.job_id} holds no nodes for a job of cell {caller.cell}: run steps at the cell that runs it",
+            )
+        if not ipaddress.ip_address(address).is_loopback:
+            return
+        assert job.attempt is not None
+        hosts = {*self._hosts(_nodes_of(job.attempt, message)), self._host_of_cell(caller.cell)}
+        if not all(map(is_loopback, hosts)):
+            raise Refused(
+                RefusalCode.INVALID,
+                f"endpoint: {address} is a loopback address, but the step has nodes on other hosts: set ESLURM_STEP_HOST "
+                "to an address of the host of esrun",
             )
 
     def _hosts(self, nodes: Iterable[int]) -> set[str]:

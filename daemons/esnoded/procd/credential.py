@@ -161,10 +161,8 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
         tasks = _tasks_on(request.groups, key.node)
         if not 1 <= tasks <= TASKS_MAX:
             raise NotAllowed(f"the credential has {tasks} tasks for node number {key.node}")
-    if launch.spec.parts:
-        _check_parts(launch)
-        if request is not None:
-            _check_share(launch, request, key.node, tasks)
+    if launch.spec.parts and request is not None:
+        _check_share(launch, request, key.node, tasks)
     place = find_place(launch.groups, key.node)
     if place is None:
         raise NotAllowed(f"node number {key.node} has no part in it")
@@ -184,16 +182,6 @@ def _tasks_on(groups: tuple[NodeGroup, ...], number: int) -> int:
     if found is None:
         raise NotAllowed(f"node number {number} has no part in it")
     return found[2].tasks
-
-
-def _check_parts(launch: JobLaunch) -> None:
-    """Check that a launch of several parts describes each of them. Raises `NotAllowed`."""
-    parts = len(launch.spec.parts)
-    components = [group.component for group in launch.groups]
-    if len(launch.spec.components) != parts or not all(0 <= one < parts for one in components):
-        raise NotAllowed(f"the credential has groups of other parts than its {parts}")
-    if len(launch.device_parts) not in (0, len(launch.devices)):
-        raise NotAllowed("the credential does not say of which parts its devices are")
 
 
 def _check_gateway(launch: JobLaunch, request: LaunchStep | None, key: StepKey) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence, Set
+
+import msgspec
 
 from eslurm.core.model.step_key import StepKey
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs
+from esnoded.procd.request_checks import Allowed
 from esnoded.procd.wire import Delivery
 
 _SWEEP_INTERVAL_US = 1_000_000
@@ -22,27 +25,39 @@ _KEY_CHARS_MAX = 80
 """A process may carry any mark it likes."""
 
 
+class Step(msgspec.Struct, eq=False):
+    """An admitted step that is not over."""
+
+    allowed: Allowed
+    started: set[int] = msgspec.field(default_factory=set)
+    """Local ranks of the tasks that were started."""
+    followed: set[int] = msgspec.field(default_factory=set)
+    """Those of them whose epilog was started."""
+    asides: int = 0
+    is_begun: bool = False
+    is_connected: bool = False
+
+    @property
+    def uid(self) -> int:
+        """Its user."""
+        return self.allowed.user.uid
+
+
 class Families:
-    """Looks at `steps` (those that are not over), `tasks` (their keys by pid) and `first` (the pid of each first task),
-    which its owner maintains; changes none.
+    """The steps that are not over, the tasks (their keys by pid) and the pid of each first task, which its owner maintains.
+
+    `former` are the users of steps that are over.
     """
 
-    def __init__(
-        self,
-        instance: str,
-        steps: Collection[StepKey],
-        tasks: Mapping[int, StepKey],
-        first: Mapping[StepKey, int],
-        connecting: Collection[int] = (),
-        spared: int = 0,
-    ) -> None:
-        """`connecting` and `spared` are children that are no processes of a step."""
+    def __init__(self, instance: str, server: int) -> None:
+        """`server` is a child that is no process of a step, and so are those `connecting`."""
+        self.steps: dict[StepKey, Step] = {}
+        self.tasks: dict[int, StepKey] = {}
+        self.first: dict[StepKey, int] = {}
+        self.connecting: dict[int, int] = {}
+        self.former: set[int] = set()
         self._instance = instance
-        self._steps = steps
-        self._tasks = tasks
-        self._first = first
-        self._connecting = connecting
-        self._spared = {os.getpid(), spared}
+        self._spared = {os.getpid(), server}
         self._not_before_us = 0
         self.is_sweep_wanted = False
 
@@ -55,41 +70,47 @@ class Families:
         """Signal the tasks' groups at once, then all other processes of theirs that a scan of /proc shows."""
         wanted: dict[StepKey, list[Delivery]] = {}
         for one in deliveries:
-            if one.key in self._steps:
+            if one.key in self.steps:
                 wanted.setdefault(one.key, []).append(one)
-        for pid, key in self._tasks.items():
+        for pid, key in self.tasks.items():
             for one in wanted.get(key, ()):
                 if one.reach in ("step", "thorough"):
                     _signal_group(pid, one.signums)
-                elif one.reach == "first" and self._first.get(key) == pid:
+                elif one.reach == "first" and self.first.get(key) == pid:
                     for signum in one.signums:
                         procfs.kill_process(pid, signum)
         reaches = {one.reach for several in wanted.values() for one in several}
         if not reaches - {"first"}:
             return
+        users = {self.steps[key].uid for key in wanted}
         for process in procfs.all_processes():
-            in_group = self._tasks.get(process.group) or self._tasks.get(process.pid)
-            owner = in_group or self._owner_outside_groups(process, is_thorough="thorough" in reaches)
+            in_group = self.tasks.get(process.group) or self.tasks.get(process.pid)
+            owner = in_group or self.tasks.get(process.session)
+            if owner is None and ("thorough" in reaches or process.parent == os.getpid()):
+                owner = self._live_owner(process.pid, users)
             for one in wanted.get(owner, ()) if owner is not None else ():
-                is_rest = one.reach == "around" and process.pid != self._first.get(one.key)
+                is_rest = one.reach == "around" and process.pid != self.first.get(one.key)
                 if is_rest or (in_group is None and one.reach in ("step", "thorough")):
                     for signum in one.signums:
                         procfs.kill_exactly(process, signum)
 
-    def _owner_outside_groups(self, process: procfs.Process, *, is_thorough: bool) -> StepKey | None:
-        """The live step of a process that is in no task's group: by session, or by mark if it was adopted."""
-        owner = self._tasks.get(process.session)
-        if owner is not None or process.pid in self._spared:
-            return owner
-        if process.parent == os.getpid() or is_thorough:
-            key = self._marked_key(process.pid)
-            return key if key is not None and key in self._steps else None
-        return None
+    def _live_owner(self, pid: int, users: Set[int]) -> StepKey | None:
+        """The live step, of one of these users, whose mark the process carries."""
+        uid = procfs.uid_of(pid)
+        # What is in the environments of other users' processes is theirs to choose: also how long it takes to read.
+        if pid in self._spared or (uid and not users & {uid, 0}):
+            return None
+        key = self._marked_key(pid)
+        return key if key is not None and self._is_of(key, uid) else None
 
     def _marked_key(self, pid: int) -> StepKey | None:
         """The step whose mark the process carries, live or over."""
         instance, _, text = procfs.marker_of(pid).partition("/")
         return parse_key(text) if instance == self._instance else None
+
+    def _is_of(self, key: StepKey, uid: int) -> bool:
+        """Check whether the step lives and may have processes of this user; one of root's may have those of any."""
+        return key in self.steps and (not uid or self.steps[key].uid in (uid, 0))
 
     def sweep(self) -> None:
         """Kill adopted processes whose step is over.
@@ -108,13 +129,15 @@ class Families:
     def _is_stray(self, process: procfs.Process) -> bool:
         if process.parent != os.getpid() or process.state == "Z":
             return False
-        if process.pid in self._spared or process.pid in self._connecting:
+        if process.pid in self._spared or process.pid in self.connecting:
             return False
-        if self._tasks.keys() & {process.pid, process.session, process.group}:
+        if self.tasks.keys() & {process.pid, process.session, process.group}:
             return False
-        key = self._marked_key(process.pid)
-        # One that hides whose it is may belong to any step that lives.
-        return not self._steps if key is None else key not in self._steps
+        uid, key = procfs.uid_of(process.pid), self._marked_key(process.pid)
+        if key is not None and (key not in self.steps or self._is_of(key, uid)):
+            return key not in self.steps
+        # It hides whose it is: it may belong to any live step of its user, or if that is root or has never had one, to any.
+        return not self.steps or (uid > 0 and uid in self.former - {step.uid for step in self.steps.values()})
 
 
 def parse_key(text: str) -> StepKey | None:

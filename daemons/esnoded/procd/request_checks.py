@@ -25,7 +25,7 @@ from eslurm.security.site_keys import Ring, SiteKeyError, read_ring, write_ring
 from eslurm.telemetry.clocks import wall_us
 from esnoded.procd.credential import Launchable, NotAllowed, Warrants
 from esnoded.procd.launches import Launches
-from esnoded.procd.options import read_options
+from esnoded.procd.options import Options, read_options
 from esnoded.procd.scripts import Scripts
 from esnoded.task.build import Builder
 from esnoded.task.phases import build_phase
@@ -85,7 +85,7 @@ class RequestChecks:
         _check_hash("environment", order.environment, (request or launch.spec).environment_hash)
         if request is None:
             _check_hash("script", order.script, launch.spec.script_hash)
-            path = self._scripts.hold(key, launch.spec.user, launch.spec.script_hash, order.script)
+            path = self._scripts.hold(key, launch.spec.user, order.script)
         daemon = self._gateway_daemon(launch) if key.step == GATEWAY_STEP else ""
         sealed = (key, launch, request, found.node_name, found.names, found.cluster, daemon or path)
         make = partial(self._builder.build, *sealed, order.environment, order.door, order.job_socket)
@@ -150,21 +150,14 @@ class RequestChecks:
             write_ring(self._ring, ring)
             self._warrants = Warrants(ring, self._options, os.geteuid())
 
-    def refresh(self) -> tuple[int, bytes, int, bool]:
-        """Take over what root has changed meanwhile. Keeps what it has if that cannot be read.
+    def refresh(self) -> tuple[Options, bytes]:
+        """Take over what root has changed meanwhile; returns root's options and the site's keys, sealed.
 
-        Returns how long a supervisor without steps and connections lives, in microseconds, the site's keys, sealed, the
-        greatest duration of a phase in microseconds, and whether there is a task epilog.
+        Keeps what it has if that cannot be read.
         """
         with suppress(SiteKeyError, OSError, msgspec.MsgspecError):
             self._load(self._warrants.ring)
-        options = self._options
-        return (
-            round(options.idle_exit_s * 1e6),
-            self._warrants.ring.sealed,
-            round(options.phase_limit_s * 1e6),
-            bool(options.task_epilog),
-        )
+        return self._options, self._warrants.ring.sealed
 
     def _check_unused(self, key: StepKey, now_us: int) -> None:
         if self._launches.is_used(key, now_us):

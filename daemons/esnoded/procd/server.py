@@ -15,19 +15,19 @@ import select
 import signal
 import stat
 from collections.abc import Callable, Sequence
-from resource import struct_rusage
 
 import msgspec
+from msgspec.structs import replace
 
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepOrder, StepOutcome
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, wire
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
-from esnoded.procd.families import Families
+from esnoded.procd.families import Families, Step
 from esnoded.procd.launches import Launches
 from esnoded.procd.log import complain, complain_of, survive
-from esnoded.procd.request_checks import Allowed, RequestChecks
+from esnoded.procd.request_checks import RequestChecks
 from esnoded.procd.spawn import HANDLED_SIGNALS, spawn_connector, spawn_task
 from esnoded.task.connect import CONNECTOR_US
 from esnoded.task.program import Program, SpawnError
@@ -39,19 +39,8 @@ OSError.
 """
 _ASIDES_MAX = 16
 """Warnings of a step: one for each time that its limit is moved."""
-
-
-class Step(msgspec.Struct, eq=False):
-    """An admitted step that is not over."""
-
-    allowed: Allowed
-    started: set[int] = msgspec.field(default_factory=set)
-    """Local ranks of the tasks that were started."""
-    followed: set[int] = msgspec.field(default_factory=set)
-    """Those of them whose epilog was started."""
-    asides: int = 0
-    is_begun: bool = False
-    is_connected: bool = False
+_REAPED_MAX = 256
+"""Children that are collected between two looks at requests."""
 
 
 class Procd:
@@ -72,12 +61,11 @@ class Procd:
         self._instance = instance
         self._server = server
         self._left_behind = left_behind
-        self._steps: dict[StepKey, Step] = {}
-        self._tasks: dict[int, StepKey] = {}
-        self._first: dict[StepKey, int] = {}
-        self._connecting: dict[int, int] = {}
         self._draining: set[int] = set()
-        self._families = Families(instance, self._steps, self._tasks, self._first, self._connecting, server)
+        self._has_dead = False
+        self._families = Families(instance, server)
+        self._steps, self._tasks = self._families.steps, self._families.tasks
+        self._first, self._connecting = self._families.first, self._families.connecting
 
     def run(self) -> None:
         """Serve until the supervisor is gone."""
@@ -86,11 +74,12 @@ class Procd:
         for fd in (wake_fd, self._channel.fileno()):
             poller.register(fd, select.POLLIN)
         while True:
-            ready = [fd for fd, _ in poller.poll(self._timeout_ms())]
+            ready = [fd for fd, _ in poller.poll(0 if self._has_dead else self._timeout_ms())]
             if wake_fd in ready:
                 for signum in os.read(wake_fd, 4096):
                     if signum in _STOP_SIGNALS and self._server:
                         os.kill(self._server, signum)
+            if wake_fd in ready or self._has_dead:
                 survive("the reaping", self.reap)
             if self._channel.fileno() in ready and not self._serve():
                 return
@@ -147,10 +136,9 @@ class Procd:
         """The answer, and a descriptor that goes with it (-1: none)."""
         try:
             return self._handle(request, fds)
-        except SpawnError as error:
-            return wire.Refused(error.text, error.exit_code), -1
-        except (NotAllowed, ValueError) as error:
-            return wire.Refused(str(error), user=isinstance(error, UserNotAllowed)), -1
+        except (SpawnError, NotAllowed, ValueError) as error:
+            exit_code = error.exit_code if isinstance(error, SpawnError) else 1
+            return wire.Refused(str(error), exit_code, isinstance(error, UserNotAllowed)), -1
         except OSError as error:
             return wire.Refused(f"{error.strerror or error}"), -1
         except Exception as error:
@@ -165,12 +153,8 @@ class Procd:
         match request:
             case wire.Admit(order):
                 self._admit(order)
-            case wire.Spawn(key, local, (pid, status)):
-                answer, report_fd = self._spawn_epilog(self._step(key), local, (pid, status))
-            case wire.Spawn(key, local):
-                answer, report_fd = self._spawn(self._step(key), local, fds)
-            case wire.SpawnAside(key, seconds_left):
-                answer, report_fd = self._spawn_aside(self._step(key), seconds_left)
+            case wire.Spawn(key):
+                answer, report_fd = self._spawn(self._step(key), request, fds)
             case wire.Connect(key):
                 self._connect(self._step(key), fds[0])
             case wire.Deliver(deliveries):
@@ -180,9 +164,7 @@ class Procd:
             case wire.Trust(ring):
                 self._checks.trust(ring)
             case wire.Refresh():
-                idle_us, ring, limit_us, has_epilog = self._checks.refresh()
-                past = tuple(self._left_behind(False))
-                answer = wire.Refreshed(idle_us, ring, past, limit_us, has_epilog)
+                answer = wire.Refreshed(*self._checks.refresh(), tuple(self._left_behind(False)))
             case wire.Settled():
                 self._left_behind(True)
         return answer, report_fd
@@ -207,40 +189,37 @@ class Procd:
             self._checks.begin(step.allowed)
             step.is_begun = True
 
-    def _spawn(self, step: Step, local: int, fds: Sequence[int]) -> tuple[wire.Answer, int]:
-        allowed = step.allowed
-        if local >= allowed.tasks or local in step.started:
-            raise NotAllowed(f"step {allowed.key} has no task {local} that was not started")
-        if allowed.streams != bool(fds):
-            raise NotAllowed("output goes into the step's files, or with an endpoint into two pipes")
-        self._begin(step)
-        step.started.add(local)
-        pipes = (fds[0], fds[1]) if fds else None
-        pid, answered = self._start(allowed, local, pipes=pipes, prolog=allowed.prolog)
-        if local == 0:
-            self._first[allowed.key] = pid
-        return answered
-
-    def _spawn_aside(self, step: Step, seconds_left: int) -> tuple[wire.Answer, int]:
-        if not step.allowed.warns or not step.started or step.asides >= _ASIDES_MAX:
-            raise NotAllowed(f"step {step.allowed.key} has no warning to be given")
-        step.asides += 1
-        return self._start(step.allowed, 0, seconds_left=seconds_left)[1]
-
-    def _spawn_epilog(self, step: Step, local: int, ended: tuple[int, int]) -> tuple[wire.Answer, int]:
-        if local not in step.started or local in step.followed or not step.allowed.limit_s:
-            raise NotAllowed(f"step {step.allowed.key} has no task {local} that an epilog follows")
-        step.followed.add(local)
-        return self._start(step.allowed, local, epilog=self._checks.task_epilog(), ended=ended)[1]
-
-    def _start(self, allowed: Allowed, local: int, **how: object) -> tuple[int, tuple[wire.Answer, int]]:
+    def _spawn(self, step: Step, asked: wire.Spawn, fds: Sequence[int]) -> tuple[wire.Answer, int]:
+        allowed, local = step.allowed, asked.local
         mark = f"{self._instance}/{allowed.key}"
-        plain = Program(allowed.make, mark, local, limit_s=allowed.limit_s)
-        program = msgspec.structs.replace(plain, **how)
+        program = Program(allowed.make, mark, local, limit_s=allowed.limit_s)
+        is_task = asked.ended is None and asked.seconds_left is None
+        if fds and not is_task:
+            raise NotAllowed("descriptors that do not belong to the request")
+        if asked.ended is not None:
+            if local not in step.started or local in step.followed or not allowed.limit_s:
+                raise NotAllowed(f"step {allowed.key} has no task {local} that an epilog follows")
+            step.followed.add(local)
+            program = replace(program, epilog=self._checks.task_epilog(), ended=asked.ended)
+        elif asked.seconds_left is not None:
+            if not allowed.warns or not step.started or local or step.asides >= _ASIDES_MAX:
+                raise NotAllowed(f"step {allowed.key} has no warning to be given")
+            step.asides += 1
+            program = replace(program, seconds_left=asked.seconds_left)
+        else:
+            if local >= allowed.tasks or local in step.started:
+                raise NotAllowed(f"step {allowed.key} has no task {local} that was not started")
+            if allowed.streams != bool(fds):
+                raise NotAllowed("output goes into the step's files, or with an endpoint into two pipes")
+            self._begin(step)
+            step.started.add(local)
+            program = replace(program, pipes=(fds[0], fds[1]) if fds else None, prolog=allowed.prolog)
         pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno())
         self._tasks[pid] = allowed.key
+        if is_task and local == 0:
+            self._first[allowed.key] = pid
         self._launches.began(pid, procfs.start_ticks_of(pid))
-        return pid, (wire.Spawned(pid), report_fd)
+        return wire.Spawned(pid), report_fd
 
     def _connect(self, step: Step, fd: int) -> None:
         allowed = step.allowed
@@ -252,7 +231,8 @@ class Procd:
         self._connecting[pid] = boot_us() + CONNECTOR_US
 
     def _end(self, keys: Sequence[StepKey]) -> None:
-        ended = {key for key in keys if self._steps.pop(key, None) is not None}
+        ended = {key: step.uid for key in keys if (step := self._steps.pop(key, None)) is not None}
+        self._families.former.update(ended.values())
         for key in ended:
             self._first.pop(key, None)
             self._checks.release(key)
@@ -262,50 +242,52 @@ class Procd:
         self._families.is_sweep_wanted |= bool(ended)
 
     def reap(self) -> None:
-        """Collect every dead child. A task's group is killed while the zombie still guards its number."""
-        while True:
+        """Collect dead children, of which steps may leave more than are collected meanwhile: the others the next time."""
+        self._has_dead = False
+        for _ in range(_REAPED_MAX):
             try:
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 break
             if info is None:
                 break
-            pid = info.si_pid
-            is_task = self._tasks.pop(pid, None) is not None
-            if is_task:
-                procfs.kill_group(pid, signal.SIGKILL)
-            _, status, usage = os.wait4(pid, 0)
-            if is_task:
-                self._launches.ended(pid)
-                used, is_drained = self._drain(pid, _usage(usage))
-                if not is_drained:
-                    self._draining.add(pid)
-                self._answer(wire.Exited(pid, status, used, is_drained))
-            elif pid == self._server:
-                self._server = 0
-            self._connecting.pop(pid, None)
+            self._collect(info.si_pid)
+        else:
+            self._has_dead = True
         for group in tuple(self._draining):
-            used, is_drained = self._drain(group, wire.Usage(0, 0, 0))
+            used, is_drained = self._drain(group)
             if is_drained:
                 self._draining.discard(group)
                 self._answer(wire.Drained(group, used))
 
-    def _drain(self, group: int, used: wire.Usage) -> tuple[wire.Usage, bool]:
+    def _collect(self, pid: int) -> None:
+        """Collect a dead child. A task's group is killed while the zombie still guards its number."""
+        is_task = self._tasks.pop(pid, None) is not None
+        if is_task:
+            procfs.kill_group(pid, signal.SIGKILL)
+        _, status, usage = os.wait4(pid, 0)
+        if is_task:
+            self._launches.ended(pid)
+            used, is_drained = self._drain(pid)
+            if not is_drained:
+                self._draining.add(pid)
+            self._answer(wire.Exited(pid, status, (usage[:3], *used), is_drained))
+        elif pid == self._server:
+            self._server = 0
+        self._connecting.pop(pid, None)
+
+    def _drain(self, group: int) -> tuple[tuple[wire.Usage, ...], bool]:
         """Collect what is left of a killed group, and say whether that is all; its members are ours to collect once their
         leader is gone."""
+        used: list[wire.Usage] = []
         while True:
             try:
                 pid, _, usage = os.wait4(-group, os.WNOHANG)
             except ChildProcessError:
-                return used, True
+                return tuple(used), True
             if pid == 0:
-                return used, False
-            more = _usage(usage)
-            used = wire.Usage(
-                used.user_cpu_us + more.user_cpu_us,
-                used.system_cpu_us + more.system_cpu_us,
-                max(used.max_rss_kib, more.max_rss_kib),
-            )
+                return tuple(used), False
+            used.append(usage[:3])
 
 
 def watch_signals() -> int:
@@ -325,7 +307,3 @@ _FDS: dict[type[msgspec.Struct], tuple[tuple[int, ...], Callable[[int], bool]]] 
     wire.Connect: ((1,), stat.S_ISSOCK),
 }
 """Number and kind of the descriptors with a request."""
-
-
-def _usage(usage: struct_rusage) -> wire.Usage:
-    return wire.Usage(round(usage.ru_utime * 1e6), round(usage.ru_stime * 1e6), usage.ru_maxrss)

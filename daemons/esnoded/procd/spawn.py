@@ -14,6 +14,8 @@ from typing import NoReturn
 
 from eslurm.core.model.job import Principal
 from eslurm.ports.step_runner import StepSpec
+from eslurm.security.keyring import leave_session_keyring
+from esnoded.procd import procfs
 from esnoded.task.connect import connect
 from esnoded.task.program import FAILED, IGNORED_BY_PYTHON, Program, SpawnError
 
@@ -83,12 +85,15 @@ def _live(user: Principal, life: Callable[[], object], report_fd: int, private: 
 
 
 def _become(user: Principal) -> None:
-    """Be this user, for good. Raises `SpawnError`."""
+    """Be this user, for good, and hold none of root's keys. Raises `SpawnError`."""
     uid, gid = user.uid, user.gid
     try:
+        leave_session_keyring()
         os.setgroups(sorted({*user.groups, gid}))
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
+        # Whatever `fs.suid_dumpable` says: until it runs its program it has what root had open.
+        procfs.hide()
     except (OSError, OverflowError) as error:
         raise SpawnError(FAILED, f"cannot become uid {uid}, gid {gid}: {error}") from None
     # An id of -1 leaves things as they are, without an error: no task runs as root by mistake.

@@ -12,13 +12,14 @@ import os
 import socket
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import TASKS_MAX
 from eslurm.ports.step_runner import StepOrder, StepOutcome
+from esnoded.procd.options import Options
 
 BODY_BYTES_MAX = 20 * 1024 * 1024
 """More than a frame of an agent."""
@@ -33,6 +34,8 @@ _CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
+Usage: TypeAlias = tuple[float, float, int]
+"""CPU seconds as the user and in the kernel, and the most memory (KiB), of a collected process: as `wait4` says it."""
 Signum = Annotated[int, msgspec.Meta(ge=1, le=64)]
 
 
@@ -45,19 +48,14 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class Spawn(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Start a task of an admitted step, once; with two pipes in the place of its output files. The answer is `Spawned`.
 
-    With `ended`, pid and wait status of that task, run the site's program that follows it, once.
+    With `ended`, pid and wait status of that task, run the site's program that follows it, once. With `seconds_left`, and
+    without pipes, run the script that warns of the step's time limit.
     """
 
     key: StepKey
     local: Annotated[int, msgspec.Meta(ge=0, lt=TASKS_MAX)]
     ended: tuple[int, int] | None = None
-
-
-class SpawnAside(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Start the script that warns of the step's time limit. The answer is `Spawned`."""
-
-    key: StepKey
-    seconds_left: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    seconds_left: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
 
 
 class Connect(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -114,15 +112,11 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=22):
 
 
 class Refreshed(msgspec.Struct, frozen=True, array_like=True, tag=24):
-    """`ring` are the site's keys, sealed; `left_behind`: outcomes that a supervisor of a version before 0.2 still owed;
-    `phase_limit_us`: the greatest duration of a prolog or epilog; `task_epilog`: one runs after each task.
-    """
+    """`ring` are the site's keys, sealed; `left_behind`: outcomes that a supervisor of a version before 0.2 still owed."""
 
-    idle_exit_us: int
+    options: Options
     ring: bytes
     left_behind: tuple[StepOutcome, ...] = ()
-    phase_limit_us: int = 0
-    task_epilog: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=25):
@@ -133,20 +127,12 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=25):
     user: bool = False
 
 
-class Usage(msgspec.Struct, frozen=True, array_like=True):
-    """Resource usage of collected processes."""
-
-    user_cpu_us: int
-    system_cpu_us: int
-    max_rss_kib: int
-
-
 class Exited(msgspec.Struct, frozen=True, array_like=True, tag=30):
-    """A task is over and its group was killed; `Drained` follows unless nothing is left of that."""
+    """A task is over and its group was killed; `Drained` follows unless nothing is left of that. `used`: by each process."""
 
     pid: int
     wait_status: int
-    used: Usage
+    used: tuple[Usage, ...]
     is_drained: bool
 
 
@@ -154,10 +140,10 @@ class Drained(msgspec.Struct, frozen=True, array_like=True, tag=31):
     """The last process of a killed group was collected."""
 
     pid: int
-    used: Usage
+    used: tuple[Usage, ...]
 
 
-Request = Admit | Spawn | SpawnAside | Connect | Deliver | Over | Trust | Refresh | Settled
+Request = Admit | Spawn | Connect | Deliver | Over | Trust | Refresh | Settled
 Event = Exited | Drained
 Answer = Spawned | Done | Refreshed | Refused
 Told = Answer | Event

@@ -39,6 +39,7 @@ _LOCK_PATIENCE_S = 15.0
 """A predecessor that is dying ends all that it has started first."""
 _LOCK_INTERVAL_S = 0.02
 _LOG_BYTES_MAX = 1024 * 1024
+_FDS_MAX = 1 << 30
 _READY = b"1"
 
 
@@ -173,6 +174,8 @@ def main(
     if len(arguments) != 1:
         os.write(2, b"usage: python -m esnoded.stepd STATE_DIR\n")
         return 2
+    # Whatever the starter has left open and inheritable would come to every task.
+    os.closerange(3, _FDS_MAX)
     place = Place(arguments[0])
     try:
         place.prepare()

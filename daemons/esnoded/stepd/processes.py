@@ -85,13 +85,13 @@ class Processes:
 
     def spawn_aside(self, key: StepKey, seconds_left: int) -> tuple[int, int]:
         """Start the script that warns of the step's limit. Raises `SpawnError`."""
-        return self._spawn(wire.SpawnAside(key, seconds_left))
+        return self._spawn(wire.Spawn(key, 0, seconds_left=seconds_left))
 
     def spawn_epilog(self, key: StepKey, local: int, pid: int, wait_status: int) -> tuple[int, int]:
         """Start the site's program after a task that has ended so. Raises `SpawnError`."""
         return self._spawn(wire.Spawn(key, local, (pid, wait_status)))
 
-    def _spawn(self, request: wire.Spawn | wire.SpawnAside, fds: Sequence[int] = ()) -> tuple[int, int]:
+    def _spawn(self, request: wire.Spawn, fds: Sequence[int] = ()) -> tuple[int, int]:
         answer, came = self._ask_any(request, fds)
         if isinstance(answer, wire.Refused):
             raise SpawnError(answer.exit_code, answer.text)
@@ -141,8 +141,8 @@ class Processes:
         refreshed, _ = self._ask(wire.Refresh(), wire.Refreshed)
         if self._seals is None or self._seals.ring.sealed != refreshed.ring:
             self._seals = Seals(Ring.from_sealed(refreshed.ring))
-        self._phase_limit_us = refreshed.phase_limit_us
-        self.has_task_epilog = refreshed.task_epilog
+        self._phase_limit_us = round(refreshed.options.phase_limit_s * 1e6)
+        self.has_task_epilog = bool(refreshed.options.task_epilog)
         return refreshed
 
     def settled(self) -> None:

@@ -189,7 +189,7 @@ class Server:
     def _refresh(self) -> None:
         """Hear what root says now, and what a supervisor of an earlier version has left behind."""
         refreshed = self._processes.refresh()
-        self._idle_exit_us = refreshed.idle_exit_us
+        self._idle_exit_us = round(refreshed.options.idle_exit_s * 1e6)
         self._table.absorb(refreshed.left_behind)
         self._processes.settled()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -144,11 +144,12 @@ class Step(msgspec.Struct, eq=False):
         is_same = (mine.job_id, mine.attempt, mine.node) == (other.job_id, other.attempt, other.node)
         return is_same and mine.step != other.step
 
-    def add_usage(self, usage: Usage) -> None:
+    def add_usage(self, used: Sequence[Usage]) -> None:
         """Count what collected processes used."""
-        self.user_cpu_us += usage.user_cpu_us
-        self.system_cpu_us += usage.system_cpu_us
-        self.max_rss_kib = max(self.max_rss_kib, usage.max_rss_kib)
+        for user_s, system_s, rss_kib in used:
+            self.user_cpu_us += round(user_s * 1e6)
+            self.system_cpu_us += round(system_s * 1e6)
+            self.max_rss_kib = max(self.max_rss_kib, rss_kib)
 
     def add_status(self, wait_status: int) -> int:
         """Merge one task's wait status into the step's; returns the exit code or the negated signal."""

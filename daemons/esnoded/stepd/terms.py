@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from eslurm.core.model.earlier_launch import decode_command
+from eslurm.core.model.protocol import JobLaunch
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWarning
@@ -39,12 +40,24 @@ class Terms(msgspec.Struct, frozen=True):
 def read_spec(order: StepOrder) -> StepSpec:
     """The step that an admitted order starts, without its variables. Raises `NotAllowed`, ValueError."""
     found = find_launch(order.key, decode_command(unverified_shared_body(order.credential)))
+    if found.launch.spec.parts:
+        _check_parts(found.launch)
     if order.key.is_phase:
         user = found.launch.spec.user
         phase = order.key.phase
         sealed = (order.key, found.launch, found.node_name, found.names, found.cluster)
         return build_phase(*sealed, user, phase, order.end)
     return outline(order.key, found.launch, found.request, found.node_name)
+
+
+def _check_parts(launch: JobLaunch) -> None:
+    """Check that a launch of several parts describes each of them. Raises `NotAllowed`."""
+    parts = len(launch.spec.parts)
+    components = [group.component for group in launch.groups]
+    if len(launch.spec.components) != parts or not all(0 <= one < parts for one in components):
+        raise NotAllowed(f"the credential has groups of other parts than its {parts}")
+    if len(launch.device_parts) not in (0, len(launch.devices)):
+        raise NotAllowed("the credential does not say of which parts its devices are")
 
 
 def terms_of(spec: StepSpec) -> Terms:

@@ -146,7 +146,9 @@ class Program(msgspec.Struct, frozen=True):
         spec = self.make(self.local)
         if problem := spec_problem(spec):
             raise SpawnError(FAILED, problem)
-        env = spec.env | {
+        # First: of a process's variables only so many are read (`procfs.marker_of`).
+        env = {STEP_MARKER: self.mark} | spec.env
+        env |= {
             "ESLURM_PROCID": str(spec.first_task + self.local),
             "ESLURM_LOCALID": str(self.local),
             STEP_MARKER: self.mark,

@@ -15,6 +15,7 @@ from eslurm.core.control.jobs import (
     controller_phases,
     forecasts,
     gateways,
+    guests,
     moves,
     outcomes,
     parts,
@@ -25,9 +26,11 @@ from eslurm.core.control.jobs import (
 )
 from eslurm.core.control.planning import on_plan_made
 from eslurm.core.model import facts
+from eslurm.core.model.guests import GuestOf
 from eslurm.core.model.messages import (
     ApproveHost,
     Arrival,
+    AskGuests,
     CancelJobs,
     Changed,
     ChangeFederation,
@@ -46,15 +49,20 @@ from eslurm.core.model.messages import (
     ExtensionTaken,
     FinishPart,
     FinishStep,
+    GiveUpGuests,
     HeartbeatDone,
+    HoldGuests,
     HoldJobs,
     IdsBounded,
     IdsTaken,
     JoinHost,
     JoinTokenMade,
+    KeepGuest,
+    LoseGuest,
     Message,
     MovePack,
     MoveTaken,
+    NoteGuestGone,
     NoteOutcome,
     NoteTold,
     NoteTransferred,
@@ -108,6 +116,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
     match message:
         case SubmitJobs(arrival=Arrival()):
             return transfers.on_arrival(state, message, now_us)
+        case SubmitJobs(guest_of=GuestOf()):
+            return guests.on_guest(state, message, now_us)
         case SubmitJobs():
             return admission.on_submit(state, message, now_us)
         case EffectDone():
@@ -194,6 +204,19 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return transfers.on_dropped(state, message), None
         case NoteTold():
             return transfers.on_told(state, message), None
+        case AskGuests():
+            return guests.on_ask(state, message), None
+        case HoldGuests():
+            return guests.on_held(state, message, now_us), None
+        case GiveUpGuests():
+            return guests.on_given_up(state, message), None
+        case LoseGuest():
+            return guests.on_lost(state, message, now_us), None
+        case NoteGuestGone():
+            return guests.on_gone(state, message), None
+        case KeepGuest():
+            found = guests.on_keep(state, message, now_us)
+            return found, Changed(len(found))
         case EpochStarted():
             return nodes.on_epoch(state, message), None
         case ConfigLoaded():

@@ -17,6 +17,7 @@ import msgspec
 from eslurm.core.control.gateway_steps import gateway_step, step_spans
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.guests import Guest
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, AttemptMore, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase
@@ -185,7 +186,7 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.
     own = tuple([Request(cpus_per_task=request.cpus_per_task) for request in spec.components])
-    spec = msgspec.structs.replace(spec, components=own, dependencies=(), array=None)
+    spec = msgspec.structs.replace(spec, components=own, dependencies=(), array=None, retry=None)
     devices, device_parts = _devices(state, spans)
     return JobLaunch(
         job_id=job.job_id,
@@ -203,7 +204,13 @@ def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
         devices=devices,
         device_parts=device_parts,
         phases=attempt.phases,
+        guests=_guests_of(job, attempt),
     )
+
+
+def _guests_of(job: Job, attempt: Attempt) -> tuple[Guest, ...]:
+    guests = job.guests
+    return guests.guests if guests is not None and guests.attempt == attempt.number else ()
 
 
 def _gateway_step(state: State, job: Job, attempt: Attempt) -> LaunchStep:
@@ -291,6 +298,7 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         tasks_total=launch.tasks_total,
         first=launch.first,
         whole=shared.whole if shared is not None else (),
+        joint=launch.joint,
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)
 

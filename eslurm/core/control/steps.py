@@ -8,6 +8,7 @@ from itertools import pairwise
 from eslurm.core.control.jobs.access import check_owned, get_seen
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts
+from eslurm.core.model.guests import JointStep
 from eslurm.core.model.job import Attempt, Job, Principal, Span
 from eslurm.core.model.job_states import STARTED, AttemptPhase, JobState
 from eslurm.core.model.messages import (
@@ -62,10 +63,13 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     ]
     counts = [sum(tasks for _, tasks in layout) for layout in layouts]
     together = len(parts) > 1
+    first_rank = total = 0
+    if message.joint is not None:
+        first_rank, total = _joint(message.joint, parts, layouts[0])
     found: list[facts.Fact] = []
     made: list[PartCreated] = []
     for at, (component, program, layout) in enumerate(zip(parts, programs, layouts, strict=True)):
-        number, rank_first = attempt.next_step + at, sum(counts[:at])
+        number, rank_first = attempt.next_step + at, first_rank + sum(counts[:at])
         found.append(
             facts.StepCreated(
                 job_id=job.job_id,
@@ -81,9 +85,10 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
                 cpus_per_task=program.cpus_per_task,
                 component=component,
                 rank_first=rank_first,
-                tasks_total=sum(counts) if together else 0,
+                tasks_total=sum(counts) if together else total,
                 first=attempt.next_step if together else -1,
                 others=tuple(zip(parts[1:], layouts[1:], strict=True)) if not at else (),
+                joint=message.joint,
             )
         )
         named = tuple((state.nodes[node].name, tasks) for node, tasks in layout)
@@ -92,6 +97,20 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     return found, StepCreated(
         job.job_id, attempt.number, attempt.next_step, whole, tuple(made) if together else ()
     )
+
+
+def _joint(joint: JointStep, parts: Sequence[int], layout: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """(first rank, ranks in all) of this cell's part of a step over several cells. Raises `Refused`."""
+    if tuple(parts) != (0,):
+        raise Refused(RefusalCode.INVALID, "--het-group: a step over several cells is of one part")
+    tasks = sum(count for _, count in layout)
+    if joint.rank_first + tasks > joint.ranks or joint.node_first + len(layout) > joint.nodes:
+        raise Refused(
+            RefusalCode.INVALID,
+            f"joint: {tasks} tasks on {len(layout)} nodes from rank {joint.rank_first} on are more than its "
+            f"{joint.ranks} ranks on {joint.nodes} nodes",
+        )
+    return joint.rank_first, joint.ranks
 
 
 def programs_of(message: CreateStep) -> tuple[StepProgram, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-from eslurm.core.control.jobs import gateways, phases
+from eslurm.core.control.jobs import gateways, guests, phases
 from eslurm.core.control.jobs.dependency import delay_over
 from eslurm.core.control.members import token_expired
 from eslurm.core.control.nodes import lost
@@ -69,6 +69,10 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return phases.overdue(state, key, now_us)
     if kind == "gateway":
         return gateways.overdue(state, key, now_us)
+    if kind == "guests":
+        return guests.overdue(state, key, now_us)
+    if kind == "guest":
+        return guests.expired(state, key, now_us)
     if kind == boundaries.TIMER:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
@@ -117,6 +121,10 @@ def _may_fire(state: State, timer: Timer) -> bool:
     if kind == "gateway":
         attempt = job.attempt
         return attempt is not None and attempt.gateway is not None and attempt.gateway.until_us == at_us
+    if kind == "guests":
+        return job.guests is not None and job.guests.until_us == at_us and guests.is_due(job, job.guests)
+    if kind == "guest":
+        return job.guest_of is not None and job.guest_of.until_us == at_us and job.state not in FINAL
     return job.not_before_us == at_us if kind == "due" else job.state in FINAL
 
 

@@ -16,14 +16,18 @@ from eslurm.core.model.wording import counted
 
 if TYPE_CHECKING:
     # A cluster that is no member loads none of it.
+    from eslurm.core.federation.usage import OtherUsage
     from eslurm.core.federation.view import CellView, FederationView
 
 FEDERATION: Final = "federation"
 CELLS: Final = "cells"
 ETCD: Final = "etcd"
+USAGE: Final = "shared usage"
 
 OLD_WORD_US: Final = 30 * SECOND_US
 """Cells write every ten seconds at least."""
+OLD_USAGE_US: Final = 300 * SECOND_US
+"""Cells that share their usage write it every minute at least."""
 CLOCK_WARNED_US: Final = 60 * SECOND_US
 ANSWERS_PER_LEASE: Final = 4
 """A lease is kept that often in its life: an answer must not take longer than the time between two."""
@@ -61,6 +65,10 @@ class Federated(msgspec.Struct, frozen=True):
     problem: str = ""
     open_endpoints: Sequence[str] = ()
     is_anybody: bool = False
+    usage: Sequence[OtherUsage] = ()
+    """Words of other cells about usage; none where this cell's fair share counts its own alone."""
+    usage_problem: str = ""
+    """Why this cell's own was not written last."""
 
 
 def check_federation(found: Federated) -> Sliced:
@@ -126,6 +134,31 @@ def _of_alive(found: Federated, cell: CellView, what: str) -> Iterator[Finding]:
             yield Finding(
                 CELLS, WARNING, what, text, "set the clocks of both controllers by one source of time (NTP)"
             )
+
+
+def check_usage(found: Federated) -> Sliced:
+    """Check the usage that fair share counts: words that are old, or count nothing, and this cell's own."""
+    if found.usage_problem:
+        text = f"its usage is not written: {found.usage_problem}"
+        yield Finding(USAGE, WARNING, f"cell {found.view.cell}", text, _WRITE_ADVICE)
+    for one in found.usage:
+        yield None
+        # One whose keys are not trusted is an administrator's choice.
+        is_judged = one.usage is not None or not one.is_readable
+        if one.problem and is_judged:
+            yield Finding(
+                USAGE, WARNING, f"cell {one.cell}", f"its usage does not count: {one.problem}", _COUNT_ADVICE
+            )
+        elif one.age_us > OLD_USAGE_US and is_judged:
+            text = (
+                f"its usage is {one.age_us // SECOND_US} s old, more than {OLD_USAGE_US // SECOND_US} s: fair share counts"
+                " what it was, and lets it fade"
+            )
+            yield Finding(USAGE, WARNING, f"cell {one.cell}", text, _USAGE_ADVICE)
+
+
+_COUNT_ADVICE = "see `esctl shares` in both cells: releases, and half_life_s in [priority], have to agree"
+_USAGE_ADVICE = 'see `esctl doctor` there: whether it is alive and reaches etcd; federation.fair_share is "sum" in it, too'
 
 
 def check_store(found: Federated) -> Sliced:

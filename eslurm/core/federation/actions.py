@@ -99,10 +99,33 @@ class CancelThere(msgspec.Struct, frozen=True):
     cell: str
 
 
+class AskGuest(msgspec.Struct, frozen=True):
+    """Have another cell hold nodes for a spanning job, as a job of its user. Answered by `Participant.called`.
+
+    `is_repeated`: an earlier call for this serial may have arrived.
+    """
+
+    job_id: int
+    cell: str
+    serial: int
+    nodes: int
+    is_repeated: bool = False
+
+
+class TellGuest(msgspec.Struct, frozen=True):
+    """Keep a guest (`wish` keep), end it (end), or look at it (look). Answered by `Participant.called`."""
+
+    job_id: int
+    cell: str
+    serial: int
+    guest_id: int
+    wish: str
+
+
 MirrorAction: TypeAlias = List | Watch
 LeaseAction: TypeAlias = GrantLease | KeepLease | RevokeLease
 MemberAction: TypeAlias = SwapKeys | LeaseAction
-CellCall: TypeAlias = AskBid | DeliverJob | CancelThere
+CellCall: TypeAlias = AskBid | DeliverJob | CancelThere | AskGuest | TellGuest
 """Calls to other cells. A driver answers each, within its own time limit."""
 Action: TypeAlias = MirrorAction | MemberAction | CellCall
 
@@ -138,13 +161,18 @@ class Failure(msgspec.Struct, frozen=True):
 class CellAnswer(msgspec.Struct, frozen=True):
     """The answer to a call to another cell, which has it done, has refused it for good, or may have it done.
 
-    `wait_us` is the time until it would start the job; None: it cannot say. `text` is for people.
+    `wait_us` is the time until it would start the job; None: it cannot say. `text` is for people. `guest_id` is the id of a
+    guest there, which `is_held` when it has its nodes, `node_list`; `is_ended` when it has ended or is not known.
     """
 
     is_done: bool
     is_refused: bool = False
     wait_us: int | None = None
     text: str = ""
+    guest_id: int = 0
+    is_held: bool = False
+    is_ended: bool = False
+    node_list: str = ""
 
 
 class StoredEntry(Protocol):

@@ -14,10 +14,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from eslurm.core.federation.actions import Failure, SwapAnswer, SwapKeys, Write
-from eslurm.core.federation.membership import ECHO_US, Membership, Standing
+from eslurm.core.federation.actions import SwapKeys, Write
+from eslurm.core.federation.membership import Membership, Standing
 from eslurm.core.federation.mirror import Mirror
-from eslurm.core.federation.swapping import Entries, Result, Swap
+from eslurm.core.federation.one_swap import OneSwap
+from eslurm.core.federation.swapping import Entries
 from eslurm.core.federation.values import Keys, Reader, encode, first_id_in
 from eslurm.core.model.federation import FORMAT, ID_COUNT_MAX, FederationConfig, IdBlock, NextId
 from eslurm.core.model.job_ids import ID_BLOCK, JOB_ID_MAX, IdRange, left_of
@@ -25,7 +26,6 @@ from eslurm.core.model.messages import IdsBounded, IdsTaken
 
 BLOCKS_MAX: Final = 32_768
 """Keys below the prefix of ids: more than there are blocks of the least size."""
-AGAIN_US: Final = 1_000_000
 HOUR_US: Final = 3_600_000_000
 DAY_HOURS: Final = 24
 
@@ -119,13 +119,14 @@ class IdTable:
         self._firsts = [block.first for block in self._blocks]
 
 
-class IdBlocks:
+class IdBlocks(OneSwap):
     """Keeps ids in hand. `show` it the committed ids, `tick` it, pass answers back; what the log is to take is `wish`.
 
     `problem` says why no more ids are leased; empty: all is well.
     """
 
     def __init__(self, config: FederationConfig, membership: Membership, mirror: Mirror) -> None:
+        super().__init__(mirror)
         self.table = IdTable(mirror)
         self.wish: IdsWish | None = None
         self.problem = ""
@@ -135,13 +136,7 @@ class IdBlocks:
         self._cell = config.cell
         self._reserve = config.id_reserve
         self._membership = membership
-        self._mirror = mirror
         self._own: OwnIds | None = None
-        self._swap: Swap | None = None
-        self._swap_at_us = 0
-        self._failure = ""
-        # Revision of what was leased last, and when the mirror must have come so far.
-        self._echo: tuple[int, int] | None = None
         self._drawn = 0
         self._drawn_at: deque[tuple[int, int]] = deque(maxlen=DAY_HOURS)
 
@@ -172,7 +167,7 @@ class IdBlocks:
 
     def tick(self, now_us: int, draw: float) -> SwapKeys | None:
         """The next request to the store, once. `draw` is of [0, 1), for pauses."""
-        self._take_result(now_us, draw)
+        self.take(now_us, draw)
         own = self._own
         self.wish, self.problem = None, ""
         if own is None:
@@ -183,26 +178,11 @@ class IdBlocks:
             self.wish = IdsBounded(is_open=True) if is_bound else None
         elif standing is Standing.MEMBER and self._is_known():
             change = self._next_change(own)
-            if change is not None and self._is_free(now_us):
-                self._swap = Swap(change, {key: self._mirror.words.get(key) for key in change.keys})
-        return self._swap.tick(now_us, draw) if self._swap is not None else None
-
-    def due_us(self, now_us: int) -> int | None:
-        """The next instant at which `tick` has something to do, as far as it depends on time; None: no such instant."""
-        times = [self._swap_at_us, self._echo[1] if self._echo is not None else 0]
-        if self._swap is not None:
-            times.append(self._swap.due_us or 0)
-        return min((at for at in times if at > now_us), default=None)
-
-    def swapped(self, action: SwapKeys, answer: SwapAnswer) -> None:
-        """The answer to a swap of this machine; others are ignored."""
-        if self._swap is not None:
-            self._swap.swapped(action, answer)
-
-    def failed(self, action: SwapKeys, failure: Failure) -> None:
-        """The call failed."""
-        if self._swap is not None:
-            self._swap.failed(action, failure)
+            # One that the mirror does not show would be leased twice.
+            is_shown = self.is_echoed(now_us)
+            if change is not None and is_shown and self.is_free(now_us):
+                self.begin(change, {key: self._mirror.words.get(key) for key in change.keys})
+        return super().tick(now_us, draw)
 
     # ---- within ----
 
@@ -219,7 +199,7 @@ class IdBlocks:
 
     def _next_change(self, own: OwnIds) -> _Lease | None:
         """The next lease to write. With None, `wish` or `problem` may be set, or there is nothing to do."""
-        self.problem = self._failure
+        self.problem = self.failure
         if not own.blocks or own.blocks[-1].is_open:
             self.wish = IdsBounded()
             return None
@@ -267,30 +247,6 @@ class IdBlocks:
         entry = self._mirror.words.get(self._keys.next_id)
         read = Reader(NextId, self._keys.ids).read_entry(entry) if entry is not None else None
         return read.first if isinstance(read, NextId) else 1
-
-    def _is_free(self, now_us: int) -> bool:
-        """No lease is under way, and the mirror shows the one before."""
-        if self._echo is not None:
-            revision, by_us = self._echo
-            if self._mirror.revision >= revision:
-                self._echo = None
-            elif now_us >= by_us:
-                self._echo = revision, now_us + ECHO_US
-                self._mirror.doubt()
-        return self._swap is None and self._echo is None and now_us >= self._swap_at_us
-
-    def _take_result(self, now_us: int, draw: float) -> None:
-        swap = self._swap
-        if swap is None or swap.result is None:
-            return
-        self._swap = None
-        self._failure = ""
-        if swap.result is Result.DONE:
-            self._echo = swap.revision, now_us + ECHO_US
-            return
-        self._swap_at_us = now_us + int(AGAIN_US * (1 + draw) / 2)
-        if swap.result is Result.FAILED and swap.failure is not None:
-            self._failure = swap.failure.text or swap.failure.problem.value
 
 
 class _Lease:

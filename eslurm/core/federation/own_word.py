@@ -1,67 +1,54 @@
-"""One value that a member writes again and again under a key of its own.
+"""One value that a member writes again and again under a key of its own, or one that it no longer writes.
 
 Invariant: each write is conditional on this controller's own `alive` word, so a former leader overwrites nothing.
 """
 
 from __future__ import annotations
 
-from eslurm.core.federation.actions import Failure, StoredEntry, SwapAnswer, SwapKeys, Write
-from eslurm.core.federation.membership import AGAIN_US, ECHO_US, Membership, Standing
+from eslurm.core.federation.actions import StoredEntry, SwapKeys, Write
+from eslurm.core.federation.membership import Membership, Standing
 from eslurm.core.federation.mirror import Mirror
-from eslurm.core.federation.swapping import Entries, Result, Swap
+from eslurm.core.federation.one_swap import OneSwap
+from eslurm.core.federation.swapping import Entries, Result
 
 
-class OwnWord:
+class OwnWord(OneSwap):
     """Writes values under `key`, at most every `every_us`. With `is_leased` the value vanishes with the cell's lease.
 
-    Its owner calls `settle`, then `begin` while it `is_free`, then `tick`. `problem` is for people, empty when all is well;
-    `written_us` is the time of the last write, 0: none.
+    Its owner calls `settle`, then `write` while it `may_write`, then `tick`. `written_us` is the time of the last write, 0:
+    none.
     """
 
     def __init__(
         self, membership: Membership, mirror: Mirror, key: str, *, every_us: int, is_leased: bool
     ) -> None:
-        self.problem = ""
+        super().__init__(mirror)
         self.written_us = 0
         self._membership = membership
-        self._mirror = mirror
         self._key = key
         self._every_us = every_us
         self._is_leased = is_leased
         self._entry: StoredEntry | None = None
-        self._swap: Swap | None = None
-        self._swap_at_us = 0
-        self._echo_at_us: int | None = None
 
     def settle(self, now_us: int, draw: float) -> bool:
         """Take the outcome of a write. Returns True when the store has got the value that was begun last."""
-        swap = self._swap
-        if swap is None or swap.result is None:
+        swap = self.take(now_us, draw)
+        if swap is None:
             return False
-        self._swap = None
         if swap.revision:
             self._entry = swap.current.get(self._key)
-        self._swap_at_us = now_us + self._every_us
+        if swap.result is not Result.FAILED:
+            self.pause(now_us + self._every_us)
         if swap.result is Result.DONE:
-            self.problem = ""
             self.written_us = now_us
-            self._echo_at_us = now_us + ECHO_US
             return True
-        if swap.result is Result.FAILED and swap.failure is not None:
-            self.problem = swap.failure.text or swap.failure.problem.value
-            self._swap_at_us = now_us + int(AGAIN_US * (1 + draw) / 2)
         return False
 
-    def is_free(self, now_us: int) -> bool:
+    def may_write(self, now_us: int) -> bool:
         """Check whether a value may be written now: the cell is a member and the last write is long enough ago."""
-        if self._membership.standing is not Standing.MEMBER:
+        if self._membership.standing is not Standing.MEMBER or not self.is_free(now_us):
             return False
-        if self._swap is not None or now_us < self._swap_at_us:
-            return False
-        if self._echo_at_us is not None and now_us >= self._echo_at_us:
-            self._echo_at_us = None
-            if self._entry is not None and self._mirror.revision < self._entry.version:
-                self._mirror.doubt()
+        self.is_echoed(now_us)
         return True
 
     @property
@@ -70,32 +57,12 @@ class OwnWord:
         held = self._held()
         return held is not None and held.lease == self._lease
 
-    def begin(self, value: bytes) -> None:
+    def write(self, value: bytes) -> None:
         """Write this value. It tells its writer and a serial, so no two are equal."""
         change = _Replace(self._membership, self._key, value, self._lease)
-        known = {self._key: self._held(), self._membership.own.alive_key: self._membership.alive_entry}
-        self._swap = Swap(change, known)
-
-    def tick(self, now_us: int, draw: float) -> SwapKeys | None:
-        """The next request to the store, given once. `draw` is of [0, 1), for pauses."""
-        return self._swap.tick(now_us, draw) if self._swap is not None else None
-
-    def due_us(self, now_us: int) -> int | None:
-        """Time at which it next has something to do, unless an event comes before."""
-        times = [self._swap_at_us, self._echo_at_us or 0]
-        if self._swap is not None:
-            times.append(self._swap.due_us or 0)
-        return min((at for at in times if at > now_us), default=None)
-
-    def swapped(self, action: SwapKeys, answer: SwapAnswer) -> None:
-        """The answer to a swap of this machine; others are ignored."""
-        if self._swap is not None:
-            self._swap.swapped(action, answer)
-
-    def failed(self, action: SwapKeys, failure: Failure) -> None:
-        """The call failed."""
-        if self._swap is not None:
-            self._swap.failed(action, failure)
+        self.begin(
+            change, {self._key: self._held(), self._membership.own.alive_key: self._membership.alive_entry}
+        )
 
     @property
     def _lease(self) -> int:
@@ -105,6 +72,27 @@ class OwnWord:
         if self._entry is not None and self._entry.version > self._mirror.revision:
             return self._entry
         return self._mirror.words.get(self._key)
+
+
+class OldWord(OneSwap):
+    """Removes the value under a key of this cell's that it no longer writes, once in a lead. `mirror` is that of `alive`."""
+
+    def __init__(self, membership: Membership, mirror: Mirror, key: str) -> None:
+        super().__init__(mirror)
+        self._membership = membership
+        self._change = _Remove(membership, key)
+        self._is_gone = False
+
+    def next(self, now_us: int, draw: float) -> SwapKeys | None:
+        """The next request to the store, given once. `draw` is of [0, 1), for pauses."""
+        swap = self.take(now_us, draw)
+        if swap is not None and swap.revision:
+            self._is_gone = self._change.is_mine(swap.current)
+        is_member = self._membership.standing is Standing.MEMBER
+        if not self._is_gone and is_member and self.is_free(now_us):
+            # No mirror shows the key: a cell that does not share its usage does not follow that of others.
+            self.begin(self._change, {}, reads_first=True)
+        return self.tick(now_us, draw)
 
 
 class _Replace:
@@ -129,3 +117,21 @@ class _Replace:
         """This value: its writer and a serial are in it."""
         entry = current[self._key]
         return entry is not None and entry.value == self._value
+
+
+class _Remove:
+    """Remove the value while this controller is the one that says that the cell is alive."""
+
+    def __init__(self, membership: Membership, key: str) -> None:
+        self.keys = (key, membership.own.alive_key)
+        self._membership = membership
+        self._key = key
+
+    def writes(self, current: Entries) -> tuple[Write, ...]:
+        """None when there is no value, and unless the word that the cell is alive is this controller's."""
+        is_own = self._membership.is_alive_word(current[self._membership.own.alive_key])
+        return (Write(self._key, None),) if is_own and not self.is_mine(current) else ()
+
+    def is_mine(self, current: Entries) -> bool:
+        """There is no value."""
+        return current[self._key] is None

@@ -32,6 +32,7 @@ from eslurm.core.federation.actions import (
 from eslurm.core.federation.blocks import BLOCKS_MAX, IdBlocks, IdsWish, OwnIds
 from eslurm.core.federation.membership import Identity, Lead, Membership, Standing
 from eslurm.core.federation.mirror import Mirror
+from eslurm.core.federation.own_word import OldWord
 from eslurm.core.federation.summaries import HORIZON_US, Horizon, NodeClasses, Summaries
 from eslurm.core.federation.transfers.transfers import Transfers
 from eslurm.core.federation.usage import SharedUsage, UsageReading
@@ -87,6 +88,7 @@ class Participant:
         if config.fair_share == "sum":
             used = self._mirrors[keys.usage] = Mirror(keys.usage)
             self.usage = SharedUsage(self.membership, self.cells, used, self._read_usage)
+        self._old_usage = OldWord(self.membership, self.alive, self.membership.own.usage_key)
         self._observer = Observer(config.name, self.membership, self.cells, self.alive, self.shown)
         self.transfers = Transfers(
             keys, self.membership, inputs.view, self._wait_us, self._observer.view, inputs.commit
@@ -152,8 +154,10 @@ class Participant:
         actions += self.transfers.tick(now_us, draw)
         if self.usage is not None:
             told = self.usage.tick(now_us, self._inputs.wall_us(), draw)
-            if told is not None:
-                actions.append(told)
+        else:
+            told = self._old_usage.next(now_us, draw)
+        if told is not None:
+            actions.append(told)
         self._commit(now_us)
         return actions
 
@@ -163,8 +167,7 @@ class Participant:
         times += [
             machine.due_us(now_us) for machine in (self.membership, self.summaries, self.ids, self.transfers)
         ]
-        if self.usage is not None:
-            times.append(self.usage.due_us(now_us))
+        times.append((self.usage or self._old_usage).due_us(now_us))
         if self.ids.wish is not None:
             times.append(now_us + COMMIT_LOOK_US)
         return min((at_us for at_us in times if at_us is not None), default=None)
@@ -185,8 +188,7 @@ class Participant:
         self.summaries.swapped(action, answer)
         self.ids.swapped(action, answer)
         self.transfers.swapped(action, answer)
-        if self.usage is not None:
-            self.usage.swapped(action, answer)
+        (self.usage or self._old_usage).swapped(action, answer)
 
     def called(self, action: CellCall, answer: CellAnswer, now_us: int) -> None:
         """Another cell has answered to a call, or did not in useful time."""
@@ -217,8 +219,7 @@ class Participant:
             self.summaries.failed(action, failure)
             self.ids.failed(action, failure)
             self.transfers.failed(action, failure)
-            if self.usage is not None:
-                self.usage.failed(action, failure)
+            (self.usage or self._old_usage).failed(action, failure)
 
     # ---- within ----
 

@@ -117,7 +117,7 @@ class Summaries:
     @property
     def problem(self) -> str:
         """Why the last one was not written; empty: it was."""
-        return self._word.problem
+        return self._word.failure
 
     def wants(self, now_us: int) -> bool:
         """Check whether to read the state again: this cell is a member and the last reading is old enough."""
@@ -133,10 +133,10 @@ class Summaries:
         """The next request to the store, given once. `draw` is of [0, 1), for pauses."""
         if self._word.settle(now_us, draw):
             self._written = self._begun
-        if self._latest is not None and self._word.is_free(now_us) and self._is_due(self._latest, now_us):
+        if self._latest is not None and self._word.may_write(now_us) and self._is_due(self._latest, now_us):
             self._seq += 1
             self._begun = msgspec.structs.replace(self._latest, epoch=self._membership.epoch, seq=self._seq)
-            self._word.begin(_fitted(self._begun))
+            self._word.write(_fitted(self._begun))
         return self._word.tick(now_us, draw)
 
     def due_us(self, now_us: int) -> int | None:

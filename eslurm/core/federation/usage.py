@@ -98,7 +98,7 @@ class SharedUsage:
             self._written = self._begun
         if self._membership.standing is Standing.MEMBER and now_us >= self._slice_at_us:
             self._read_on(now_us)
-        if self._latest is not None and self._word.is_free(now_us) and self._is_due(self._latest, now_us):
+        if self._latest is not None and self._word.may_write(now_us) and self._is_due(self._latest, now_us):
             self._begin(self._latest, now_us)
         return self._word.tick(now_us, draw)
 
@@ -114,6 +114,11 @@ class SharedUsage:
     def failed(self, action: SwapKeys, failure: Failure) -> None:
         """The call failed."""
         self._word.failed(action, failure)
+
+    @property
+    def problem(self) -> str:
+        """Why this cell's usage was not written last; empty: it was."""
+        return self._word.failure
 
     # ---- usage of the others ----
 
@@ -231,4 +236,4 @@ class SharedUsage:
             sheet.left_out,
             min(USAGE_AGE_MAX_US, max(0, now_us - self._latest_us)),
         )
-        self._word.begin(encode(word))
+        self._word.write(encode(word))

@@ -172,3 +172,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """The signal that a job's script gets when a gateway daemon of it ends; 0: none."""
     phases: ControllerPrograms | None = None
     """Programs around each job on the controller's host; None: there are none."""
+    retries_max: int = 5
+    """Most retries by the server for which a job may ask (`--retry-on`); 0: none."""

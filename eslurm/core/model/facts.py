@@ -17,6 +17,7 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.federation import FederationWish, Outcome
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
+from eslurm.core.model.guests import Guest, GuestOf, JointStep
 from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.member import JoinToken, Member, Revocation
@@ -24,6 +25,7 @@ from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import MoveWish, PackPlace
 from eslurm.core.model.promise import Promise
+from eslurm.core.model.retry import Retried
 from eslurm.core.model.satellite_states import SatelliteState
 from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.token import IssuedToken
@@ -158,6 +160,10 @@ class JobSubmitted(FactBase, frozen=True, tag=True):
     pack: PackPlace | None = None
     transfer: Transfer | None = None
     """Of a job that arrives from another cell; its id is of that cell."""
+    guest_of: GuestOf | None = None
+    """Of a job that holds nodes for another cell's."""
+    is_wide: bool = False
+    """It may span cells, and this one alone can never run it."""
 
 
 class JobChanged(FactBase, frozen=True, tag=True):
@@ -365,6 +371,8 @@ class AttemptEnded(FactBase, frozen=True, tag=True):
     """Time until which another attempt avoids the nodes in `avoid`."""
     blamed: tuple[int, ...] = ()
     """Nodes that said that they could not launch it."""
+    retry: Retried | None = None
+    """The next attempt is a retry, with these limits."""
 
 
 class AttemptReturned(FactBase, frozen=True, tag=True):
@@ -509,6 +517,8 @@ class StepCreated(FactBase, frozen=True, tag=True):
     """Number of the first of several steps that form one, a step for each part; -1: this step is alone."""
     others: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
     """Of the first of them: (component, layout) of the further ones, whose numbers follow."""
+    joint: JointStep | None = None
+    """It is this cell's part of a step over several."""
 
 
 class StepAnswered(FactBase, frozen=True, tag=True):
@@ -660,6 +670,44 @@ class OutcomeTold(FactBase, frozen=True, tag=True):
     serial: int
 
 
+class GuestsAsked(FactBase, frozen=True, tag=True):
+    """Other cells are asked for nodes for a waiting job. The serial of its guests is this fact's revision."""
+
+    job_id: int
+    own_nodes: int
+    guests: tuple[Guest, ...]
+
+
+class GuestsHeld(FactBase, frozen=True, tag=True):
+    """All guests hold their nodes: the job is to start on its own part of the nodes."""
+
+    job_id: int
+    serial: int
+    guests: tuple[Guest, ...]
+
+
+class GuestsGivenUp(FactBase, frozen=True, tag=True):
+    """The guests are not needed any more: not all of them came, the job did not start in time, or it runs again."""
+
+    job_id: int
+    serial: int
+    text: str = ""
+
+
+class GuestGone(FactBase, frozen=True, tag=True):
+    """A guest has ended in its cell, or never was there."""
+
+    job_id: int
+    serial: int
+    cell: str
+
+
+class GuestKept(FactBase, frozen=True, tag=True):
+    """The job of another cell has started: its guest here holds the nodes as long as that runs."""
+
+    job_id: int
+
+
 Fact: TypeAlias = (
     ConfigAccepted
     | EpochBegan
@@ -731,6 +779,11 @@ Fact: TypeAlias = (
     | ArrivalConfirmed
     | ArrivalDropped
     | OutcomeTold
+    | GuestsAsked
+    | GuestsHeld
+    | GuestsGivenUp
+    | GuestGone
+    | GuestKept
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -17,9 +17,9 @@ from eslurm.core.model.request_limits import NAME_CHARS_MAX
 
 FORMAT: Final = 1
 LEASE_S: Final = 5.0
-CELL_PROTOCOL: Final = 1
-"""The protocol in a cell's word that it is alive: from 1 on the cell takes jobs that another one offers. One of an earlier
-release would take a delivery for a submission.
+CELL_PROTOCOL: Final = 2
+"""The protocol in a cell's word that it is alive: from 1 on the cell takes jobs that another one offers, from 2 on it holds
+nodes for them. One of an earlier release would take a delivery, or a guest, for a submission.
 """
 NUMBER_MAX: Final = 1_000_000
 """The highest number of a cell."""

@@ -19,11 +19,13 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.controller_phases import ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayRequest, GatewayState
+from eslurm.core.model.guests import GuestOf, Guests, GuestStage
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import PartSpec, Request
+from eslurm.core.model.retry import RetryRecord, RetryRequest
 from eslurm.core.model.transfer import AWAY, FOREIGN, OWING, Transfer
 
 NO_LIMIT = 0
@@ -151,6 +153,10 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Gateways between the modules of its nodes; its last component is then theirs."""
     cells: tuple[str, ...] = ()
     """Cells of the federation that may take it, or `any`; empty: this cell alone."""
+    span: bool = False
+    """Its nodes may be of several of these cells; else one of them takes the whole job."""
+    retry: RetryRequest | None = None
+    """Retries by the server after ends by some causes; None: it asks for none."""
     wckey: Passed[str] = ""
     command: Passed[str] = ""
     """The file that the script was read from; empty: none."""
@@ -423,6 +429,12 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """Its place in a pack of jobs (D-04)."""
     transfer: Transfer | None = None
     """Its transfer to or from another cell of the federation."""
+    guests: Guests | None = None
+    """Its guests in other cells, where it may span several."""
+    guest_of: GuestOf | None = None
+    """The job of another cell that it holds nodes for."""
+    retry: RetryRecord | None = None
+    """Its retries and what they wasted, where it asks for some and an attempt was followed by another one."""
 
     @property
     def is_away(self) -> bool:
@@ -438,6 +450,31 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     def owes_outcome(self) -> bool:
         """Check whether it is another cell's, which does not know its end."""
         return self.transfer is not None and self.transfer.stage in OWING
+
+    @property
+    def is_owed_elsewhere(self) -> bool:
+        """Check whether another cell has to learn of its end: its record is kept until then."""
+        return self.owes_outcome or (self.guests is not None and bool(self.guests.guests))
+
+    @property
+    def gathers(self) -> bool:
+        """Check whether nodes of other cells come or go for it, or have to come first: it is not started here."""
+        guests = self.guests
+        if guests is None:
+            return False
+        if guests.stage is GuestStage.NONE:
+            return guests.is_wide
+        return guests.stage is not GuestStage.HELD or self.attempts >= guests.attempt
+
+    @property
+    def frees_guests(self) -> bool:
+        """Check whether its guests are not needed any more."""
+        guests = self.guests
+        if guests is None or not guests.guests:
+            return False
+        if guests.stage is GuestStage.LEAVING or self.outcome not in (None, JobState.PENDING):
+            return True
+        return self.attempt is None and self.attempts >= guests.attempt
 
     @property
     def is_array(self) -> bool:

@@ -75,7 +75,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.COMPLETING: "ended while it stood still, or its node was lost",
     },
     JobState.COMPLETING: {
-        JobState.PENDING: "requeued and every node gave its resources back, or it could not be launched",
+        JobState.PENDING: "requeued or retried and every node gave its resources back, or it could not be launched",
         JobState.COMPLETED: "exit code 0",
         JobState.FAILED: "a non-zero exit code or a signal",
         JobState.CANCELLED: "cancelled by its user or an administrator",

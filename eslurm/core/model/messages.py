@@ -16,6 +16,7 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.controller_phases import PhaseKey
 from eslurm.core.model.federation import Outcome
 from eslurm.core.model.forecast import Forecast
+from eslurm.core.model.guests import Guest, GuestOf, JointStep
 from eslurm.core.model.job import Dependency, JobSpec, Principal, StepEnd
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.moves import ExtendGrant, MoveGrant
@@ -61,12 +62,13 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 class SubmitJobs(msgspec.Struct, frozen=True, gc=False):
     """Accept all of these jobs or none; some of them form packs. Answer: `Submitted`.
 
-    `arrival`: the one job is another cell's, which offers it to this one.
+    `arrival`: the one job is another cell's, which offers it to this one. `guest_of`: it holds nodes for another cell's job.
     """
 
     specs: tuple[JobSpec, ...]
     packs: tuple[PackDraft, ...] = ()
     arrival: Arrival | None = None
+    guest_of: GuestOf | None = None
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -276,6 +278,8 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     components: tuple[int, ...] = (0,)
     programs: tuple[StepProgram, ...] = ()
+    joint: JointStep | None = None
+    """It is this cell's part of a step over several."""
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):
@@ -510,8 +514,71 @@ class NoteTold(msgspec.Struct, frozen=True, gc=False):
     serial: int
 
 
+class AskGuests(msgspec.Struct, frozen=True, gc=False):
+    """Ask other cells for a part of the nodes of a waiting job that may span several."""
+
+    job_id: int
+    own_nodes: int
+    guests: tuple[Guest, ...]
+
+
+class HoldGuests(msgspec.Struct, frozen=True, gc=False):
+    """All guests of a job hold their nodes."""
+
+    job_id: int
+    serial: int
+    guests: tuple[Guest, ...]
+
+
+class GiveUpGuests(msgspec.Struct, frozen=True, gc=False):
+    """A waiting job does not start with these guests."""
+
+    job_id: int
+    serial: int
+    text: str = ""
+
+
+class LoseGuest(msgspec.Struct, frozen=True, gc=False):
+    """A guest of a running job has ended by itself."""
+
+    job_id: int
+    serial: int
+    cell: str
+    text: str = ""
+
+
+class NoteGuestGone(msgspec.Struct, frozen=True, gc=False):
+    """A guest that is not needed any more has ended, or will."""
+
+    job_id: int
+    serial: int
+    cell: str
+
+
+class KeepGuest(msgspec.Struct, frozen=True, gc=False):
+    """The home cell keeps this guest for its job, or ends it. Answer: `Changed`."""
+
+    job_id: int
+    home: str
+    home_job_id: int
+    serial: int
+    keep: bool
+
+
 TransferMessage: TypeAlias = (
-    OfferJob | EndOffer | NoteTransferred | NoteOutcome | ConfirmArrival | DropArrival | NoteTold
+    OfferJob
+    | EndOffer
+    | NoteTransferred
+    | NoteOutcome
+    | ConfirmArrival
+    | DropArrival
+    | NoteTold
+    | AskGuests
+    | HoldGuests
+    | GiveUpGuests
+    | LoseGuest
+    | NoteGuestGone
+    | KeepGuest
 )
 """Messages of the cell's part in its federation. One that comes late or again changes nothing."""
 
@@ -566,6 +633,7 @@ Request: TypeAlias = (
     | MovePack
     | ExtendJob
     | ChangeFederation
+    | KeepGuest
 )
 Event: TypeAlias = (
     Reports
@@ -587,6 +655,11 @@ Event: TypeAlias = (
     | ConfirmArrival
     | DropArrival
     | NoteTold
+    | AskGuests
+    | HoldGuests
+    | GiveUpGuests
+    | LoseGuest
+    | NoteGuestGone
 )
 Message: TypeAlias = Request | Event
 

@@ -15,6 +15,7 @@ import msgspec
 
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.gateways import GatewayStep
+from eslurm.core.model.guests import Guest, JointStep
 from eslurm.core.model.job import JobSpec, StepEnd
 from eslurm.core.model.step_key import BATCH_STEP
 
@@ -52,6 +53,8 @@ class JobLaunch(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     """The component of each entry of `devices`; empty: one component."""
     phases: tuple[str, ...] = ()
     """The phases that this attempt runs on each node: prolog, epilog."""
+    guests: tuple[Guest, ...] = ()
+    """Nodes that other cells hold for the job."""
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="prepare", gc=False):
@@ -149,6 +152,8 @@ class LaunchStep(
     """Of the steps of a job's gateways (`step_key.GATEWAY_STEPS`). Their `argv`, `endpoint` and `cookie` are empty: the
     node's own configuration and the request in `launch.spec.gateway` say what runs.
     """
+    joint: JointStep | None = None
+    """It is this cell's part of a step over several cells, whose ranks begin with `rank_first`."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):

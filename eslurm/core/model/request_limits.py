@@ -37,6 +37,8 @@ CONSTRAINT_CHARS_MAX = 1024
 """An expression over features."""
 CHUNKS_MAX = 8
 """Kinds of chunks."""
+NODE_LIST_CHARS_MAX = 65_536
+"""A folded list of the nodes of a step over several cells."""
 PARTS_MAX = 128
 """Parts of a job."""
 GATEWAYS_MAX = 1024

@@ -12,6 +12,7 @@ from eslurm.core.model import facts
 from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_controller_phases as controller_phases
 from eslurm.core.state import apply_gateways as gateways
+from eslurm.core.state import apply_guests as guest
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_members as member
 from eslurm.core.state import apply_moves as moves
@@ -111,6 +112,11 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.ArrivalConfirmed: transfer.apply_confirmed,
     facts.ArrivalDropped: transfer.apply_dropped,
     facts.OutcomeTold: transfer.apply_told,
+    facts.GuestsAsked: guest.apply_asked,
+    facts.GuestsHeld: guest.apply_held,
+    facts.GuestsGivenUp: guest.apply_given_up,
+    facts.GuestGone: guest.apply_gone,
+    facts.GuestKept: guest.apply_kept,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eslurm.core.model import facts, ranges
+from eslurm.core.model.guests import KEEP_US, Guests
 from eslurm.core.model.job import Attempt, AttemptMore, Dependency, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, AttemptPhase, JobState
 from eslurm.core.model.parts import ids_taken
@@ -17,9 +18,17 @@ from eslurm.core.state import (
     apply_packs,
     apply_parts,
     apply_phases,
+    apply_retries,
     launch_failures,
 )
-from eslurm.core.state.allocation_amounts import end_us, lends, limit_s, paused_us, spans_in_use
+from eslurm.core.state.allocation_amounts import (
+    UNLIMITED_S,
+    end_us,
+    lends,
+    limit_s,
+    paused_us,
+    spans_in_use,
+)
 from eslurm.core.state.cluster import State, task_slots
 from eslurm.core.state.endings import MAKING_ROOM, grace_s, requeue_or_fail
 from eslurm.core.state.transitions import moved, phased
@@ -38,7 +47,7 @@ def apply_submitted(state: State, fact: facts.JobSubmitted) -> None:
 
 def record_of(fact: facts.JobSubmitted, now_us: int) -> Job:
     """The first record of a job that is submitted now."""
-    spec = fact.spec
+    spec, guest_of = fact.spec, fact.guest_of
     return Job(
         job_id=fact.job_id,
         spec=spec,
@@ -52,6 +61,8 @@ def record_of(fact: facts.JobSubmitted, now_us: int) -> Job:
         tasks_ready=() if spec.array is not None and _corresponds(fact.open) else None,
         pack=fact.pack,
         transfer=fact.transfer,
+        guests=Guests(is_wide=fact.is_wide) if spec.span else None,
+        guest_of=replace(guest_of, until_us=now_us + KEEP_US) if guest_of is not None else None,
     )
 
 
@@ -358,7 +369,9 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     launch_failures.apply_failed(state, job, fact.blamed)
     state.touched.ended.append((job, attempt))
     if end is None and not fact.avoid and attempt.first in fact.released:
-        job = replace(job, given_up=(*job.given_up, attempt)[-GIVEN_UP_MAX:])
+        job = replace(job, given_up=(*job.given_up, _as_limited(job, attempt))[-GIVEN_UP_MAX:])
+    if job.spec.retry is not None:
+        job = replace(job, retry=apply_retries.noted(job, attempt, fact, state.now_us))
     if held and fact.residue:
         job = replace(job, attempt=None, residues=(*job.residues, attempt))
     elif not held:
@@ -367,6 +380,13 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     if job.pack is not None:
         apply_packs.note_failure(state, job, fact.outcome)
     _note_start(state, job, started_us)
+
+
+def _as_limited(job: Job, attempt: Attempt) -> Attempt:
+    """The attempt with the time limit that it ran with: a retry may give its job another one."""
+    if job.spec.retry is None:
+        return attempt
+    return replace(attempt, time_limit_s=limit_s(job, attempt) or UNLIMITED_S)
 
 
 def _left_of(job: Job, attempt: Attempt) -> Attempt | None:
@@ -444,6 +464,8 @@ def _put_settled(state: State, job: Job) -> None:
         state.put_job(job)
         return
     outcome = job.outcome
+    if job.retry is not None:
+        job = apply_retries.settled(job)
     if outcome is JobState.PENDING:
         job = replace(job, state=moved(job, JobState.PENDING), outcome=None)
     else:

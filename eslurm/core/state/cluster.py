@@ -299,14 +299,25 @@ class State:
             heapq.heappush(self.timers, (new.not_before_us, "due", new.job_id))
         if new.avoid and (old is None or not old.avoid or old.avoid_until_us != new.avoid_until_us):
             heapq.heappush(self.timers, (new.avoid_until_us, "avoid", new.job_id))
+        if new.guests is not None or new.guest_of is not None:
+            self._arm_guests(old, new)
         if new.attempt is not None and new.attempt.more is not None:
             self._arm_more(old, new.job_id, new.attempt.more)
         elif self.phases_waiting or self.phases_running:
             self._index_controller_phase(new.job_id, None)
-        if new.state in FINAL and not new.owes_outcome:
-            told = old is not None and old.owes_outcome
+        if new.state in FINAL and not new.is_owed_elsewhere:
+            told = old is not None and old.is_owed_elsewhere
             if told or old is None or old.state not in FINAL or (old.residues and not new.residues):
                 self.push_forget(new)
+
+    def _arm_guests(self, old: Job | None, new: Job) -> None:
+        """Set the timers of a job that spans cells, or that holds nodes for one."""
+        if new.guests is not None and new.guests.until_us:
+            before = old.guests.until_us if old is not None and old.guests is not None else 0
+            if new.guests.until_us != before:
+                heapq.heappush(self.timers, (new.guests.until_us, "guests", new.job_id))
+        if new.guest_of is not None and new.guest_of.until_us and old is None:
+            heapq.heappush(self.timers, (new.guest_of.until_us, "guest", new.job_id))
 
     def _arm_more(self, old: Job | None, job_id: int, more: AttemptMore) -> None:
         """Set the timers of what only few attempts have."""
@@ -601,7 +612,7 @@ class State:
 
     def _give_up_plans(self, new: Job) -> None:
         """Request a plan when a waiting job is held, offered or ends: its planned resources are free for others."""
-        if new.hold or new.is_away or new.state in FINAL:
+        if new.hold or new.is_away or new.gathers or new.state in FINAL:
             self.want_plan()
 
     def _index_first(self, member: Job, place: PackPlace) -> None:

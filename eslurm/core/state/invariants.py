@@ -8,9 +8,11 @@ from __future__ import annotations
 from eslurm.core.model import ranges
 from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
 from eslurm.core.model.gateways import GatewayStage
+from eslurm.core.model.guests import Guests, GuestStage
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import ACTIVE, FINAL, STARTED, AttemptPhase, JobState
 from eslurm.core.model.parts import gateway_nodes
+from eslurm.core.model.retry import RetryRecord
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.state.cluster import (
@@ -77,6 +79,8 @@ def check_job(state: State, job: Job) -> None:
         require(in_queue or bool(pending_reason(state, job)), f"{name} waits without a reason")
     if job.transfer is not None:
         _check_transfer(state, job, job.transfer, name)
+    if job.guests is not None:
+        _check_guests(state, job, job.guests, name)
     require(job.state is not JobState.TRANSFERRED or job.transfer is not None, f"{name} has no owner")
     if job.is_array:
         _check_array(state, job, name)
@@ -84,6 +88,18 @@ def check_job(state: State, job: Job) -> None:
     is_sane = said is None or (1 <= said.p10_s <= said.p50_s <= said.p90_s and said.estimate_s >= 1)
     require(is_sane, f"{name} is foretold {said}")
     require(said is not None or not job.first_estimate_s, f"{name} was estimated, and has no forecast")
+    if job.retry is not None:
+        _check_retry(job, job.retry, name)
+
+
+def _check_retry(job: Job, record: RetryRecord, name: str) -> None:
+    """Check that a job has no more retries than it asked for, and limits that wait only while nodes are given back."""
+    wish = job.spec.retry
+    require(wish is not None and record.count <= wish.retries_max, f"{name} was retried {record.count} times")
+    require(record.count <= job.attempts, f"{name} had {record.count} retries in {job.attempts} attempts")
+    is_settling = job.state is JobState.COMPLETING
+    require(record.grown is None or is_settling, f"{name} has limits that wait for its nodes")
+    require(record.count == 0 or record.latest is not None, f"{name} was retried for no cause")
 
 
 def _check_parts(job: Job, attempt: Attempt, name: str) -> None:
@@ -176,6 +192,26 @@ def _check_transfer(state: State, job: Job, transfer: Transfer, name: str) -> No
         is_planned = job.job_id in state.queue or job.job_id in state.later
         require(not is_planned and job.attempt is None and not job.residues, f"{what} and may start here")
     require(transfer.serial > 0 and bool(transfer.cell), what)
+
+
+def _check_guests(state: State, job: Job, guests: Guests, name: str) -> None:
+    """Check that a job which spans cells starts only while all its guests hold their nodes."""
+    what = f"{name} has the guests {guests}"
+    if guests.stage is GuestStage.NONE:
+        require(not guests.guests, what)
+        return
+    require(bool(guests.guests) or guests.stage is GuestStage.HELD, f"{what} without a guest")
+    request = job.spec.components[0]
+    is_reduced = guests.stage is GuestStage.HELD
+    nodes = guests.own_nodes if is_reduced else guests.total_nodes
+    require(request.nodes_min == nodes, f"{what} and asks for {request.nodes_min} nodes")
+    if job.gathers:
+        is_planned = job.job_id in state.queue or job.job_id in state.later
+        require(not is_planned, f"{what} and may start")
+    if guests.stage in (GuestStage.ASKED, GuestStage.LEAVING):
+        require(job.attempt is None or job.state in FINAL, f"{what} and runs")
+    if is_reduced:
+        require(job.attempts <= guests.attempt, f"{what} in attempt {job.attempts}")
 
 
 def _check_array(state: State, job: Job, name: str) -> None:

@@ -23,8 +23,8 @@ def waits(job: Job) -> bool:
 
 
 def is_movable(job: Job) -> bool:
-    """Check whether it concerns the other cells of the federation: one may take it, or has, or it is another cell's."""
-    return job.transfer is not None or bool(job.spec.cells)
+    """Check whether it concerns the other cells of the federation: they may take it, or a part, or it is another cell's."""
+    return job.transfer is not None or bool(job.spec.cells) or job.guest_of is not None
 
 
 def is_free(job: Job) -> bool:
@@ -35,6 +35,7 @@ def is_free(job: Job) -> bool:
         and not job.hold
         and not job.not_before_us
         and not job.is_away
+        and not job.gathers
         and not (job.open and all_wait(job))
         and job.tasks_left != ()
     )

@@ -16,6 +16,8 @@ OFFERED = "OfferedToCell"
 """Reason of a job that another cell may take."""
 ARRIVING = "ArrivingFromCell"
 """Reason of another cell's job that this one does not own yet."""
+GATHERING = "NodesInOtherCells"
+"""Reason of a job for which nodes of other cells are being asked for, or given back."""
 
 
 class Startable(Protocol):
@@ -50,4 +52,4 @@ def pending_reason(jobs: Startable, job: Job) -> str:
         return "JobArrayTaskLimit"
     if job.pack is not None and not jobs.startable(job):
         return PACK_NOT_BEGUN
-    return ""
+    return GATHERING if job.gathers else ""

@@ -170,6 +170,7 @@ def foreseeable(job: Job) -> bool:
         and job.attempt is None
         and not job.hold
         and not job.is_away
+        and not job.gathers
         and bool(job.open or job.not_before_us)
         and (job.pack is None or not job.pack.waits_for_first)
         and not (job.open and _is_unforeseen(job))

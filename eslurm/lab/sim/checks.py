@@ -36,6 +36,7 @@ from eslurm.lab.sim.pack_checks import WATCHED as OF_PACKS
 from eslurm.lab.sim.pack_checks import PackChecks
 from eslurm.lab.sim.phase_checks import PhaseChecks
 from eslurm.lab.sim.plan_checks import PlanChecks
+from eslurm.lab.sim.retry_checks import OF_RETRIES, RetryChecks
 from eslurm.lab.sim.script_runs import Clock, Occupancy, Run
 from eslurm.lab.sim.site_view import SiteView
 from eslurm.lab.sim.violation import require
@@ -75,6 +76,7 @@ class Checks:
         self.packs = PackChecks(world.coverage, lambda: world.faults.is_calm, world.config.phases)
         self.plans = PlanChecks(self.packs)
         self.dependencies = DependencyChecks()
+        self.retries = RetryChecks(world.coverage)
         self.phases = PhaseChecks(world.phases)
         self.gateways = GatewayChecks(
             world.config,
@@ -163,6 +165,9 @@ class Checks:
             epoch,
             (decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in OF_PACKS),
             batch.at_us,
+        )
+        self.retries.on_durable(
+            decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in OF_RETRIES
         )
         if self.gateways.gateways:
             self.gateways.on_batch(
@@ -279,6 +284,7 @@ class Checks:
     def on_launch(self, launch: JobLaunch) -> None:
         """An agent is about to start this script."""
         self._launches[launch.job_id, launch.attempt] = launch
+        self.retries.on_launch(launch)
         self.phases.on_launch(launch)
 
     def on_spawn(self, host: Host, spec: StepSpec) -> None:
@@ -326,6 +332,7 @@ class Checks:
         launch = self._launches[attempt]
         clock = Clock(self._world.scheduler.at_us, launch.spec.time_limit_s * 1_000_000)
         run = self._runs[attempt] = Run(host, key, launch, clock)
+        self._replay()
         job = self._replica.jobs.get(key.job_id)
         if job is not None and job.attempt is not None and job.attempt.number == key.attempt:
             # A start that was under way when another node was given up: the order to end it follows.

@@ -60,7 +60,9 @@ from eslurm.lab.sim.workload_generator import (
     draw_spec,
     lifted,
     movable,
+    retried,
     setting,
+    spanning,
 )
 from eslurm.lab.sim.world_view import WorldView
 from eslurm.ports.store import BlobRow, content_hash
@@ -80,6 +82,12 @@ GATEWAY_SUBMISSIONS = 12
 """Nodes with gateways."""
 PACK_ACT_WITHIN_US = 15 * SECOND_US
 CANCELLED_WITHIN_US = 8 * SECOND_US
+WIDE_SHARE = 0.3
+"""Of the jobs that may span cells, those that ask for more nodes than their cell has."""
+RETRIES_SHARE = 0.4
+"""Of seeds: the others stay what they are."""
+RETRIED_SUBMISSIONS = 8
+RETRIED_CANCELLED_WITHIN_US = 12 * SECOND_US
 SCRIPTS = (b"#!/bin/sh\nexec solve\n", b"#!/bin/sh\nexec mesh\n")
 ENVIRONMENT = b"PATH=/usr/bin\0"
 
@@ -109,6 +117,8 @@ class Client(Process):
         self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
         self._movable_random = random.Random(f"{world.seed}/movable jobs")
+        self._spanning_random = random.Random(f"{world.seed}/spanning jobs")
+        self._retries_random = random.Random(f"{world.seed}/retries")
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -143,8 +153,15 @@ class Client(Process):
             for _ in range(GATEWAY_SUBMISSIONS):
                 self.later(self._gateways_random.randint(SECOND_US, last_us), self._submit_with_gateways)
 
+        if self._retries_random.random() < RETRIES_SHARE and not world.movable_bursts:
+            for _ in range(RETRIED_SUBMISSIONS):
+                self.later(self._retries_random.randint(SECOND_US, last_us), self._submit_retried)
+
         for _ in range(world.movable_bursts):
             self.later(self._movable_random.randint(SECOND_US, last_us), self._submit_movable)
+
+        for _ in range(world.spanning_bursts):
+            self.later(self._spanning_random.randint(SECOND_US, last_us), self._submit_spanning)
 
     # ---- asking ----
 
@@ -276,9 +293,14 @@ class Client(Process):
     def _submit_movable(self) -> None:
         """More jobs at once than start at once, which any cell may take."""
         rng = self._movable_random
-        specs = tuple([movable(self._spec(rng)) for _ in range(rng.randint(4, 12))])
+        specs = tuple([self._movable() for _ in range(rng.randint(4, 12))])
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
         self.call(SubmitJobs(specs), self._cancel_movable, blobs)
+
+    def _movable(self) -> JobSpec:
+        """A job that any cell may take, some of them with retries, which the cell that takes it has to make."""
+        spec = movable(self._spec(self._movable_random))
+        return retried(self._retries_random, spec) if self._retries_random.random() < 0.15 else spec
 
     def _cancel_movable(self, answer: BatchAnswer) -> None:
         """Now and then one is cancelled, perhaps while it is between two cells."""
@@ -286,6 +308,36 @@ class Client(Process):
         if isinstance(answer, Submitted) and rng.random() < 0.6:
             cancel = CancelJobs(self.operator, (JobRef(rng.choice(answer.job_ids)),))
             self.later(rng.randint(0, CANCELLED_WITHIN_US), self.call, cancel)
+
+    def _submit_spanning(self) -> None:
+        """Jobs whose nodes may be of several cells; some that no cell has alone are cancelled in the end."""
+        rng = self._spanning_random
+        own = len(self.world.names)
+        is_wide = rng.random() < WIDE_SHARE
+        nodes = own + 1 if is_wide else rng.randint(2, max(2, min(own, 4)))
+        specs = tuple([spanning(self._spec(rng), nodes) for _ in range(rng.randint(1, 2))])
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs), self._cancel_wide if is_wide else None, blobs)
+
+    def _cancel_wide(self, answer: BatchAnswer) -> None:
+        """Cancel jobs that no cell has alone: if they ever start depends on the other cells."""
+        if isinstance(answer, Submitted):
+            cancel = CancelJobs(self.operator, tuple([JobRef(job_id) for job_id in answer.job_ids]))
+            self.later(self._spanning_random.randint(20, 90) * SECOND_US, self.call, cancel)
+
+    def _submit_retried(self) -> None:
+        """Jobs of short limits that ask for retries; some of them are cancelled soon."""
+        rng = self._retries_random
+        specs = tuple([retried(rng, self._spec(rng)) for _ in range(rng.randint(1, 3))])
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs), self._cancel_retried, blobs)
+
+    def _cancel_retried(self, answer: BatchAnswer) -> None:
+        """Now and then one is cancelled, perhaps while it runs into its limit or in the pause after it."""
+        rng = self._retries_random
+        if isinstance(answer, Submitted) and rng.random() < 0.3:
+            cancel = CancelJobs(self.operator, (JobRef(rng.choice(answer.job_ids)),))
+            self.later(rng.randint(0, RETRIED_CANCELLED_WITHIN_US), self.call, cancel)
 
     def _submit_long(self) -> None:
         """Jobs that run for minutes, where links are bad for as long."""

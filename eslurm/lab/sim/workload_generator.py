@@ -31,6 +31,7 @@ from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import ArraySpec, Dependency, JobSpec, Principal
 from eslurm.core.model.messages import PolicyChange, ReservedNodes, ReservedTime
 from eslurm.core.model.request import Chunk, PartSpec, Request
+from eslurm.core.model.retry import RetryRequest
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.cluster_config import FAST, GPU, LICENCE, MAIN, RUSH
 
@@ -153,6 +154,31 @@ def movable(spec: JobSpec) -> JobSpec:
     request = replace(spec.components[0], wide=(), include=(), exclude=())
     return replace(
         spec, components=(request,), parts=(), array=None, reservation="", start_at_us=0, cells=("any",)
+    )
+
+
+def spanning(spec: JobSpec, nodes: int) -> JobSpec:
+    """The same job on so many whole tasks' nodes, of any cells at once."""
+    request = Request(tasks=nodes, nodes_min=nodes, nodes_max=nodes)
+    return replace(movable(spec), components=(request,), span=True)
+
+
+def retried(rng: random.Random, spec: JobSpec) -> JobSpec:
+    """The same job with a short limit, into which many scripts run, and retries by the server."""
+    causes = rng.choice((("timeout",), ("timeout",), ("node-fail",), ("timeout", "node-fail")))
+    retry = RetryRequest(
+        causes,
+        rng.choice((1, 1, 2, 3)),
+        rng.choice((100, 150, 200, 400)),
+        max_time_s=rng.choice((0, 0, 20, 60)),
+    )
+    return replace(
+        spec,
+        time_limit_s=rng.choice((1, 2, 3, 5)),
+        requeue=spec.requeue or "node-fail" in causes,
+        start_at_us=0,
+        held=False,
+        retry=retry,
     )
 
 

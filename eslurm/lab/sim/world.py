@@ -91,7 +91,7 @@ class World:
         self.random = random.Random(f"{seed}/world")
         self.scheduler = scheduler or Scheduler(START_US)
         self.parts: LeaderParts = NoParts()
-        self.movable_bursts = 0
+        self.movable_bursts = self.spanning_bursts = 0
         """Number of times at which users submit several jobs that any cell may take."""
         self.network = Network(self.scheduler, f"{seed}/network", self._observe)
         self.tuning = Tuning()
@@ -274,6 +274,9 @@ class World:
         if key.is_gateway:
             calm = self.faults.is_calm
             return draw_gateway_script(self._script_seed, key, spec.tasks, spec.argv, is_calm=calm)
+        if key.step == BATCH_STEP and "-of-" in spec.env.get("SLURM_JOB_NAME", ""):
+            # It holds nodes for a job of another cell until it is ended.
+            return StepScript(duration_us=None)
         rng = random.Random(f"{self._script_seed}/{key.job_id}/{key.attempt}/{key.step}")
         if rng.random() < 0.03 and not self.faults.is_calm:
             return StepScript(exit_code=127, spawn_error="no such file")

@@ -210,6 +210,7 @@ class WorldView(Protocol):
     log_kept_us: int
     inbox_max: int
     movable_bursts: int
+    spanning_bursts: int
     parts: LeaderParts
 
     @property

@@ -130,6 +130,7 @@ def test_a_token_passes_what_its_scope_allows(scope: str, method: str, passes: b
     [
         pb.SubmitRequest(arrival=pb.Arrival(job_id=17, serial=5)).SerializeToString() + SUBMISSION,
         SUBMISSION + pb.SubmitRequest(arrival=pb.Arrival()).SerializeToString(),
+        SUBMISSION + pb.SubmitRequest(guest_of=pb.GuestOf(job_id=17, serial=5)).SerializeToString(),
     ],
 )
 def test_a_user_makes_no_offer_in_the_name_of_the_cell(request_: bytes) -> None:
@@ -139,4 +140,15 @@ def test_a_user_makes_no_offer_in_the_name_of_the_cell(request_: bytes) -> None:
     assert answered.status is Status.PERMISSION_DENIED and "arrival" in answered.text
     garbled = ask(cells, "Submit", request=b"\x22\xff", request_id=REQUEST_ID)
     assert garbled.status is Status.INVALID_ARGUMENT
+    assert not cells.passed
+
+
+@pytest.mark.parametrize("method", ["TellGuest", "CreateStep", "WaitStep", "FinishStep"])
+def test_what_leaders_say_about_guests_is_no_users_call(method: str) -> None:
+    cells = Cells()
+    answered = ask(cells, method, request=b"", request_id=REQUEST_ID)
+    assert (
+        answered.status is Status.PERMISSION_DENIED
+        and "does not pass to other cells by itself" in answered.text
+    )
     assert not cells.passed

@@ -550,3 +550,31 @@ def test_no_cell_and_no_line_moves_the_readers_cursor(capsys: pytest.CaptureFixt
     )
     columns, cells = by_letters("iPjuakZRqvE")
     assert render(columns, fill([info], cells, 0)).replace("\n", "").isprintable()
+
+
+def test_esacct_counts_what_was_wasted(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: core time of attempts that were followed by another one, less their suspensions; the last one is none."""
+    runs = [
+        pb.AttemptInfo(
+            job_id=17,
+            attempt=at,
+            state=state,
+            cpus=8,
+            started_us=100 * S,
+            ended_us=(100 + 600 * at) * S,
+            paused_us=60 * S,
+            time_limit_s=600 * at,
+            exit_text="timeout: retried (1 of 1)" if at == 1 else "",
+        )
+        for at, state in ((1, "REQUEUED"), (2, "TIMEOUT"))
+    ]
+    with FakeApi(state_dir / "s", Accounting=lambda _: pb.AccountingReply(attempts=runs)) as door:
+        assert esacct.main(["--socket", door.path, "-P", "--attempts", "-j", "17"]) == exits.OK
+        assert capsys.readouterr().out.splitlines() == [
+            "JobID|Attempt|JobName|AllocCPUS|State|Elapsed|Timelimit|Wasted|Reason",
+            "17|1||8|REQUEUED|00:09:00|10:00|01:12:00|timeout: retried (1 of 1)",
+            "17|2||8|TIMEOUT|00:19:00|20:00|00:00:00|",
+        ]
+        assert esacct.main(["--socket", door.path, "--json", "-j", "17"]) == exits.OK
+        shown = json.loads(capsys.readouterr().out)["attempts"]
+    assert [(run["wasted_s"], run["wasted_cpu_s"]) for run in shown] == [(540, 4320), (0, 0)]

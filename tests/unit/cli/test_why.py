@@ -341,3 +341,16 @@ def test_the_part_that_decides_is_shown_with_its_partition_and_its_command() -> 
         "esctl update job 17+1 nodes=4",
         "esctl update job 17 time=1:00:00",
     ]
+
+
+def test_a_retried_job_says_which_attempt_it_is_and_why() -> None:
+    told = "attempt 1 ended by timeout, retry 1 of 2: a time limit of 900 s instead of 600 s"
+    waiting = job(retry_on="timeout:2", retries=1, attempts=1, retry_text=told)
+    assert f"Attempt 2, retried on timeout:2: {told}" in answer(pb.WhyReply(job=waiting)).splitlines()
+    waiting.state, waiting.attempts = "RUNNING", 2
+    line = f"Attempt 2, retried on timeout:2: {told}"
+    assert answer(pb.WhyReply(job=waiting)).splitlines()[1:] == [line]
+    fresh = job(retry_on="node-fail:1")
+    assert "Attempt 1, retried on node-fail:1" in answer(pb.WhyReply(job=fresh)).splitlines()
+    array = job(retry_on="timeout:1", array_tasks_left="0-3")
+    assert "Each of its tasks is retried on timeout:1" in answer(pb.WhyReply(job=array)).splitlines()

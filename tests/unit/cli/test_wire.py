@@ -18,6 +18,7 @@ TABLES = {
     "SubmitRequest": wire_tables.SUBMIT_REQUEST,
     "PackRequest": wire_tables.PACK_REQUEST,
     "Arrival": wire_tables.ARRIVAL,
+    "GuestOf": wire_tables.GUEST_OF,
     "SubmitReply": wire_tables.SUBMIT_REPLY,
     "JobRequest": wire_tables.JOB_REQUEST,
     "ResourceRequest": wire_tables.RESOURCE_REQUEST,

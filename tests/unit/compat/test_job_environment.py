@@ -19,6 +19,7 @@ from eslurm.compat.environment import (
 )
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.gateways import GatewayRequest
+from eslurm.core.model.guests import Guest, JointStep
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import JobLaunch, LaunchStep, NodeGroup
 from eslurm.core.model.request import PartSpec, Request
@@ -353,3 +354,35 @@ def test_a_phase_gets_no_list_that_a_program_could_not_take() -> None:
     for count, is_there in ((PHASE_VALUE_CHARS_MAX, True), (PHASE_VALUE_CHARS_MAX + 1, False)):
         found = phase_environment(launch(node_names="n" * count), NAMES, "test", "cn05", 4, "prolog", None)
         assert ("SLURM_JOB_NODELIST" in found, "SLURM_JOB_EXIT_CODE" in found) == (is_there, False)
+
+
+def test_a_job_that_spans_cells_knows_all_of_its_nodes() -> None:
+    guests = (Guest("beta", 2, 71, "b[1-2]"), Guest("gamma", 1, 9, "g7"))
+    found = batch_environment(launch(guests=guests), NAMES, {"SLURM_SPAN_CELLS": "old"})
+    assert found["SLURM_SPAN_CELLS"] == found["ESLURM_SPAN_CELLS"] == "beta,gamma"
+    assert found["SLURM_SPAN_NUM_NODES"] == "6" and found["SLURM_NNODES"] == "3"
+    assert found["SLURM_SPAN_NODELIST"] == "cn[05-06],gpu1,b[1-2],g7"
+    assert "SLURM_SPAN_CELLS" not in batch_environment(launch(), NAMES, {"SLURM_SPAN_CELLS": "old"})
+
+
+def test_a_part_of_a_step_over_cells_counts_through_all_of_them() -> None:
+    joint = JointStep("17@alpha", 6, 11, 4, 7, "a[1-4],cn[05-06],gpu1", "1(x3),2(x4)")
+    step = LaunchStep(
+        *(17, 2, 0, launch().groups, ("app",), b"", "/", "", b"", 5),
+        rank_first=6,
+        tasks_total=11,
+        joint=joint,
+    )
+    environment = StepEnvironment(launch(), step, NAMES)
+    found = environment.shared
+    expected = {
+        "NTASKS": "11",
+        "STEP_NUM_NODES": "7",
+        "STEP_NODELIST": "a[1-4],cn[05-06],gpu1",
+        "STEP_TASKS_PER_NODE": "1(x3),2(x4)",
+        "SPAN_JOB_ID": "17@alpha",
+        "JOB_NUM_NODES": "3",
+    }
+    assert {name: found[f"SLURM_{name}"] for name in expected} == expected
+    own = environment.of_task(9, 0)
+    assert (own["SLURM_PROCID"], own["SLURM_NODEID"], own["SLURM_LOCALID"]) == ("10", "6", "0")

@@ -18,6 +18,7 @@ from eslurm.core.model.job_states import STARTED
 from eslurm.core.model.messages import JobRef, SuspendJobs, UpdateJob
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.request import Chunk, Request
+from eslurm.core.model.retry import RetryRequest
 from eslurm.ports.api import ApiError, Status
 from eslurm.ports.store import StoreUnavailable
 from eslurm.v1 import controller_pb2 as pb
@@ -69,6 +70,22 @@ def test_the_life_of_a_job_is_told_as_it_happens() -> None:
         assert (first.partition, first.nodes, first.cores, first.memory_mib) == ("main", 2, 6, 600)
         assert (first.limit_s, follower.events[1].job.limit_s) == (600, 500)
         assert follower.begun == 1
+
+    scenario(body)
+
+
+def test_a_retried_job_is_told_with_its_next_limit() -> None:
+    """Goal: an estimator asks anew about it, with the limit that it has by then."""
+
+    async def body(world: FedWorld, follower: Follower) -> None:
+        await follower.read()
+        job = world.submit(time_limit_s=600, retry=RetryRequest(("timeout",)))
+        world.start()
+        world.pass_time(600)
+        world.end(job, 15, cause="time_limit")
+        kinds = [kind for kind, _ in await follower.read()]
+        assert kinds == ["SUBMITTED", "STARTED", "REQUEUED", "CHANGED"]
+        assert follower.events[-1].job.limit_s == world.job(job).spec.time_limit_s == 900
 
     scenario(body)
 

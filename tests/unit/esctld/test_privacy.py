@@ -50,6 +50,8 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Broadcasts": None,
     # The answer is another cell's, under that cell's settings.
     "CallCell": None,
+    # No user's call.
+    "TellGuest": None,
     "TreeReport": lambda _ada, _ben: pb.TreeReportRequest(),
     "Controllers": lambda _ada, _ben: pb.ControllersRequest(),
     "Policies": lambda _ada, _ben: pb.PoliciesRequest(),

@@ -200,6 +200,7 @@ FIELDS = (
 )
 OF_THE_CORE = {"nice": "NICE_MAX", "priority": "PRIORITY_MAX"}
 ELSEWHERE = {
+    "NODE_LIST_CHARS_MAX": "tests/unit/api/test_requests.py: of a step over several cells",
     "REFERENCES_MAX": "tests/unit/api: entries of a call, whatever it asks",
     "REASON_CHARS_MAX": "of nodes and satellites: no part of a submission",
     "ARGUMENTS_BYTES_MAX": "below: the arguments together",

@@ -22,6 +22,7 @@ from eslurm.core.model.job import Principal, StepEnd
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.retry import Retried
 from eslurm.core.relay.results import EMPTY
 from eslurm.core.relay.trace import LevelCost, Trace
 from eslurm.core.state.cluster import State
@@ -110,6 +111,7 @@ def test_what_was_committed_is_counted() -> None:
     batch: Sequence[Fact] = (
         facts.AttemptStarted(17, 1, 5),
         facts.AttemptEnded(17, 1, JobState.FAILED),
+        facts.AttemptEnded(18, 1, JobState.PENDING, retry=Retried("timeout", 90)),
         facts.JobFinished(18, JobState.CANCELLED),
         facts.NodeStateChanged(3, NodeState.LOST),
         facts.JobsForecast(((17, Forecast(1, 2, 3, 2)), (18, Forecast(1, 2, 3, 2)))),
@@ -119,6 +121,8 @@ def test_what_was_committed_is_counted() -> None:
     registry = metrics.registry
     assert value(registry, "eslurm_attempts_started_total") == 1
     assert value(registry, "eslurm_attempts_ended_total", outcome="FAILED") == 1
+    assert value(registry, "eslurm_retries_total", cause="timeout") == 1
+    assert value(registry, "eslurm_retries_total", cause="node-fail") == 0
     assert value(registry, "eslurm_jobs_ended_waiting_total", state="CANCELLED") == 1
     assert value(registry, "eslurm_node_transitions_total", state="LOST") == 1
     assert value(registry, "eslurm_forecasts_taken_total") == 2

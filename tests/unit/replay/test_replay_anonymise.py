@@ -32,11 +32,12 @@ from eslurm.core.model.messages import (
     UpdateNodes,
 )
 from eslurm.core.model.request import Request
+from eslurm.core.model.retry import Retried, RetryRequest
 from eslurm.replay.anonymise import Anonymiser
 from eslurm.replay.base import pack_base, unpack_base
 from eslurm.replay.player import Player, find_violation
 from tests.kits.chaos import Chaos
-from tests.kits.core import ROOT, World
+from tests.kits.core import ROOT, SECOND, World
 from tests.kits.replay import logged, write
 from tests.support.seeds import Seeds
 from tests.unit.core.control.accounts.test_policies import put
@@ -189,3 +190,20 @@ def test_root_and_what_the_controller_says_by_itself_stay() -> None:
     config = decode_fact(facts[0].kind, facts[0].version, facts[0].blob)
     assert config.config.operators == (0,)  # type: ignore[union-attr]
     assert config.config.partitions[0].name == "main"  # type: ignore[union-attr]
+
+
+def test_causes_and_limits_of_retries_stay() -> None:
+    world = World(restarts=False)
+    job = world.submit(user=MARIE, time_limit_s=100, retry=RetryRequest(("timeout", "node-fail"), 2))
+    world.start()
+    world.now_us += 100 * SECOND
+    world.end(job, 15, cause="time_limit")
+    anonymiser = Anonymiser(b"secret")
+    submitted, ended = (
+        next(anonymiser.fact(fact) for fact in logged(world) if fact.kind == kind)
+        for kind in ("JobSubmitted", "AttemptEnded")
+    )
+    assert decode_fact(submitted.kind, submitted.version, submitted.blob).spec.retry == RetryRequest(  # type: ignore[union-attr]
+        ("timeout", "node-fail"), 2
+    )
+    assert decode_fact(ended.kind, ended.version, ended.blob).retry == Retried("timeout", 150)  # type: ignore[union-attr]

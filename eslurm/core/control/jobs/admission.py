@@ -18,11 +18,13 @@ from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
 from eslurm.core.control.jobs.movable import check_movable
+from eslurm.core.control.jobs.retry_requests import check_in_pack, check_maxima, check_retry
 from eslurm.core.control.jobs.users import check_user
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.accounts import Defaults
 from eslurm.core.model.config import Partition
+from eslurm.core.model.guests import nodes_of, share_of, span_problem
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs, Submitted
@@ -66,6 +68,8 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
             with pack_submission.naming(member):
                 if spec.cells:
                     check_movable(spec, in_pack=True)
+                if spec.retry is not None:
+                    check_in_pack(spec.retry)
                 spec = admitted(state, member.checked(spec), now_us, beside)
                 pack_submission.check_delay(state, spec, member.delay_s, now_us)
             member.spec = spec
@@ -76,9 +80,10 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
         due_us = max(spec.begin_us, not_before_us)
         priority = first_priority(state, spec)
         place = member.place(job_ids) if member is not None else None
-        found.append(
-            facts.JobSubmitted(job_id, spec, priority, still_open, due_us if due_us > now_us else 0, place)
+        submitted = facts.JobSubmitted(
+            job_id, spec, priority, still_open, due_us if due_us > now_us else 0, place
         )
+        found.append(replace(submitted, is_wide=is_wide(state, spec)) if spec.span else submitted)
     if members:
         pack_submission.check_together(state, members, now_us, empty_of(state))
     return found, Submitted(tuple(job_ids))
@@ -115,6 +120,8 @@ def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSp
     _check_priority(state, spec)
     check_times(state, spec, now_us)
     check_limits(state, spec, now_us, beside)
+    if spec.retry is not None:
+        check_maxima(state, spec, spec.retry)
     return spec
 
 
@@ -160,7 +167,12 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
     # The job's own partition is that of its first part.
     spec = replace(spec, partition=partitions[0].name, parts=parts, time_limit_s=limit_s)
     spec = within_qos(state, spec, is_said=is_said)
+    if spec.span:
+        spec = _spanning(spec)
     for part, (request, partition) in enumerate(zip(spec.components, partitions, strict=True)):
+        if spec.span:
+            # Its own part of the nodes is one at least.
+            request = share_of(request, 1)
         problem = _infeasible(state, partition.name, request, spec.time_limit_s)
         if problem:
             raise Refused(RefusalCode.INFEASIBLE, part_text(spec, part, problem))
@@ -168,7 +180,24 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
         _check_together(state, spec)
     if spec.cells:
         check_movable(spec)
+    if spec.retry is not None:
+        check_retry(spec, spec.retry)
     return spec
+
+
+def _spanning(spec: JobSpec) -> JobSpec:
+    """The spec of a job that may span cells, with a task for each node at least. Raises `Refused`."""
+    request = spec.components[0]
+    problem = "name the cells that it may span (--cell A,B or --cell any)" if not spec.cells else ""
+    problem = problem or span_problem(request)
+    if problem:
+        raise Refused(RefusalCode.INVALID, f"--span: {problem}")
+    return replace(spec, components=(share_of(request, nodes_of(request)), *spec.components[1:]))
+
+
+def is_wide(state: State, spec: JobSpec) -> bool:
+    """Check whether this cell alone can never run a job that may span several."""
+    return bool(_infeasible(state, spec.partition, spec.components[0], spec.time_limit_s))
 
 
 def _partitions(state: State, spec: JobSpec) -> list[Partition]:
@@ -203,6 +232,11 @@ def _time_limit_s(spec: JobSpec, partitions: Sequence[Partition]) -> int:
             )
             raise Refused(RefusalCode.INFEASIBLE, part_text(spec, part, text))
     return limit_s
+
+
+def partition_limit_s(state: State, spec: JobSpec) -> int:
+    """The longest time limit in the partition of a job of one part, in seconds; 0: any. Raises `Refused`."""
+    return _partition(state, spec, 0).time_limit_max_s
 
 
 def _partition(state: State, spec: JobSpec, part: int) -> Partition:

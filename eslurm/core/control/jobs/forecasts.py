@@ -1,7 +1,8 @@
 """Forecasts of an estimator, checked and turned into a fact: advice to plans, never a limit.
 
 Invariant: nothing here starts, ends or delays a job; an estimator that is dead, slow or wrong changes plans and nothing
-else. A forecast of a waiting array is its tasks' too, from their starts on.
+else, except, within bounds that a job has set, the limit of its next attempt (`grown_retries`). A forecast of a waiting
+array is its tasks' too, from their starts on.
 """
 
 from __future__ import annotations

@@ -44,6 +44,17 @@ def _problem(spec: JobSpec, *, in_pack: bool) -> str:
     return next((text for name, text in _REQUESTS if getattr(spec.components[0], name)), "")
 
 
+def check_alone(job: Job, what: str) -> None:
+    """Raise `Refused` while other cells hold nodes for the job: a change here would not reach them."""
+    guests = job.guests
+    if guests is not None and guests.guests and job.state not in FINAL:
+        cells = ", ".join(guest.cell for guest in guests.guests)
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"job {job.job_id}: {what} does not reach its nodes in {cells}: submit it again with what it needs",
+        )
+
+
 def check_here(job: Job) -> None:
     """Raise `Refused` while the job is between two cells, each of which would miss a change in the other."""
     transfer = job.transfer

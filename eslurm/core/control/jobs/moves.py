@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
+from eslurm.core.control.jobs.movable import check_alone
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Qos
 from eslurm.core.model.dates import format_moment
@@ -154,6 +155,7 @@ def on_extend(state: State, message: ExtendJob, now_us: int) -> tuple[list[facts
 def wanted_end(state: State, message: ExtendJob) -> WantedEnd:
     """A running job's wish as the planner gets it. Raises `Refused` where the limit cannot be longer, whatever is free."""
     job = _named(state, message.by, message.job)
+    check_alone(job, "a longer time limit")
     attempt = _running(job)
     has_s = limit_s(job, attempt)
     if has_s == NO_LIMIT:

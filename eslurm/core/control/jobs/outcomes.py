@@ -10,6 +10,8 @@ import msgspec
 
 from eslurm.core.control.effects import Owing, find_owing
 from eslurm.core.control.jobs import gateways
+from eslurm.core.control.jobs.grown_retries import grown
+from eslurm.core.control.jobs.retries import judged
 from eslurm.core.control.jobs.stopping import ended, outcome_of, stop_text, stopped_outcome
 from eslurm.core.control.jobs.times import end_in_time, start_in_time
 from eslurm.core.model import facts
@@ -225,7 +227,19 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
         if attempt.stop is not None:
             text = stop_text(attempt.stop.cause, attempt.stop.by)
         end = end_in_time(attempt, report.end, now_us)
-        return [ended(state, job, attempt, now_us, outcome=outcome, end=end, released=released, text=text)]
+        verdict = judged(state, job, attempt, report.end, outcome, now_us, grown)
+        text = "; ".join(filter(None, (text, verdict.why)))
+        outcome, retry = verdict.outcome, verdict.retry
+        return [
+            ended(
+                *(state, job, attempt, now_us),
+                outcome=outcome,
+                end=end,
+                released=released,
+                text=text,
+                retry=retry,
+            )
+        ]
     if report.gone:
         return [*returned, *given_back(state, report.job_id, report.attempt, report.node)]
     return returned

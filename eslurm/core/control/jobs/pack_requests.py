@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from eslurm.core.control.jobs.access import check_managed
-from eslurm.core.control.jobs.pack_submission import check_delay, check_group, overlapping
+from eslurm.core.control.jobs.pack_submission import check_delay, check_pack
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job, JobSpec, Principal
 from eslurm.core.model.job_states import FINAL
@@ -85,16 +85,8 @@ def check_changed(state: State, job: Job, spec: JobSpec, now_us: int, empty: Led
     check_delay(state, spec, job.pack.delay_us // SECOND_US, now_us)
     found = members(state, job.pack.pack_id)
     specs = [spec if one.job_id == job.job_id else one.spec for one in found]
-    groups = overlapping(
-        [
-            (one.pack.delay_us // SECOND_US, of.time_limit_s)
-            for one, of in zip(found, specs, strict=True)
-            if one.pack
-        ]
-    )
-    for group in groups:
-        if job.pack.index in group:
-            check_group(state, specs, group, now_us, empty)
+    delays_s = [one.pack.delay_us // SECOND_US for one in found if one.pack]
+    check_pack(state, specs, delays_s, now_us, empty)
 
 
 def with_priority(state: State, job: Job, priority: int) -> Sequence[facts.Fact]:

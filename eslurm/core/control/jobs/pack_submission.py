@@ -17,12 +17,14 @@ from eslurm.core.model.pack import PackDraft, PackPlace
 from eslurm.core.model.parts import partition_of, partitions_of
 from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
 from eslurm.core.model.units import SECOND_US
-from eslurm.core.plan.placement.feasible_parts import feasible_beside
+from eslurm.core.plan.placement.beside import FIRST_MAX
+from eslurm.core.plan.placement.feasible_parts import feasible_pack
 from eslurm.core.resources.ledger import Ledger
+from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.cluster import State
 
-TOGETHER_MAX = 5_000
-"""Members in groups with overlapping stays that are checked together in one call: 30 microseconds each, on 600 nodes."""
+TOGETHER_MAX = FIRST_MAX
+"""Steps of the search for places of packs in one call, one for each member at least: up to 0.2 ms each."""
 
 
 class Member:
@@ -109,7 +111,7 @@ def check_delay(state: State, spec: JobSpec, delay_s: int, now_us: int) -> None:
 
 
 def check_together(state: State, members: Mapping[int, Member], now_us: int, empty: Ledger) -> None:
-    """Raise `Refused` when parts of a pack, each of which fits alone, never fit together while all of them run."""
+    """Raise `Refused` when parts of a pack, each of which fits alone, never fit beside each other with their delays."""
     by_pack: dict[int, list[Member]] = {}
     for member in members.values():
         by_pack.setdefault(member.draft.first, []).append(member)
@@ -117,18 +119,10 @@ def check_together(state: State, members: Mapping[int, Member], now_us: int, emp
     left = TOGETHER_MAX
     for pack in by_pack.values():
         specs = [member.spec for member in pack if member.spec is not None]
-        for group in overlapping(
-            [(one.delay_s, of.time_limit_s) for one, of in zip(pack, specs, strict=True)]
-        ):
-            asked = tuple([_asked(specs[member]) for member in group])
-            if asked in checked:
-                continue
-            left -= len(group)
-            if left < 0:
-                raise _invalid(
-                    "pack: too many parts run at the same time to check: submit the packs in several calls"
-                )
-            check_group(state, specs, group, now_us, empty)
+        delays_s = [member.delay_s for member in pack]
+        asked = tuple([(delay_s, _asked(spec)) for delay_s, spec in zip(delays_s, specs, strict=True)])
+        if asked not in checked:
+            left -= check_pack(state, specs, delays_s, now_us, empty, left)
             checked.add(asked)
 
 
@@ -137,22 +131,53 @@ def _asked(spec: JobSpec) -> tuple[object, ...]:
     return (spec.components, spec.partition, spec.parts, spec.time_limit_s, who)
 
 
-def check_group(
-    state: State, specs: Sequence[JobSpec], group: Collection[int], now_us: int, empty: Ledger
-) -> None:
-    """Raise `Refused` when these members of a pack never fit beside each other."""
-    found = [(member, part) for member in group for part in range(len(specs[member].components))]
-    problem = feasible_beside(
+def check_pack(
+    state: State,
+    specs: Sequence[JobSpec],
+    delays_s: Sequence[int],
+    now_us: int,
+    empty: Ledger,
+    steps_max: int = TOGETHER_MAX,
+) -> int:
+    """The steps of the search for its place. Raises `Refused` when these members of a pack never fit beside each other."""
+    groups = overlapping(
+        [(delay_s, spec.time_limit_s) for delay_s, spec in zip(delays_s, specs, strict=True)]
+    )
+    # One that runs alone fits, as it was accepted for itself.
+    found = [
+        (member, part)
+        for member in sorted({member for group in groups for member in group})
+        for part in range(len(specs[member].components))
+    ]
+    if not found:
+        return 0
+    stays_us = [_stay_us(delay_s, spec) for delay_s, spec in zip(delays_s, specs, strict=True)]
+    problem, steps = feasible_pack(
         [specs[member].components[part] for member, part in found],
         [state.partition_views[partition_of(specs[member], part)] for member, part in found],
-        [specs[member].time_limit_s * SECOND_US for member, _ in found],
+        [stays_us[member] for member, _ in found],
+        [[at for at, (member, _) in enumerate(found) if member in group] for group in groups],
         empty,
         [member for member, _ in found],
+        steps_max,
     )
-    reason = problem.reason if problem is not None else _against_rules(state, specs, group, now_us)
+    if problem is not None and steps >= steps_max and steps_max < TOGETHER_MAX:
+        raise _invalid(
+            "pack: too many parts run at the same time to check: submit the packs in several calls"
+        )
+    reason = problem.reason if problem is not None else ""
+    for group in groups:
+        reason = reason or _against_rules(state, specs, group, now_us)
     if reason:
         text = f"{reason}; with these delays and time limits they run at the same time"
         raise Refused(RefusalCode.INFEASIBLE, text)
+    return steps
+
+
+def _stay_us(delay_s: int, spec: JobSpec) -> tuple[int, int]:
+    """Its interval from the start of the pack on, without an end where it has no time limit."""
+    start_us = delay_s * SECOND_US
+    return start_us, start_us + spec.time_limit_s * SECOND_US if spec.time_limit_s else INFINITY_US
 
 
 def _against_rules(state: State, specs: Sequence[JobSpec], group: Collection[int], now_us: int) -> str:

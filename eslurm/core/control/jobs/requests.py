@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from eslurm.core.control.jobs import pack_requests
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
-from eslurm.core.control.jobs.movable import check_here
+from eslurm.core.control.jobs.movable import check_alone, check_here
 from eslurm.core.control.jobs.running import suspend
 from eslurm.core.control.jobs.stopping import stop
 from eslurm.core.control.jobs.transfers import cancelled, given_up
@@ -303,6 +303,8 @@ def on_suspend(state: State, message: SuspendJobs, now_us: int) -> Decision:
 
     def suspend_one(job: Job) -> list[facts.Fact]:
         assert job.attempt is not None
+        if not message.resume:
+            check_alone(job, "suspending it")
         told = suspend(state, job, by, now_us, resume=message.resume)
         if told and message.resume and lends(job.attempt):
             # Two that lent the same cores: the second goes on when the first has ended.

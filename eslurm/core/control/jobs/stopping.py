@@ -5,9 +5,11 @@ Each function is pure: it examines one job and returns the facts that follow.
 
 from __future__ import annotations
 
+from eslurm.core.control.jobs.retries import judged, unchanged
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, StepEnd, Stop
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.retry import Retried
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 from eslurm.core.state.endings import MAKING_ROOM, requeue_or_fail
@@ -75,6 +77,7 @@ def ended(
     residue: bool = False,
     blamed: tuple[int, ...] = (),
     not_before_us: int = 0,
+    retry: Retried | None = None,
 ) -> facts.AttemptEnded:
     """End the attempt; a job that returns to the queue waits for its retry delay, and avoids nodes for a longer one.
 
@@ -97,6 +100,7 @@ def ended(
         residue,
         avoid_until_us=_avoid_until_us(job, now_us) if avoid else 0,
         blamed=blamed,
+        retry=retry,
     )
 
 
@@ -207,7 +211,12 @@ def node_gone(
         outcome = requeue_or_fail(job) if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
         if may_run_on and outcome is JobState.PENDING:
             outcome = JobState.NODE_FAIL
-        return [ended(state, job, attempt, now_us, outcome=outcome, released=(number,), text=why)]
+        verdict = judged(state, job, attempt, None, outcome, now_us, unchanged)
+        why = "; ".join(filter(None, (why, verdict.why)))
+        outcome, retry = verdict.outcome, verdict.retry
+        return [
+            ended(state, job, attempt, now_us, outcome=outcome, released=(number,), text=why, retry=retry)
+        ]
     released = facts.NodesReleased(job.job_id, attempt.number, (number,))
     if number in attempt.leaving:
         # The job has given it back: it only waited for what was left there.

@@ -24,7 +24,7 @@ from eslurm.core.control.jobs.admission import (
 from eslurm.core.control.jobs.comparing import asks_for_more
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.dependency_cycles import check_cycles
-from eslurm.core.control.jobs.movable import check_here
+from eslurm.core.control.jobs.movable import check_alone, check_here
 from eslurm.core.control.jobs.requests import for_each
 from eslurm.core.control.jobs.running import change_limit
 from eslurm.core.control.rights import coordinates, is_operator
@@ -70,6 +70,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
                 f"task {task} waits within its array: change job {job.job_id} as a whole",
             )
         part = _part(state, job, message)
+        check_alone(job, "a change")
         if job.state in STARTED:
             return change_limit(state, job, message, part, now_us, operator=operator)
         check_here(job)
@@ -89,7 +90,11 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
             check_nice(state, message.nice, message.by)
         if message.account is not None:
             _check_moved(state, job, message.account, message.by)
-        spec = accepted(state, _changed_spec(job, message, part), job.spec, now_us, message.by)
+        wanted = _changed_spec(job, message, part)
+        if job.guests is not None and wanted.components != job.spec.components:
+            text = f"job {job.job_id} may span cells (--span): what it asks for cannot be changed: submit it again"
+            raise Refused(RefusalCode.CONFLICT, text)
+        spec = accepted(state, wanted, job.spec, now_us, message.by)
         if pack_requests.is_whole(job) and _bound_by(spec) != _bound_by(job.spec):
             pack_requests.check_changed(state, job, spec, now_us, empty_of(state))
         if not job.hold and asks_for_more(job.spec, spec):

@@ -21,6 +21,10 @@ class Agenda:
             self._at_us[job_id] = at_us
             heapq.heappush(self._heap, (at_us, job_id))
 
+    def find(self, job_id: int) -> int | None:
+        """The time at which the job is looked at; None: it is not on the agenda."""
+        return self._at_us.get(job_id)
+
     def drop(self, job_id: int) -> None:
         """Look at it no more."""
         self._at_us.pop(job_id, None)

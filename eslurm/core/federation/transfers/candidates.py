@@ -17,7 +17,7 @@ class Candidates:
     """The other cells that take work, freest first; made anew from each view."""
 
     def __init__(self, view: FederationView) -> None:
-        cells = [one for one in view.cells if one.name != view.cell and _takes_work(one)]
+        cells = [one for one in view.cells if one.name != view.cell and takes_work(one)]
         self.cells: Sequence[CellView] = sorted(
             cells, key=lambda one: (-one.nodes_free, -one.cores_free, one.name)
         )
@@ -34,7 +34,8 @@ class Candidates:
         ]
 
 
-def _takes_work(cell: CellView) -> bool:
+def takes_work(cell: CellView) -> bool:
+    """Check whether a cell takes jobs of others."""
     if cell.state is not CellState.ALIVE or cell.summary is None:
         return False
     if cell.alive is None or cell.alive.protocol < TAKES_JOBS:

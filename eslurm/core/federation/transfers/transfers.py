@@ -9,15 +9,22 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from eslurm.core.federation.actions import (
     Action,
     AskBid,
+    AskGuest,
     CellAnswer,
     CellCall,
     Failure,
     SwapAnswer,
     SwapKeys,
+    TellGuest,
 )
+from eslurm.core.federation.following import ChangedJobs
+from eslurm.core.federation.guests.gatherings import Gatherings
+from eslurm.core.federation.guests.hosting import Hosting
 from eslurm.core.federation.membership import Membership, Standing
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.transfers.arrivals import Arrivals
@@ -61,7 +68,9 @@ class Transfers:
         self.owners = Owners(keys, membership, self.mirror, commits, self._on_withdrawn)
         self.arrivals = Arrivals(keys, own, commits)
         self.offers = Offers(observe, wait_us, commits, self._on_made, self.owners.unmade)
-        self._seen: dict[int, Job] = {}
+        self.gatherings = Gatherings(observe, wait_us, self._may_gather, commits)
+        self.hosting = Hosting(commits)
+        self._changed = ChangedJobs(view)
         self._is_followed = self._may_offer = False
 
     # ---- readers ----
@@ -72,6 +81,7 @@ class Transfers:
         counts = Counter({f"bids {what}": count for what, count in self.offers.counts.items()})
         counts.update(self.owners.counts)
         counts.update(self.arrivals.counts)
+        counts.update({f"gatherings {what}": count for what, count in self.gatherings.counts.items()})
         return counts
 
     @property
@@ -87,8 +97,8 @@ class Transfers:
         return ""
 
     def reasons(self, job_id: int) -> dict[str, str]:
-        """By cell why it does not get this waiting job."""
-        return self.offers.reasons(job_id)
+        """By cell why it does not get this waiting job, or holds no nodes for it."""
+        return self.offers.reasons(job_id) or dict(self.gatherings.reasons(job_id))
 
     def follows_new_store(self, now_us: int) -> None:
         """An administrator has seen that the store is another one, or an older copy."""
@@ -114,6 +124,9 @@ class Transfers:
         self._may_offer = can_write and not self.mirror.problem
         if self._may_offer:
             actions += self.offers.tick(now_us, len(self.owners.open), self.owners.size)
+        # Calls between cells alone: the store need not answer.
+        actions += self.gatherings.tick(now_us, draw)
+        self.hosting.tick(now_us)
         return actions
 
     def due_us(self, now_us: int) -> int | None:
@@ -124,6 +137,7 @@ class Transfers:
         times += [self.owners.due_us(now_us), self.arrivals.due_us(now_us)]
         if self._may_offer:
             times.append(self.offers.due_us(now_us))
+        times += [self.gatherings.due_us(now_us), self.hosting.due_us]
         if self._commits.is_waiting:
             times.append(now_us + LOOK_US)
         return min((at_us for at_us in times if at_us is not None), default=None)
@@ -137,7 +151,9 @@ class Transfers:
 
     def called(self, action: CellCall, answer: CellAnswer, now_us: int) -> None:
         """Another cell has answered to a call, or did not in useful time."""
-        if isinstance(action, AskBid):
+        if isinstance(action, AskGuest | TellGuest):
+            self.gatherings.called(action, answer, now_us)
+        elif isinstance(action, AskBid):
             self.offers.called(action, answer, now_us)
         else:
             self.owners.called(action, answer, now_us)
@@ -150,27 +166,28 @@ class Transfers:
     # ---- within ----
 
     def _follow(self, now_us: int) -> None:
-        """Take what has changed among the jobs that concern other cells: it is at their end."""
+        """Take what has changed among the jobs that concern other cells."""
         view = self._view()
-        changed: list[Job] = []
-        for job_id in reversed(view.transfers):
-            job = view.transfers[job_id]
-            if self._seen.get(job_id) is job:
-                break
-            changed.append(job)
-        for job in reversed(changed):
-            self._seen[job.job_id] = job
+        changed, gone = self._changed.take()
+        for job in changed:
             self._show(job, view, now_us)
-        if len(self._seen) > len(view.transfers):
-            for job_id in self._seen.keys() - view.transfers.keys():
-                del self._seen[job_id]
-                self._forget(job_id, now_us)
+        for job_id in gone:
+            self._forget(job_id, now_us)
         # Once begun the mirror goes on: what is left is cleared.
-        self._is_followed = self._is_followed or bool(self._seen)
+        self._is_followed = self._is_followed or not self._changed.is_empty
 
     def _show(self, job: Job, view: View, now_us: int) -> None:
         job_id, transfer = job.job_id, job.transfer
         self._commits.settle(job_id)
+        if job.guest_of is not None:
+            self.hosting.show(job, now_us)
+            return
+        if job.guests is not None:
+            if job.state in FINAL and not job.guests.guests:
+                self.gatherings.drop(job_id)
+            else:
+                self.gatherings.show(job, now_us)
+            return
         if transfer is not None and transfer.stage in FOREIGN:
             self.arrivals.show(job, now_us)
             return
@@ -185,10 +202,15 @@ class Transfers:
 
     def _forget(self, job_id: int, now_us: int) -> None:
         self._commits.settle(job_id)
+        self.gatherings.drop(job_id)
+        self.hosting.drop(job_id)
         self.arrivals.drop(job_id)
         self.offers.drop(job_id)
         self.owners.unmade(job_id)
         self.owners.drop(job_id, now_us)
+
+    def _may_gather(self, job: Job) -> bool:
+        return pending_reason(self._view(), replace(job, guests=None)) == ""
 
     def _on_made(self, job_id: int, cell: str) -> None:
         self.owners.made(job_id, cell, self._view().revision)

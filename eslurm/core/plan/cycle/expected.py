@@ -35,15 +35,16 @@ def waiting_us(forecast: Forecast | None, limit_us: int) -> int:
     Half way (in proportion) between the median and a high quantile: a longer one would let it wait in vain, a shorter one
     would often delay the jobs that it overtakes (ADR 14).
     """
-    return _in_steps_us(isqrt(forecast.p50_s * _safe_s(forecast)), limit_us) if forecast is not None else 0
+    return _in_steps_us(isqrt(forecast.p50_s * safe_s(forecast)), limit_us) if forecast is not None else 0
 
 
 def running_us(forecast: Forecast | None, limit_us: int) -> int:
     """Expected total runtime of a running job, a high quantile because jobs behind it rely on it; 0: its limit."""
-    return _in_steps_us(_safe_s(forecast), limit_us) if forecast is not None else 0
+    return _in_steps_us(safe_s(forecast), limit_us) if forecast is not None else 0
 
 
-def _safe_s(forecast: Forecast) -> int:
+def safe_s(forecast: Forecast) -> int:
+    """Runtime in seconds that such a job rarely exceeds: a high quantile, or the point estimate with its margin."""
     return max(forecast.p90_s, forecast.estimate_s)
 
 

@@ -231,9 +231,8 @@ def take_at(
             taken, failed = yield from _take_in(tried_order, schedule, job, without, at_us, NO_STARTS)
             if failed is None:
                 return _places(taken)
-        together = starts_together(schedule.book, pack.queries, marked) if spares else {}
+        together = (yield from starts_together(schedule.book, pack.queries, marked)) if spares else {}
         if together:
-            order.sort(key=lambda index: index not in together)
             taken, failed = yield from _take_in(order, schedule, job, pack, at_us, NO_STARTS, together)
             if failed is None:
                 return _places(taken)

@@ -1,9 +1,10 @@
-"""Feasibility of the parts of one job together, or of the jobs of a pack at the same time: is there a place for all of them?
+"""Feasibility of the parts of one job together, or of the jobs of a pack with their delays: is there a place for all?
 
 Each part must fit its partition's empty nodes alone (`feasible`); this asks about all of them beside each other. A refusal
 names the parts, the requested amount, the largest that would fit and the way out. Invariant: a refusal of a job is proved;
-where neither a place nor its absence is known, it is accepted and waits. A pack is accepted when a place is found: its jobs
-are at last mapped by this same search (`pack_mapping`), and what has no place may hold up what is behind it.
+where neither a place nor its absence is known, it is accepted and waits. A pack is accepted when `beside` finds a place: its
+jobs are at last mapped by this same search (`pack_mapping`), and what has no place may hold up what is behind it. Its
+refusal says which it is: that there is no place, or that none is found.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
 from eslurm.core.model.wording import counted
-from eslurm.core.plan.placement import joint, single_nodes
+from eslurm.core.plan.placement import beside, joint, single_nodes
 from eslurm.core.plan.placement.compiled_request import (
     CompiledRequest,
     compile_job,
@@ -22,8 +23,10 @@ from eslurm.core.plan.placement.compiled_request import (
 )
 from eslurm.core.plan.placement.feasible import Infeasible, not_wide
 from eslurm.core.plan.placement.mapping import choose
+from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.nodes import Topology
+from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import describe
 
 SHOWN_MAX = 8
@@ -44,31 +47,53 @@ def feasible_together(
     return _together(need, partitions, empty, range(len(requests))) if need.members else None
 
 
-def feasible_beside(
+def feasible_pack(
     requests: Sequence[Request],
     partitions: Sequence[PartitionView],
-    time_limits_us: Sequence[int],
+    stays_us: Sequence[tuple[int, int]],
+    groups: Sequence[Sequence[int]],
     empty: Ledger,
     numbers: Sequence[int],
-) -> Infeasible | None:
-    """None when a place is found on the empty nodes for the requests of all jobs of a pack that run at the same time.
+    steps_max: int = beside.FIRST_MAX,
+) -> tuple[Infeasible | None, int]:
+    """None when a place is found on the empty nodes for the requests of all jobs of a pack, and the steps of the search.
 
-    Each has the time limit of its own job. `numbers` are those by which a refusal names the jobs.
+    Each has the start and the end of its own job (`INFINITY_US`: none), counted from the start of the pack; `groups` are
+    those that run at one instant. `numbers` are those by which a refusal names the jobs.
     """
     members = [
-        compile_request(request, partition, empty.topology, time_limit_us=limit_us)
-        for request, partition, limit_us in zip(requests, partitions, time_limits_us, strict=True)
+        compile_request(
+            request,
+            partition,
+            empty.topology,
+            time_limit_us=stop_us - start_us if stop_us < INFINITY_US else 0,
+        )
+        for request, partition, (start_us, stop_us) in zip(requests, partitions, stays_us, strict=True)
     ]
-    return _together(joined(members), partitions, empty, numbers, needs_place=True)
+    for group in groups:
+        wide = joined([members[index] for index in group])
+        wrong = not_wide(wide, empty.topology, "all parts together ask for")
+        if wrong is not None:
+            return wrong, len(group)
+    stays = [beside.Stay(need, *stay) for need, stay in zip(members, stays_us, strict=True)]
+    search_max, first_max = min(steps_max, beside.STEPS_MAX), min(steps_max, beside.FIRST_MAX)
+    found = exhaust(beside.search(lambda *_: empty, stays, search_max, first_max))
+    if found.chosen is not None:
+        return None, found.steps
+    for group in groups:
+        for meeting in joint.groups([members[index] for index in group]):
+            inside = [group[index] for index in meeting]
+            wrong = _too_large(inside, members, partitions, empty, numbers) if len(inside) > 1 else None
+            if wrong is not None:
+                return wrong, found.steps
+    everyone = range(len(members))
+    never = "they do not fit the" if found.is_proved else "no place beside each other is found on the empty"
+    text = f"{_parts(everyone, numbers)}: {never} nodes of {_where(everyone, partitions)}: ask for less"
+    return Infeasible(text, "nodes", len(members), len(members) - 1), found.steps
 
 
 def _together(
-    need: CompiledRequest,
-    partitions: Sequence[PartitionView],
-    empty: Ledger,
-    numbers: Sequence[int],
-    *,
-    needs_place: bool = False,
+    need: CompiledRequest, partitions: Sequence[PartitionView], empty: Ledger, numbers: Sequence[int]
 ) -> Infeasible | None:
     wrong = not_wide(need, empty.topology, "all parts together ask for")
     if wrong is not None:
@@ -78,12 +103,6 @@ def _together(
             wrong = _too_large(group, need.members, partitions, empty, numbers)
             if wrong is not None:
                 return wrong
-            if needs_place:
-                text = (
-                    f"{_parts(group, numbers)}: no place beside each other is found on the empty nodes of "
-                    f"{_where(group, partitions)}: ask for less"
-                )
-                return Infeasible(text, "nodes", len(group), len(group) - 1)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from eslurm.core.control.reactor import Batch
 from eslurm.core.federation.membership import Identity, Standing
-from eslurm.core.model.federation import FederationConfig
+from eslurm.core.model.federation import CELL_PROTOCOL, FederationConfig
 from eslurm.core.model.job import Job
 from eslurm.core.model.step_key import StepKey
 from eslurm.lab.sim.bare_process import Ground
@@ -23,7 +23,7 @@ from eslurm.ports import store
 
 
 class Watch(Protocol):
-    """Checks that follow the jobs of all cells: `transfer_checks.TransferChecks`."""
+    """Checks that follow the jobs of all cells: `transfer_checks.TransferChecks`, `span_checks.SpanChecks`."""
 
     def on_durable(self, cell: Cell, epoch: int, batch: store.Batch) -> None: ...
 
@@ -44,7 +44,7 @@ class Cell:
         world: World,
         health: Health,
         witness: Witness,
-        watch: Watch,
+        watches: Sequence[Watch],
     ) -> None:
         self.name = config.cell
         self.site = site
@@ -57,7 +57,7 @@ class Cell:
         self._servers = servers
         self._config = config
         self._witness = witness
-        self._watch = watch
+        self._watches = tuple(watches)
         # By addresses: those whose controllers have ended and that are leaving yet.
         self._leaving: dict[str, Part] = {}
         world.parts = self
@@ -84,7 +84,7 @@ class Cell:
 
     def on_started(self, leader: Controller) -> None:
         """It begins, from the state where the log stood."""
-        identity = Identity(self.world.cluster, self.ring, "simulated", 1)
+        identity = Identity(self.world.cluster, self.ring, "simulated", CELL_PROTOCOL)
         self.parts[leader.name] = Part(
             self._ground,
             self._servers,
@@ -120,7 +120,8 @@ class Cell:
     def on_gone(self, leader: Controller) -> None:
         """Its process has ended, or goes on in another role."""
         part = self.parts.pop(leader.name)
-        self._watch.on_leader_gone(self, tuple(part.transfers.values()))
+        for watch in self._watches:
+            watch.on_leader_gone(self, tuple(part.transfers.values()))
         if part.is_leaving:
             self._leaving[part.address] = part
         else:
@@ -129,11 +130,13 @@ class Cell:
 
     def on_durable(self, epoch: int, batch: store.Batch) -> None:
         """A batch is in the log."""
-        self._watch.on_durable(self, epoch, batch)
+        for watch in self._watches:
+            watch.on_durable(self, epoch, batch)
 
     def on_spawn(self, key: StepKey) -> None:
         """A step begins on a node."""
-        self._watch.on_spawn(self, key)
+        for watch in self._watches:
+            watch.on_spawn(self, key)
 
     def _outside(self, address: str) -> str:
         return f"{self.site}/{address}"

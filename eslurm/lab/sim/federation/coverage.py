@@ -22,6 +22,12 @@ CANCELLED_BETWEEN: Final = "job cancelled while another cell might own it"
 TAKER_DIED: Final = "leader ended while its cell owned another's job"
 HOME_CHANGED: Final = "leader ended while a job was offered"
 TOLD_LATER: Final = "outcome told by a later leader"
+GATHERED: Final = "nodes of other cells gathered"
+GIVEN_UP: Final = "gathering given up"
+GUEST_LOST: Final = "running job lost a guest"
+GUEST_KEPT: Final = "guest kept"
+GUEST_UNKEPT: Final = "guest ended because it was not kept"
+SPAN_MOVED: Final = "leader ended while a job had guests"
 
 PATHS: Final = (
     "cell listed anew after a compaction",
@@ -45,6 +51,12 @@ PATHS: Final = (
     TAKER_DIED,
     HOME_CHANGED,
     TOLD_LATER,
+    GATHERED,
+    GIVEN_UP,
+    GUEST_LOST,
+    GUEST_KEPT,
+    GUEST_UNKEPT,
+    SPAN_MOVED,
 )
 """Every path that is counted."""
 

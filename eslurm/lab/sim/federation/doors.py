@@ -13,15 +13,26 @@ from typing import Protocol
 
 import msgspec
 
-from eslurm.core.federation.actions import AskBid, CancelThere, CellAnswer, CellCall, DeliverJob
+from eslurm.core.federation.actions import (
+    AskBid,
+    AskGuest,
+    CancelThere,
+    CellAnswer,
+    CellCall,
+    DeliverJob,
+    TellGuest,
+)
+from eslurm.core.federation.guests.requests import GUEST_SCRIPT, as_guest
 from eslurm.core.federation.transfers.owners import PATIENCE_US
 from eslurm.core.federation.view import FederationView
+from eslurm.core.model.guests import GuestOf
 from eslurm.core.model.job import Job, JobSpec
 from eslurm.core.model.messages import (
     Arrival,
     CancelJobs,
     Changed,
     JobRef,
+    KeepGuest,
     RefusalCode,
     Refused,
     SubmitJobs,
@@ -31,7 +42,7 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim import wire
 from eslurm.lab.sim.bare_process import BareProcess, Ground
 from eslurm.lab.sim.controller import Controller
-from eslurm.ports.store import BlobRow
+from eslurm.ports.store import BlobRow, content_hash
 
 CALL_US = 8 * SECOND_US
 LOST_SHARE = DOUBLED_SHARE = LATE_SHARE = 0.1
@@ -43,11 +54,12 @@ WAITS_S = (0, 0, 1, 5, 30, None)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A call. `request` is None in one that asks for a bid."""
+    """A call. `request` is None in one that only asks: for a bid, or how a guest is (`tell`)."""
 
     number: int
     home: str
     request: wire.Call | None = None
+    tell: TellGuest | None = None
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -67,6 +79,8 @@ class Served(Protocol):
     def cell_of(self, job_id: int) -> str: ...
 
     def find_job(self, job_id: int) -> Job | None: ...
+
+    def look(self, guest_id: int, given: GuestOf) -> CellAnswer: ...
 
 
 class Door(BareProcess):
@@ -100,7 +114,9 @@ class Door(BareProcess):
         if job is None:
             self._end(number, CellAnswer(is_done=False, is_refused=True, text="the job is gone"))
             return
-        self._carry(self._address_of(action.cell), Asked(number, own, self._request(action, own, job)))
+        tell = action if isinstance(action, TellGuest) else None
+        asked = Asked(number, own, self._request(action, own, job), tell)
+        self._carry(self._address_of(action.cell), asked)
         self.later(CALL_US, self._end, number, CellAnswer(is_done=False, text="no answer in time"))
 
     def _request(self, action: CellCall, own: str, job: Job) -> wire.Call | None:
@@ -116,6 +132,20 @@ class Door(BareProcess):
                 disk, owner = self._part.leader.world.disk, self._part.leader.world.owner
                 blobs = tuple(BlobRow(digest, disk.get_blob(owner, digest)) for digest in hashes)
                 return wire.Call(_id_of("deliver", own, job_id, serial), submit, blobs, retry=is_repeated)
+            case AskGuest(job_id, cell, serial, nodes, is_repeated):
+                digest = content_hash(GUEST_SCRIPT)
+                spec = as_guest(job.spec, job_id, own, nodes)
+                spec = msgspec.structs.replace(spec, script_hash=digest, environment_hash=b"")
+                submit = SubmitJobs((spec,), guest_of=GuestOf(own, job_id, serial))
+                blob = BlobRow(digest, GUEST_SCRIPT)
+                return wire.Call(
+                    _id_of("guest", own, job_id, serial, cell), submit, (blob,), retry=is_repeated
+                )
+            case TellGuest(job_id, _, serial, guest_id, wish):
+                if wish == "look":
+                    return None
+                keep = KeepGuest(guest_id, own, job_id, serial, keep=wish == "keep")
+                return wire.Call(_id_of("tell", self.name, self._last), keep)
 
     def _address_of(self, cell: str) -> str:
         found = next((one for one in self._part.view().cells if one.name == cell), None)
@@ -156,6 +186,17 @@ class Door(BareProcess):
             if self._is_calm() or self._luck.random() >= LOST_SHARE:
                 self.send(source, Said(asked.number, said))
 
+        if (tell := asked.tell) is not None:
+            given = GuestOf(asked.home, tell.job_id, tell.serial)
+
+            def tell_state(_: object = None) -> None:
+                answer(self._part.look(tell.guest_id, given))
+
+            if asked.request is not None:
+                self._part.leader.ask(asked.request, tell_state)
+            else:
+                tell_state()
+            return
         if asked.request is None:
             answer(self._bid())
             return
@@ -196,8 +237,8 @@ def _as_it_arrives(spec: JobSpec) -> JobSpec:
 
 def _meaning(result: wire.Result) -> CellAnswer:
     match result.answer:
-        case Submitted():
-            return CellAnswer(is_done=True)
+        case Submitted(job_ids=(first, *_)):
+            return CellAnswer(is_done=True, guest_id=first)
         case Changed(problems=problems):
             return CellAnswer(is_done=not problems, text=problems[0].text if problems else "")
         case Refused(code=code, text=text):

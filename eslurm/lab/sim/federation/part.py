@@ -16,6 +16,7 @@ from eslurm.core.control.reactor import Batch
 from eslurm.core.federation.actions import (
     Action,
     AskBid,
+    AskGuest,
     CancelThere,
     CellAnswer,
     CellCall,
@@ -25,13 +26,16 @@ from eslurm.core.federation.actions import (
     List,
     RevokeLease,
     SwapKeys,
+    TellGuest,
     Watch,
 )
+from eslurm.core.federation.guests.requests import look
 from eslurm.core.federation.membership import Identity, Lead, Standing
 from eslurm.core.federation.participant import Inputs, Participant
 from eslurm.core.federation.transfers.transfers import concerns_cells
 from eslurm.core.federation.view import FederationView
 from eslurm.core.model.federation import FederationConfig
+from eslurm.core.model.guests import GuestOf
 from eslurm.core.model.job import Job
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.view import View
@@ -119,6 +123,11 @@ class Part:
     def find_job(self, job_id: int) -> Job | None:
         """A job, as this controller would show it."""
         return self._view.jobs.get(job_id)
+
+    def look(self, guest_id: int, given: GuestOf) -> CellAnswer:
+        """The state of a guest here, for its home."""
+        self.participant.transfers.hosting.heard(guest_id, self.now_us)
+        return look(self._view, guest_id, given)
 
     @property
     def transfers(self) -> Mapping[int, Job]:
@@ -216,7 +225,7 @@ class Part:
                 self._ask(action, wire.Keep(lease), lambda ttl_s: part.kept(action, ttl_s, self.now_us))
             case RevokeLease(lease):
                 self._ask(action, wire.Revoke(lease), lambda _: part.revoked(action))
-            case AskBid() | DeliverJob() | CancelThere():
+            case AskBid() | DeliverJob() | CancelThere() | AskGuest() | TellGuest():
                 self._call(action)
 
     def _call(self, action: CellCall) -> None:

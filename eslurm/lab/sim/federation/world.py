@@ -23,6 +23,7 @@ from eslurm.lab.sim.federation.health import Health
 from eslurm.lab.sim.federation.part import Part, Witness
 from eslurm.lab.sim.federation.plan import CellPlan, FederationPlan
 from eslurm.lab.sim.federation.probe import Probe
+from eslurm.lab.sim.federation.span_checks import SpanChecks
 from eslurm.lab.sim.federation.transfer_checks import TransferChecks
 from eslurm.lab.sim.kv_hosts import KvHosts
 from eslurm.lab.sim.network import Network
@@ -32,6 +33,7 @@ from eslurm.ports.kv import KvError
 
 FEDERATION = "lab"
 MOVABLE_BURSTS_MAX = 6
+SPANNING_BURSTS_MAX = 4
 MENDED_US = SECOND_US // 2
 """Before the calm begins, everything that lasts is mended."""
 
@@ -54,6 +56,7 @@ class FederatedWorld:
         self._starts: dict[str, int] = {}
         config = FederationConfig(FEDERATION, "", plan.lease_s)
         self.transfers = TransferChecks(self.store.image, FEDERATION, self.coverage.count)
+        self.spans = SpanChecks(self.coverage.count)
         self.cells: Sequence[Cell] = [self._make_cell(one) for one in plan.cells]
         self.checks = FederationChecks(self, config)
         self._probes = [
@@ -65,6 +68,7 @@ class FederatedWorld:
         world = World(plan.seed, plan.nodes, self._traced(plan.site), plan.faults, self.scheduler)
         world.actions = plan.requests
         world.movable_bursts = random.Random(f"{plan.seed}/movable bursts").randint(2, MOVABLE_BURSTS_MAX)
+        world.spanning_bursts = random.Random(f"{plan.seed}/spanning bursts").randint(1, SPANNING_BURSTS_MAX)
         config = FederationConfig(FEDERATION, plan.name, self.plan.lease_s)
         standing = partial(self._on_standing, plan.name)
         witness = Witness(self._on_failed, standing, self.coverage.on_end, self._on_called, self._is_calm)
@@ -76,7 +80,7 @@ class FederatedWorld:
             world,
             Health(self.scheduler),
             witness,
-            self.transfers,
+            (self.transfers, self.spans),
         )
 
     def start(self) -> None:
@@ -178,3 +182,4 @@ class FederatedWorld:
             cell.world.final_check()
         self.checks.at_end()
         self.transfers.at_end()
+        self.spans.at_end(self.cells)

@@ -19,7 +19,9 @@ import pytest
 from escli import exits
 from escli.option_table import rows_of
 from escli.options import Parser
-from escli.user.esrun import listen_host, main, merged
+from escli.user.esrun import main
+from escli.user.step_calls import listen_host
+from escli.user.step_following import merged
 from escli.user.step_output import LineWriter, StepOutput
 from escli.user.step_programs import SYNONYMS, read_programs
 from eslurm.compat.environment import decode_environment
@@ -170,8 +172,8 @@ def test_a_node_that_cannot_start_its_tasks(state_dir: Path, capsys: pytest.Capt
 def test_a_node_that_never_connects(
     state_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("escli.user.esrun._CONNECT_GRACE_S", 0.01)
-    monkeypatch.setattr("escli.user.esrun._POLL_S", 0.02)
+    monkeypatch.setattr("escli.user.step_following._CONNECT_GRACE_S", 0.01)
+    monkeypatch.setattr("escli.user.step_following._POLL_S", 0.02)
     world = World(state_dir / "s", {"cn1": 1}, lambda _: None)
     assert world.run("work") == exits.FAILED
     assert "node cn1 never connected" in capsys.readouterr().err

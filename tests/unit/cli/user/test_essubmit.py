@@ -157,6 +157,43 @@ def test_when_and_under_whose_rules(script: Path, state_dir: Path) -> None:
     assert job.warn_script == f"{script.parent}/save.sh"
 
 
+def test_retries_by_the_server(script: Path, state_dir: Path) -> None:
+    words = "--retry-on=timeout,node-fail:2 --grow-time=1.5x --max-time=12:00:00 run.sh"
+    with FakeApi(state_dir / "s", Submit=accepted) as door:
+        job = submit(door, *words.split())
+    with FakeApi(state_dir / "t", Submit=accepted) as door:
+        plain = submit(door, "--retry-on", "NODE-FAIL", "run.sh")
+    with FakeApi(state_dir / "u", Submit=accepted) as door:
+        memory = submit(door, "--retry-on", "oom:1", "--grow-mem", "2", "--max-mem", "64G", "run.sh")
+    assert (list(job.retry_on), job.retries_max) == (["timeout", "node-fail"], 2)
+    assert (job.grow_time_percent, job.max_time_s) == (150, 43_200)
+    assert (list(plain.retry_on), plain.retries_max, plain.grow_time_percent) == (["node-fail"], 1, 0)
+    assert (memory.grow_memory_percent, memory.max_memory_mib) == (200, 65_536)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--retry-on=tiemout", "--retry-on: 'tiemout' is no cause of a retry: did you mean timeout?"),
+        ("--retry-on=", "--retry-on: an empty value is no cause of a retry: use timeout, node-fail, oom"),
+        ("--retry-on=timeout:0", "--retry-on: 'timeout:0' asks for no number from 1 to 100"),
+        ("--retry-on=timeout:1:2", "--retry-on: 'timeout:1:2' asks for no number from 1 to 100"),
+        ("--grow-time=2x", "--grow-time: '2x' needs --retry-on with timeout: use e.g. --retry-on=timeout:2"),
+        ("--retry-on=timeout --max-mem=4G", "--max-mem: '4G' needs --retry-on with oom"),
+        ("--retry-on=timeout --grow-time=0.5x", "--grow-time: '0.5x' is no factor from 1x to 10x"),
+        ("--retry-on=timeout --grow-time=11x", "--grow-time: '11x' is no factor from 1x to 10x"),
+        ("--retry-on=timeout --grow-time=1.234x", "--grow-time: '1.234x' is no factor"),
+        ("--retry-on=timeout --max-time=soon", "--max-time: 'soon' is not a time"),
+        ("--retry-on=timeout --max-time=unlimited", "--max-time: 'unlimited' is no bound"),
+    ],
+)
+def test_retries_that_say_nothing_are_refused(
+    words: str, says: str, capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    assert main([*words.split(), "run.sh"]) == exits.USAGE
+    assert capsys.readouterr().err.startswith(f"essubmit: {says}")
+
+
 def test_nice_without_a_number_is_a_hundred(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeApi(state_dir / "s", Submit=accepted) as door:
         assert submit(door, "--nice", "--wrap", "true").nice == 100

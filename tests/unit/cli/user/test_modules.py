@@ -59,6 +59,15 @@ def test_the_queue_shows_gateways_behind_the_nodes() -> None:
     assert nodes_or_reason(info, 0) == "cn[1-2] via gw1"
 
 
+def test_the_queue_says_which_cell_owns_a_job_of_this_one() -> None:
+    info = pb.JobInfo(state="RUNNING", node_names="cn[1-2]", home="alpha", owner="beta")
+    assert nodes_or_reason(info, 0) == "cn[1-2] in beta"
+    info.state, info.reason_text = "LAUNCHING", "prolog"
+    assert nodes_or_reason(info, 0) == "cn[1-2] in beta (prolog)"
+    info.state, info.reason, info.owner = "PENDING", "Resources", "be\x1bta"
+    assert nodes_or_reason(info, 0) == "(Resources) in be\\x1bta"
+
+
 def test_a_request_says_its_module() -> None:
     given = Parser(rows_of("essubmit")).parse(["--module", "booster", "-N2"])
     assert draft_resources(given)["module"] == "booster"

@@ -8,12 +8,19 @@ from msgspec.structs import replace
 
 from escli.admin.doctor import report
 from eslurm.config.federation import FederationSection, is_open_to_anybody, open_endpoints
-from eslurm.core.doctor.federation import Federated, check_cells, check_federation, check_store
+from eslurm.core.doctor.federation import (
+    Federated,
+    check_cells,
+    check_federation,
+    check_store,
+    check_usage,
+)
 from eslurm.core.doctor.finding import ERROR, Finding
 from eslurm.core.federation.membership import Standing
+from eslurm.core.federation.usage import OtherUsage
 from eslurm.core.federation.values import Unreadable
 from eslurm.core.federation.view import CellState, CellView, FederationView
-from eslurm.core.model.federation import FORMAT, CellRecord, Summary
+from eslurm.core.model.federation import FORMAT, CellRecord, CellUsage, Summary
 from eslurm.ports.kv import KvMember
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden
@@ -44,7 +51,7 @@ WELL = Federated(
 
 
 def findings(found: Federated) -> list[Finding]:
-    checks = (check_federation, check_cells, check_store)
+    checks = (check_federation, check_cells, check_usage, check_store)
     return [one for check in checks for one in check(found) if one is not None]
 
 
@@ -67,6 +74,34 @@ def test_other_cells() -> None:
     ]
     twin = cell("beta", problem="its number 1 is that of alpha, too")
     assert of_cells(twin) == [("warning", "cell beta", "its number 1 is that of alpha, too")]
+
+
+def test_usage_that_fair_share_counts() -> None:
+    word = CellUsage(FORMAT, 1, 1, NOW, 600, ())
+    words = (
+        OtherUsage("beta", 300 * SECOND, word),
+        OtherUsage("gamma", 301 * SECOND, word),
+        OtherUsage("delta", 9_000 * SECOND, problem="its keys are not trusted here"),
+        OtherUsage("epsilon", 0, word, "usage fades there and not here, or here and not there"),
+        OtherUsage("zeta", 0, problem="it cannot be read: 9 bytes", is_readable=False),
+    )
+    found = findings(replace(WELL, usage=words, usage_problem="etcd: mvcc: database space exceeded"))
+    assert [(one.check, one.severity, one.what, one.text) for one in found] == [
+        ("shared usage", "warning", what, text)
+        for what, text in (
+            ("cell alpha", "its usage is not written: etcd: mvcc: database space exceeded"),
+            (
+                "cell gamma",
+                "its usage is 301 s old, more than 300 s: fair share counts what it was, and lets it fade",
+            ),
+            (
+                "cell epsilon",
+                "its usage does not count: usage fades there and not here, or here and not there",
+            ),
+            ("cell zeta", "its usage does not count: it cannot be read: 9 bytes"),
+        )
+    ]
+    assert all(one.advice for one in found)
 
 
 def test_clocks_of_cells() -> None:

@@ -73,6 +73,28 @@ def test_a_cell_with_its_own_usage_alone_says_and_reads_nothing() -> None:
     assert alpha.words() == {}
 
 
+def test_a_cell_that_counts_its_own_usage_again_removes_what_it_has_said() -> None:
+    net, alpha, beta = pair()
+    assert "beta" in alpha.words()
+    # A controller that no longer leads removes nothing.
+    former = Controller("beta", epoch=1)
+    net.controllers.remove(beta)
+    later = Sharing(net, "beta", {ADA: 1_000.0}, epoch=2)
+    net.settle(15)
+    net.controllers.append(former)
+    net.settle(15)
+    assert word(net).epoch == 2
+    net.stop(former)
+    net.stop(later)
+    net.controllers.append(Controller("beta", epoch=3))
+    net.settle(15)
+    assert list(held(net.image, KEYS.usage)) == [f"{KEYS.usage}alpha"]
+    assert alpha.words() == {} and alpha.summed() == {}
+    net.controllers.append(Controller("beta", epoch=4))
+    net.settle(15)
+    assert list(held(net.image, KEYS.usage)) == [f"{KEYS.usage}alpha"], "nothing to remove is no fault"
+
+
 def test_a_word_is_written_at_a_change_and_from_time_to_time() -> None:
     net, _, beta = pair()
     first = word(net).seq

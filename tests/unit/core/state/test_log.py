@@ -18,11 +18,13 @@ from eslurm.core.model.controller_phases import ControllerPrograms, PhaseKey
 from eslurm.core.model.federation import Outcome
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GATEWAY, PARTITION, GatewayRequest
+from eslurm.core.model.guests import Guest, GuestOf
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.member import Revocation
 from eslurm.core.model.messages import (
     ApproveHost,
     Arrival,
+    AskGuests,
     CancelJobs,
     ChangeFederation,
     ChangePolicies,
@@ -38,11 +40,15 @@ from eslurm.core.model.messages import (
     ExtendJob,
     FinishPart,
     FinishStep,
+    GiveUpGuests,
     HeartbeatDone,
+    HoldGuests,
     IdsTaken,
     JobRef,
     JoinHost,
+    KeepGuest,
     MovePack,
+    NoteGuestGone,
     NoteOutcome,
     NoteTold,
     NoteTransferred,
@@ -54,6 +60,7 @@ from eslurm.core.model.messages import (
     SatelliteSilent,
     SetForecasts,
     SubmitJobs,
+    Submitted,
     SuspendJobs,
     UpdateJob,
     UpdateNodes,
@@ -160,6 +167,7 @@ def history() -> World:
     world.send(ChangeFederation(ROOT, "lab", "drain"))
     world.send(IdsTaken(100_000, 100_000, 7))
     move_between_cells(world)
+    span_cells(world)
     return world
 
 
@@ -181,6 +189,28 @@ def move_between_cells(world: World) -> None:
     world.send(ConfirmArrival(200_002, 9))
     world.cancel(200_002)
     world.send(NoteTold(200_002, 9))
+
+
+def span_cells(world: World) -> None:
+    """A job runs on nodes of another cell, too, after it was given up once; and a guest of that cell is kept here."""
+    wide = Request(tasks=9, nodes_min=9, nodes_max=9)
+    job_id = world.submit(request=wide, cells=("any",), span=True)
+    for node_list in ("", "b[1-8]"):
+        world.send(AskGuests(job_id, 1, (Guest("beta", 8),)))
+        guests = world.job(job_id).guests
+        assert guests is not None
+        if not node_list:
+            world.send(GiveUpGuests(job_id, guests.serial, "beta: full"))
+            world.send(NoteGuestGone(job_id, guests.serial, "beta"))
+    world.send(HoldGuests(job_id, guests.serial, (Guest("beta", 8, 300_001, "b[1-8]"),)))
+    world.cancel(job_id)
+    world.send(NoteGuestGone(job_id, guests.serial, "beta"))
+    spec = msgspec.structs.replace(world.job(job_id).spec, cells=(), span=False)
+    answer = world.send(SubmitJobs((spec,), guest_of=GuestOf("beta", 300_007, 5)))
+    assert isinstance(answer, Submitted)
+    (guest,) = answer.job_ids
+    world.send(KeepGuest(guest, "beta", 300_007, 5, keep=True))
+    world.cancel(guest)
 
 
 def run_on_the_controller(world: World) -> None:

@@ -223,9 +223,9 @@ def test_refusals_name_the_cell_its_state_and_the_way_out() -> None:
         world.states["beta"] = CellState.LEFT
         found = await passed(world)
         assert found.text == "it has left the federation: alive are alpha, gamma"
-        found = await passed(world, "CreateStep")
+        found = await passed(world, "CreateToken")
         assert found.status is Status.PERMISSION_DENIED
-        assert "CreateStep does not pass to other cells" in found.text
+        assert "CreateToken does not pass to other cells" in found.text
         assert not world.dialled
 
     run(main())
@@ -461,7 +461,7 @@ def test_a_draining_cell_takes_no_jobs_of_others_and_answers_the_rest() -> None:
 def test_no_method_with_more_than_a_user_s_rights_passes() -> None:
     assert {one.name for one in METHODS if one.name in FROM_CELLS} == FROM_CELLS
     assert not [one.name for one in METHODS if one.is_privileged and one.name in FROM_CELLS]
-    assert not FROM_CELLS & {"CallCell", "CreateToken", "Tokens", "RevokeTokens", "CreateStep", "FinishStep"}
+    assert not FROM_CELLS & {"CallCell", "CreateToken", "Tokens", "RevokeTokens"}
 
 
 def test_calls_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from esctld.lead import transfer_calls
 from esctld.lead.transfer_calls import TransferCalls, delivery_id
 from eslurm.api.methods import CANCEL, SUBMIT
 from eslurm.core.federation.actions import AskBid, CancelThere, CellAnswer, CellCall, DeliverJob
+from eslurm.core.model.messages import EpochStarted
 from eslurm.links.blobs import BlobCache, BlobUnavailable
 from eslurm.ports.api import Answered, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
@@ -80,11 +81,23 @@ def test_each_delivery_of_an_offer_has_the_same_request_id() -> None:
     for is_repeated in (False, True):
         assert ask(links, DeliverJob(job_id, "beta", 7, is_repeated), world=world).is_done
     (_, _, request, first), (_, _, _, second) = links.asked
-    assert first.request_id == second.request_id == delivery_id("alpha", job_id, 7)
+    assert first.request_id == second.request_id == delivery_id("alpha", world.view.epoch, job_id, 7)
     assert (first.retry, second.retry) == (False, True)
-    assert delivery_id("alpha", job_id, 8) != first.request_id
+    assert delivery_id("alpha", world.view.epoch, job_id, 8) != first.request_id
     assert (request.arrival.job_id, request.arrival.serial) == (job_id, 7)
     assert request.jobs[0].script == SCRIPT and list(request.jobs[0].arguments) == ["secret"]
+
+
+def test_the_delivery_of_a_later_leader_is_another_call() -> None:
+    """The first one may have been answered for an arrival that the other cell has dropped since."""
+    world, job_id = job_world()
+    links = Links(ok(pb.SubmitReply(job_ids=[job_id])), ok(pb.SubmitReply(job_ids=[job_id])))
+    assert ask(links, DeliverJob(job_id, "beta", 7), world=world).is_done
+    world.send(EpochStarted(world.view.epoch + 1))
+    assert ask(links, DeliverJob(job_id, "beta", 7, is_repeated=True), world=world).is_done
+    (_, _, first, before), (_, _, second, after) = links.asked
+    assert before.request_id != after.request_id
+    assert first.arrival == second.arrival, "by its serial it is the same offer"
 
 
 def test_a_delivery_that_is_answered_for_another_job_is_not_done() -> None:

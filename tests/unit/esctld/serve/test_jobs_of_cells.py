@@ -278,7 +278,9 @@ def test_calls_about_a_job_that_another_cell_owns_go_there() -> None:
     ask(service, "Why", pb.WhyRequest(job=ref(100_002)))
     reply = ask(service, "Jobs", pb.JobsRequest(jobs=[ref(100_002)]))
     assert [cell for cell, _ in there.asked] == ["beta"] * 5
-    assert [one.job_id for one in reply.jobs] == [100_002], "it speaks for a job that it owns"
+    assert [(one.job_id, one.owner) for one in reply.jobs] == [(100_002, "beta")], (
+        "it speaks for a job that it owns, and the job says so"
+    )
     assert [[one.job_id for one in request.jobs] for request in here.requests] == [[1]]
 
 

@@ -197,15 +197,27 @@ def test_a_step_of_one_part_is_let_in_by_what_its_part_holds() -> None:
         (in_part(2, 1, OF_1), "none of part 2"),
         (in_part(-1, 1, OF_1), "none of part -1"),
         (in_part(0, 1, OF_0, groups=SEVERAL["groups"][1:]), "none of part 0"),
-        (in_part(1, 1, OF_1, groups=(FIRST, msgspec.structs.replace(OF_1, component=2))), "other parts"),
         (in_part(1, 1, OF_1, groups=(FIRST, msgspec.structs.replace(OF_1, amounts=()))), "part 1 holds 0"),
-        (in_part(1, 1, OF_1, components=(Request(),)), "other parts than its 2"),
-        (in_part(1, 1, OF_1, devices=((4, "gpu", (0,)),), device_parts=(1, 1)), "of which parts"),
     ],
 )
 def test_a_step_of_one_part_takes_no_share_of_another_one(body: LaunchStep, said: str) -> None:
     with pytest.raises(NotAllowed, match=said):
         warrants().launch(STEP, sealed(body, expires_us=NOW_US), NOW_US)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (in_part(0, 1, OF_0, groups=(OF_0, msgspec.structs.replace(OF_1, component=2))), "other parts"),
+        (in_part(1, 1, OF_1, components=(Request(),)), "other parts than its 2"),
+        (in_part(1, 1, OF_1, devices=((4, "gpu", (0,)),), device_parts=(1, 1)), "of which parts"),
+    ],
+)
+def test_the_supervisor_refuses_a_launch_that_does_not_describe_its_parts(
+    body: LaunchStep, said: str
+) -> None:
+    with pytest.raises(NotAllowed, match=said):
+        read_spec(order(sealed(body, expires_us=NOW_US), key=STEP))
 
 
 def test_a_credential_of_another_node_under_the_same_signature_is_of_no_use() -> None:

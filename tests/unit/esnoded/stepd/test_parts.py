@@ -18,6 +18,8 @@ from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, roundup
 from esnoded.procd.families import parse_key
 from esnoded.procd.launches import Launches
+from esnoded.procd.log import complain
+from esnoded.procd.server import _REAPED_MAX
 from esnoded.stepd import wire
 from esnoded.stepd.journal import Unfinished
 from esnoded.stepd.place import Place, SupervisorStatus
@@ -27,6 +29,7 @@ from esnoded.stepd.terms import terms_of
 from esnoded.stepd.timers import Timers
 from esnoded.task.program import STEP_MARKER
 from tests.kits.stepd import key
+from tests.kits.stepd_direct import Direct
 
 
 def test_timers_fire_in_order_and_not_before_they_are_due() -> None:
@@ -251,3 +254,43 @@ def test_how_long_a_step_ran_is_not_told_by_the_wall_clock() -> None:
 def test_the_boot_clock_counts_up() -> None:
     first = boot_us()
     assert 0 < first <= boot_us()
+
+
+def test_of_an_environment_without_end_only_the_beginning_is_read() -> None:
+    """Attack: each look for a mark would read what a user's thousand processes carry, two megabytes each."""
+    flood = {f"X{number}": "x" * 120_000 for number in range(4)}
+    for env, mark in (
+        ({STEP_MARKER: "m/1.1.1.1"} | flood, "m/1.1.1.1"),
+        (flood | {STEP_MARKER: "m/1.1.1.1"}, ""),
+    ):
+        process = subprocess.Popen(["/bin/sleep", "60"], env=env)
+        try:
+            # Its variables are there a moment after the end of `exec`.
+            while not Path(f"/proc/{process.pid}/environ").read_bytes():
+                pass
+            assert procfs.marker_of(process.pid) == mark
+            assert procfs.uid_of(process.pid) == os.getuid()
+        finally:
+            process.kill()
+            process.wait()
+        assert procfs.uid_of(process.pid) == -1
+
+
+def test_a_flood_of_dead_children_is_collected_between_requests() -> None:
+    """Attack: a step that leaves orphans faster than they are collected would keep `procd` from all else."""
+    procd = Direct("flood").procd
+    for _ in range(_REAPED_MAX + 9):
+        os.posix_spawn("/bin/true", ["true"], {})
+    children = {one.pid for one in procfs.own_children() if one.parent == os.getpid()}
+    for pid in children:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    procd.reap()
+    assert len({one.pid for one in procfs.own_children() if one.parent == os.getpid()} & children) == 9
+    assert procd._has_dead
+    procd.reap()
+    assert not procd._has_dead and not os.path.exists(f"/proc/{max(children)}")
+
+
+def test_a_complaint_is_one_line_that_moves_no_cursor(capfd: pytest.CaptureFixture[str]) -> None:
+    complain("step \x1b[2Jowned\r\nesstepd: all is well\x9b")
+    assert capfd.readouterr().err == "esstepd: step  [2Jowned  esstepd: all is well \n"

@@ -1,8 +1,7 @@
-"""Scripts as files: shared while steps run them, bounded, private to their user, and never another content."""
+"""Scripts as files: one for each step while it runs, private to its user, and never another content."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -14,74 +13,43 @@ from tests.kits.stepd import key
 
 ME = Principal("me", os.getuid(), os.getgid())
 SCRIPT = b"#!/bin/sh\nexit 0\n"
-DIGEST = hashlib.sha256(SCRIPT).digest()
 
 
-def files(directory: Path) -> set[str]:
-    return {path.name.partition("-")[2] for path in directory.iterdir()}
-
-
-def hold(scripts: Scripts, job: int, content: bytes = SCRIPT, digest: bytes = DIGEST) -> str:
-    return scripts.hold(key(job), ME, digest, content)
-
-
-def test_one_file_serves_all_attempts_of_a_user_with_this_script(state_dir: Path) -> None:
+def test_each_step_has_a_file_of_its_own_as_long_as_it_runs(state_dir: Path) -> None:
     scripts = Scripts(str(state_dir / "scripts"))
-    first = hold(scripts, 7)
-    inode = os.stat(first).st_ino
-    assert hold(scripts, 8) == first == str(state_dir / "scripts" / f"{ME.uid}-{DIGEST.hex()}")
-    assert os.stat(first).st_ino == inode and Path(first).read_bytes() == SCRIPT
-    assert os.stat(first).st_mode & 0o777 == 0o500
+    first, second = scripts.hold(key(7), ME, SCRIPT), scripts.hold(key(7, attempt=2), ME, SCRIPT)
+    assert first.startswith(f"{state_dir}/scripts/{key(7)}-") and first != second
+    for path in (first, second):
+        assert Path(path).read_bytes() == SCRIPT and os.stat(path).st_mode & 0o7777 == 0o500
     assert os.stat(state_dir / "scripts").st_mode & 0o777 == 0o711
-    os.close(scripts._fd)
-
-
-def test_only_files_that_no_step_runs_are_removed(state_dir: Path) -> None:
-    scripts = Scripts(str(state_dir / "scripts"), idle_max=2)
-    running = hold(scripts, 1, digest=b"\1")
-    scripts.hold(key(1, node=1), ME, b"\1", SCRIPT)
-    scripts.release(key(1, node=1))
-    for job in range(2, 9):
-        hold(scripts, job, digest=bytes([job]))
-        scripts.release(key(job))
+    scripts.release(key(7))
     scripts.release(key(99))
-    assert files(state_dir / "scripts") == {"01", "07", "08"} and os.path.exists(running)
-    hold(scripts, 10, digest=b"\7")
-    hold(scripts, 11, digest=b"\x0b")
-    scripts.release(key(11))
-    scripts.release(key(1))
-    assert files(state_dir / "scripts") == {"07", "0b", "01"}
+    assert [str(path) for path in (state_dir / "scripts").iterdir()] == [second]
     os.close(scripts._fd)
 
 
-@pytest.mark.parametrize("change", ["content", "mode", "link", "fifo", "directory", "gone"])
-def test_what_a_user_has_changed_is_written_anew(change: str, state_dir: Path) -> None:
+def test_no_name_can_be_foretold_and_each_is_new(state_dir: Path) -> None:
     scripts = Scripts(str(state_dir / "scripts"))
-    path = Path(hold(scripts, 1))
-    other = state_dir / "other"
-    other.write_bytes(SCRIPT)
-    other.chmod(0o500)
-    match change:
-        case "content":
-            path.chmod(0o700)
-            path.write_bytes(b"#!/bin/sh\nexit 1\n")
-            path.chmod(0o500)
-        case "mode":
-            path.chmod(0o4500)
-        case _:
-            path.unlink()
-    if change == "link":
-        path.symlink_to(other)
-    elif change == "fifo":
-        os.mkfifo(path, 0o500)
-    elif change == "directory":
-        path.mkdir()
-        with pytest.raises(OSError):
-            hold(scripts, 2)
-        path.rmdir()
-    assert Path(hold(scripts, 2)) == path
-    assert path.read_bytes() == SCRIPT and not path.is_symlink() and path.is_file()
-    assert path.stat().st_mode & 0o7777 == 0o500
+    first = scripts.hold(key(1), ME, SCRIPT)
+    os.unlink(first)
+    os.symlink("/etc/passwd", first)
+    second = scripts.hold(key(1), ME, b"#!/bin/true\n")
+    assert second != first and not os.path.lexists(first)
+    assert Path(second).read_bytes() == b"#!/bin/true\n"
+    os.close(scripts._fd)
+
+
+def test_a_script_that_cannot_be_written_leaves_nothing(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    scripts = Scripts(str(state_dir / "scripts"))
+    monkeypatch.setattr(os, "fchown", full)
+    with pytest.raises(OSError, match="no space"):
+        scripts.hold(key(1), Principal("other", os.getuid() + 1, 1), SCRIPT)
+    assert not list((state_dir / "scripts").iterdir())
     os.close(scripts._fd)
 
 

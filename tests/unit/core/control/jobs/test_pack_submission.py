@@ -22,6 +22,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.pack import PackDraft, PackPlace
 from eslurm.core.model.request import Request
 from eslurm.core.model.request_limits import PACK_DELAY_MAX_S, PACK_MEMBERS_MAX
+from eslurm.core.plan.placement import beside
 from tests.kits.core import ALICE, ROOT, SECOND, World, depends, refused
 from tests.kits.packs import member, pack, try_pack
 
@@ -134,8 +135,30 @@ def test_a_pack_without_a_place_on_empty_nodes_is_refused() -> None:
     )
     second = member(components=(Request(nodes_min=2, nodes_max=2, tasks=2),), time_limit_s=30)
     said = refused(try_pack(world, first, second, delays=(0, 60)))
-    assert "parts 0 and 1: no place beside each other is found on the empty nodes of partition main" in said
+    assert "parts 0 and 1: they do not fit the nodes of partition main: ask for less" in said
     assert isinstance(try_pack(world, first, second, delays=(0, 100)), Submitted)
+
+
+def test_parts_that_fit_in_pairs_and_never_in_their_chain_are_refused() -> None:
+    """Goal: the first part overlaps each of the others, and fits beside either of them on other nodes only."""
+    world = World(2, 4)
+    first, on_one, on_two = (
+        member(time_limit_s=limit_s, components=(Request(cpus_per_task=3, include=include),))
+        for limit_s, include in ((100, ()), (10, ("cn0",)), (10, ("cn1",)))
+    )
+    assert isinstance(try_pack(world, first, on_one, on_one, delays=(0, 10, 50)), Submitted)
+    said = refused(try_pack(world, first, on_one, on_two, delays=(0, 10, 50)))
+    assert "parts 0, 1 and 2: they do not fit the nodes of partition main: ask for less" in said
+
+
+def test_a_search_that_comes_to_no_end_says_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "STEPS_MAX", 3)
+    monkeypatch.setattr(beside, "FIRST_MAX", 3)
+    world = World(4, 4)
+    wide = member(components=(Request(nodes_min=3, nodes_max=3, tasks=3, cpus_per_task=4),))
+    two = member(components=(Request(nodes_min=2, nodes_max=2, tasks=2),))
+    said = refused(try_pack(world, wide, two, delays=(0, 1)))
+    assert "parts 0 and 1: no place beside each other is found on the empty nodes of partition main" in said
 
 
 def test_a_job_that_may_have_more_nodes_leaves_them_to_the_others() -> None:

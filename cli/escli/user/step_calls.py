@@ -1,0 +1,181 @@
+"""The calls of a step: its creation, the wait for its launch, its end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+
+from escli import program
+from escli.api import GIVE_UP_S, Api, is_away
+from escli.failures import CommandFailed
+from eslurm.compat.environment import describes_a_job, encode_environment
+from eslurm.compat.errors import escaped
+from eslurm.compat.request_checks import checked_arguments, checked_line
+from eslurm.core.model.request_limits import NAME_CHARS_MAX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from escli.options import Words
+    from escli.user.step_output import Source
+    from escli.user.step_programs import PartProgram
+
+COMMAND = "esrun"
+_LAUNCH_POLL_S = 20
+_CALL_MARGIN_S = 10.0
+_JOIN_S = 2.0
+_SETTLE_S = 10.0
+_LOOPBACK = "127.0.0.1"
+
+
+def listen_host(environ: Mapping[str, str]) -> str:
+    """The numeric address at which the step's nodes can reach this process.
+
+    ESLURM_STEP_HOST when set. Else loopback, when this node's name is not the machine's (its node is a virtual one, and so
+    are the others); else the address of the machine's name.
+    """
+    chosen = environ.get("ESLURM_STEP_HOST", "")
+    if chosen:
+        return chosen
+    machine = os.uname().nodename
+    node = environ.get("ESLURM_NODENAME", "")
+    if node.partition(".")[0] != machine.partition(".")[0]:
+        return _LOOPBACK
+    try:
+        return socket.gethostbyname(machine)
+    except OSError:
+        return _LOOPBACK
+
+
+def step_request(
+    given: Words, job_id: int, programs: Sequence[PartProgram], endpoint: str, cookie: bytes
+) -> Any:
+    """The request for a step of these programs. Raises OptionError."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    variables = {name: value for name, value in os.environ.items() if not describes_a_job(name)}
+    request = pb.CreateStepRequest(
+        job_id=job_id,
+        environment=encode_environment(variables),
+        work_dir=os.path.join(os.getcwd(), given.text("chdir")) if given.has("chdir") else os.getcwd(),
+        endpoint=endpoint,
+        cookie=cookie,
+        name=_name(given, programs[0]),
+    )
+    if len(programs) == 1 and not programs[0].component:
+        (program,) = programs
+        request.tasks, request.nodes = program.tasks, program.nodes
+        request.cpus_per_task = program.cpus_per_task
+        request.argv.extend(checked_arguments(program.argv))
+    else:
+        # Without `argv` a controller that knows no parts refuses it.
+        for program in programs:
+            request.components.append(program.component)
+            request.programs.add(
+                argv=checked_arguments(program.argv),
+                tasks=program.tasks,
+                nodes=program.nodes,
+                cpus_per_task=program.cpus_per_task,
+            )
+    return request
+
+
+def _name(given: Words, program: PartProgram) -> str:
+    """The step's name: from an option, else its command's, as far as that is printable."""
+    if given.has("job-name"):
+        return checked_line(given.spelling("job-name"), given.text("job-name"))
+    return escaped(os.path.basename(program.argv[0]))[:NAME_CHARS_MAX]
+
+
+def tasks_by_source(step: Any) -> dict[Source, int]:
+    """The number of tasks by (step number, node): each part of a step has a number of its own."""
+    tasks: dict[Source, int] = {}
+    for number, layout in [(part.step, part.layout) for part in step.parts] or [(step.step, step.layout)]:
+        for node in layout:
+            source = number, node.name
+            tasks[source] = tasks.get(source, 0) + node.tasks
+    return tasks
+
+
+class Launch:
+    """Waits in a thread of its own for the answer to the launch, which may take as long as the slowest node.
+
+    `cell` is the other cell whose part of the step it is, `home_job_id` the job that spans the cells.
+    """
+
+    def __init__(self, api: Api, step: Any, cell: str = "", home_job_id: int = 0) -> None:
+        self._heard, self._tell = socket.socketpair()
+        self.heard = (self._heard,)
+        self.failed: list[tuple[str, str]] = []
+        self.state = "LAUNCHING"
+        self.error = ""
+        self._api = api.another()
+        self._step = step
+        self._cell = cell
+        self._home_job_id = home_job_id
+        self._thread = threading.Thread(target=self._ask, name="launch", daemon=True)
+        self._thread.start()
+
+    def settle(self) -> None:
+        """Wait for the controller's answer, which explains why a node left; it is due, or has come long ago."""
+        self._thread.join(_SETTLE_S)
+
+    def close(self) -> None:
+        """Wait a moment for the thread: the step is over, so its answer is due."""
+        self._thread.join(_JOIN_S)
+        self._heard.close()
+
+    def _ask(self) -> None:
+        try:
+            with self._api as api:
+                self._ask_until_launched(api)
+        except CommandFailed as failure:
+            self.error = failure.text
+        finally:
+            self._tell.close()
+
+    def _ask_until_launched(self, api: Api) -> None:
+        from eslurm.v1 import controller_pb2 as pb
+
+        request = pb.WaitStepRequest(
+            job_id=self._step.job_id,
+            step=self._step.step,
+            timeout_s=_LAUNCH_POLL_S,
+            cell=self._cell,
+            home_job_id=self._home_job_id,
+        )
+        heard_s = time.monotonic()
+        while self.state == "LAUNCHING":
+            try:
+                reply = api.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
+            except CommandFailed as failure:
+                # Another controller takes over, and the launch goes on meanwhile.
+                if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
+                    raise
+                continue
+            heard_s = time.monotonic()
+            self.failed = [(problem.what, problem.text) for problem in reply.failed]
+            self.state = reply.state
+
+
+def finish(api: Api, step: Any, code: int, number: int, cell: str = "", home_job_id: int = 0) -> None:
+    """Tell the controller the step's end; see `Launch` for `cell`."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.FinishStepRequest(
+        job_id=step.job_id,
+        step=step.step,
+        exit_code=code,
+        signal=number,
+        cell=cell,
+        home_job_id=home_job_id,
+    )
+    try:
+        api.call("FinishStep", request, request_id=os.urandom(16))
+    except CommandFailed as failure:
+        # The tasks have ended, and the job's end settles the record.
+        program.warn(COMMAND, f"the controller was not told of the step's end: {failure.text}")

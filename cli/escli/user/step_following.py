@@ -1,0 +1,176 @@
+"""A step until its end: its output is shown, and every node ends, is lost, or never comes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Protocol
+
+from escli import exits, program
+from escli.errors import Interrupted
+from escli.interrupts import Interrupts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence, Set
+    from typing import TypeAlias
+
+    from _typeshed import HasFileno
+
+    Where: TypeAlias = tuple[object, str]
+
+COMMAND = "esrun"
+_POLL_S = 1.0
+_CONNECT_GRACE_S = 30.0
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Output(Protocol):
+    """The output of a step, or of all parts of one. A source is a key with the name of its node behind it."""
+
+    @property
+    def statuses(self) -> Mapping[int, int]:
+        """Rank -> exit code, or the negated number of the signal that ended the task."""
+
+    @property
+    def expected(self) -> Set[Where]:
+        """All sources."""
+
+    @property
+    def connected(self) -> Set[Where]:
+        """The sources that have proved themselves so far."""
+
+    @property
+    def finished(self) -> Set[Where]:
+        """The sources whose tasks have all been reported."""
+
+    @property
+    def lost(self) -> Set[Where]:
+        """The sources that went before."""
+
+    def watch(self, readable: HasFileno) -> None:
+        """Let another descriptor interrupt `run_once`; it is not read."""
+
+    def unwatch(self, readable: HasFileno) -> None:
+        """Undo `watch`."""
+
+    def run_once(self, timeout_s: float) -> None:
+        """Handle what has arrived, waiting at most `timeout_s` for something."""
+
+    def close(self) -> None:
+        """Close everything; supervisors take a closed connection as the order to end their tasks."""
+
+
+class Launching(Protocol):
+    """The launch of a step, or of all parts of one."""
+
+    @property
+    def heard(self) -> Sequence[HasFileno]:
+        """Readable when an answer has come."""
+
+    @property
+    def state(self) -> str:
+        """LAUNCHING, RUNNING, FAILED or ENDED."""
+
+    @property
+    def failed(self) -> Sequence[tuple[str, str]]:
+        """(node, reason) of nodes that have not started their tasks."""
+
+    @property
+    def error(self) -> str:
+        """The reason why nothing is known of the launch; empty: it is."""
+
+    def settle(self) -> None:
+        """Wait for the controller's answer."""
+
+
+def follow(output: Output, launch: Launching, label: str, *, quiet: bool) -> tuple[int, int]:
+    """Show output until the step has ended; returns its exit code and the signal that ended it. `label` names it."""
+    # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
+    with Interrupts(_ENDING) as interrupts:
+        for heard in launch.heard:
+            output.watch(heard)
+        output.watch(interrupts)
+        try:
+            problems = _until_ended(output, launch, interrupts)
+            code, number = merged(output.statuses)
+            if problems:
+                code = max(code, exits.FAILED)
+        except Interrupted:
+            number = interrupts.first
+            problems = [f"ended by {signal.Signals(number).name}; its tasks are ended too"]
+            code = 128 + number
+        output.unwatch(interrupts)
+    output.close()
+    for problem in problems if not quiet else ():
+        program.warn(COMMAND, f"step {label}: {problem}")
+    if not quiet and not problems:
+        _tell_failures(output.statuses)
+    return code, number
+
+
+def _until_ended(output: Output, launch: Launching, interrupts: Interrupts) -> list[str]:
+    """Show output until each node has ended, is lost, or never came; returns the problems, one text each."""
+    sources = output.expected
+    heard_s = 0.0
+    while not output.finished | output.lost >= sources:
+        interrupts.check()
+        if launch.state == "FAILED":
+            return _not_started(launch)
+        if launch.error and not output.connected:
+            return [launch.error]
+        if not heard_s and (launch.state != "LAUNCHING" or launch.error):
+            heard_s = time.monotonic()
+            for heard in launch.heard:
+                output.unwatch(heard)
+        missing = sources - output.connected
+        if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
+            return [f"node {name} never connected" for name in _names(missing)] + _lost(output, launch)
+        output.run_once(_POLL_S)
+    return _lost(output, launch)
+
+
+def _names(sources: Iterable[Where]) -> list[str]:
+    return sorted({name for _, name in sources})
+
+
+def _not_started(launch: Launching) -> list[str]:
+    failed = [f"node {what} did not start its tasks: {text}" for what, text in launch.failed]
+    return failed or ["its tasks could not be started"]
+
+
+def _lost(output: Output, launch: Launching) -> list[str]:
+    """Reasons of nodes that left before all of their tasks had been reported: a refused start, or a lost connection."""
+    if not output.lost:
+        return []
+    launch.settle()
+    refused = dict(launch.failed)
+    return [
+        f"node {name} did not start its tasks: {refused[name]}"
+        if name in refused
+        else f"node {name}: connection lost before its tasks had ended"
+        for name in _names(output.lost)
+    ]
+
+
+def merged(statuses: Mapping[int, int]) -> tuple[int, int]:
+    """(exit code, signal) of a step: the highest code of its tasks, 128 + N for one that signal N ended."""
+    code = number = 0
+    for status in statuses.values():
+        if status < 0 and 128 - status > code:
+            code, number = 128 - status, -status
+        elif status > code:
+            code, number = status, 0
+    return code, number
+
+
+def _tell_failures(statuses: Mapping[int, int]) -> None:
+    groups: dict[int, list[int]] = {}
+    for task, status in sorted(statuses.items()):
+        if status:
+            groups.setdefault(status, []).append(task)
+    for status, tasks in groups.items():
+        from eslurm.compat.arrays import fold_tasks, format_array
+
+        how = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
+        program.warn(COMMAND, f"task {format_array(fold_tasks(tasks))}: {how}")
