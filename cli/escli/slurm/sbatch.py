@@ -43,6 +43,24 @@ _ONLY_HERE = frozenset(
     {"clusters", "parsable", "quiet", "test-only", "wait", "wrap", "nodefile", "ignore-pbs"}
 )
 """Options that no request has."""
+_INVALID = 255
+"""Exit code of an invalid value."""
+_COUNTS = ("ntasks", "cpus-per-task", "ntasks-per-node")
+_SPECIFIED = ("time", "begin", "deadline", "signal", "mem", "mem-per-cpu")
+_REFUSED_LATER = {"array": "Invalid job array specification", "dependency": "Job dependency problem"}
+"""Values that only Slurm's controller looks at."""
+_EMPTY = (
+    "job-name",
+    "constraint",
+    "qos",
+    "account",
+    "partition",
+    "reservation",
+    "gres",
+    "licenses",
+    "dependency",
+)
+"""Options for which an empty value is none."""
 _MODES = {"append": "append", "a": "append", "truncate": "truncate", "t": "truncate"}
 
 
@@ -52,7 +70,10 @@ def run(context: Context, given: Options) -> int:
     rest = parts[-1].rest
     script, name, path = _script(given, rest)
     options, own = _merged(parts, script)
-    job = draft_job(options, script, name, rest[1:], _surroundings(options), own)
+    try:
+        job = draft_job(options, script, name, rest[1:], _surroundings(options), own)
+    except OptionError as error:
+        raise _invalid(error, (options, *own)) from None
     job["truncate_output"] = options.text("open-mode") != "append"
     job["command"] = path
     job["wckey"] = options.text("wckey")
@@ -61,6 +82,23 @@ def run(context: Context, given: Options) -> int:
     if options.has("test-only"):
         return _test(context, clusters, encode(request, SUBMIT_REQUEST))
     return _submit(context, clusters, encode(request, SUBMIT_REQUEST), options)
+
+
+def _invalid(error: OptionError, given: Sequence[Words]) -> Exception:
+    """The error of a value in Slurm's words for it, and with its exit code; our words follow."""
+    long = next((one for words in given for one in words.names() if words.spelling(one) == error.option), "")
+    why = f"{error.value!r} {error.why}" if error.value is not None else error.why
+    if long in _COUNTS:
+        return frame.Failed(f'sbatch: error: Invalid numeric value "{error.value}" for --{long}.')
+    if long == "nodes":
+        return frame.Failed(f'sbatch: error: "{error.value}" is not a valid node count', code=_INVALID)
+    if long in _SPECIFIED:
+        return frame.Failed(f"sbatch: error: Invalid --{long} specification: {why}", code=_INVALID)
+    if long in _REFUSED_LATER:
+        return frame.Failed(f"{FAILED}{_REFUSED_LATER[long]}: {why}")
+    if long == "gres" or long.startswith("gpus"):
+        return frame.Failed(f"sbatch: error: Invalid generic resource (gres) specification: {why}")
+    return error
 
 
 def _submit(context: Context, clusters: Sequence[str], request: bytes, options: Words) -> int:
@@ -259,7 +297,7 @@ def _adjust(words: Words) -> None:
     if words.has("open-mode"):
         mode = words.text("open-mode")
         if mode not in _MODES:
-            raise UsageProblem(f"error: Invalid --open-mode argument: {mode}")
+            raise frame.Failed("sbatch: error: Invalid --open-mode specification", code=_INVALID)
         words.put("open-mode", _MODES[mode], words.spelling("open-mode"))
     if words.text("export").upper() == "NIL":
         words.put("export", "NONE", words.spelling("export"))
@@ -273,6 +311,9 @@ def _adjust(words: Words) -> None:
 
 
 def _adjust_part(words: Words) -> None:
+    words.drop(
+        [long for long in (*_EMPTY, "nodelist", "exclude") if words.has(long) and not words.text(long)]
+    )
     if words.text("gres").lower() == "none":
         words.drop(("gres",))
     if words.has("exclusive"):

@@ -16,7 +16,7 @@ ctld . - none the controller sends all signals
 full f - yes signal the batch script, too, and what it has started
 help . - yes show this text
 hurry H - none there are no burst buffers
-interactive i - no answer is asked for nothing
+interactive i - no there is no dialogue
 jobname . = as:name
 me . - yes the caller's jobs
 name n = yes jobs of this name

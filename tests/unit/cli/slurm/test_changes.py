@@ -121,7 +121,7 @@ def test_signals(api: FakeApi, line: str, signum: int, reach: str) -> None:
         ("scancel 1.0", 1, "scancel: error: 1.0: signals for single steps are not supported: name the job\n"),
         ("scancel -s NOSUCH 1", 1, "scancel: error: Unknown job signal: NOSUCH\n"),
         ("scancel -b -s USR1 1", 1, BATCH),
-        ("scancel -i 1", 1, "scancel: error: -i is not supported: answer is asked for nothing\n"),
+        ("scancel -i 1", 1, "scancel: error: -i is not supported: there is no dialogue\n"),
         ("scontrol hold 99", 1, "Invalid job id specified for job 99\n"),
         ("scontrol hold", 1, "too few arguments for keyword:hold\n"),
         ("scontrol nosuch", 1, "invalid keyword: nosuch\n"),

@@ -138,6 +138,32 @@ def test_refusals_are_one_line_and_exit_code_1(
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "line", "code"),
+    [
+        (["-n", "x"], 'Invalid numeric value "x" for --ntasks.', 1),
+        (["-N", "x"], '"x" is not a valid node count', 255),
+        (["-t", "xx"], "Invalid --time specification", 255),
+        (["--mem=1X"], "Invalid --mem specification", 255),
+        (["--signal=FOO"], "Invalid --signal specification", 255),
+        (["--open-mode=x"], "Invalid --open-mode specification", 255),
+        (["--array=x"], "Batch job submission failed: Invalid job array specification", 1),
+        (["-d", "foo:1"], "Batch job submission failed: Job dependency problem", 1),
+        (["--gpus=x"], "Invalid generic resource (gres) specification", 1),
+    ],
+)
+def test_invalid_values_in_the_words_of_sbatch(
+    words: list[str], line: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main("sbatch", [*words, "--wrap", "true"]) == code
+    assert capsys.readouterr().err.startswith(f"sbatch: error: {line}")
+
+
+def test_empty_values_are_none(state_dir: Path) -> None:
+    job = submitted(state_dir, "-J", "", "-C", "", "--qos=", "-p", "", "-w", "", "--wrap", "true")
+    assert (job.name, job.components[0].constraint, job.qos, job.partition) == ("wrap", "", "", "")
+
+
 def test_variables_that_cannot_be_met_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
