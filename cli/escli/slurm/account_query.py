@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eslurm.compat.slurm.getopt import Options
     from eslurm.compat.slurm.run_fields import Run
 
-_WRONG_STATE = "fatal: unrecognized job state value {}"
+_WRONG_STATE = "fatal: unrecognized job state value '{}'"
 
 
 class Query:
