@@ -24,11 +24,18 @@ class Answer(NamedTuple):
 class Slurm:
     """The installed commands of one cluster, called without anything in the environment but PATH."""
 
-    def __init__(self, cluster: Cluster, prefix: Path) -> None:
+    def __init__(self, cluster: Cluster, prefix: Path, *words: str) -> None:
         self.work = cluster.work
         self.bin = prefix / "bin"
         answer = cluster(
-            "eslurm", "compat", "install", "--prefix", str(prefix), "--state-dir", str(cluster.directory)
+            "eslurm",
+            "compat",
+            "install",
+            "--prefix",
+            str(prefix),
+            "--state-dir",
+            str(cluster.directory),
+            *words,
         )
         assert answer.code == 0, answer.err
 

@@ -115,7 +115,7 @@ def _put_common(run: Run, info: Any) -> None:
     run.req_cpus = info.cpus or request.tasks * max(1, request.cpus_per_task)
     run.req_nodes = max(1, request.nodes_min) if request.nodes_min else max(1, info.nodes)
     run.req_mem_mib = info.memory_mib
-    run.priority, run.tasks = info.priority, info.tasks
+    run.priority, run.tasks = job_fields.priority_of(info), info.tasks
     run.comment, run.constraint, run.reservation = info.comment, info.constraint, info.reservation
     run.work_dir = info.work_dir
     run.stdout, run.stderr, run.stdin = info.output, info.error, info.details.input

@@ -81,7 +81,8 @@ def run(context: Context, module: ModuleType, argv: Sequence[str]) -> int:
         return code
     except UsageProblem as problem:
         hint = (f'Try "{context.command} --help" for more information',) if problem.has_hint else ()
-        return _tell(1, f"{context.command}: {problem.text}", *hint)
+        code = getattr(module, "USAGE", 1) if problem.has_hint else 1
+        return _tell(code, f"{context.command}: {problem.text}", *hint)
     except Failed as failure:
         return _tell(failure.code, *failure.lines)
     except OptionError as error:
@@ -222,6 +223,17 @@ def cell_names(api: Api, wanted: Sequence[str], own: str) -> list[str]:
 
     reply = api.call("Federation", pb.FederationRequest())
     return [own, *(cell.name for cell in reply.cells if cell.name != reply.cell and cell.state == "alive")]
+
+
+def check_reached(api: Api, name: str, command: str) -> None:
+    """Raise Failed, in Slurm's words, unless the cell that `-M` names answers."""
+    try:
+        own_cluster(api)
+    except CommandFailed:
+        raise Failed(
+            f"{command}: error: '{name}' can't be reached now, or it is an invalid entry for --cluster.  "
+            "Use 'sacctmgr list clusters' to see available clusters."
+        ) from None
 
 
 def own_cluster(api: Api) -> str:

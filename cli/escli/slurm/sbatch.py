@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from eslurm.compat.script import Directive
 
 STOPS = True
+USAGE = 255
+"""Exit code of an unusable command line."""
 COMMAND = "sbatch"
 FAILED = "sbatch: error: Batch job submission failed: "
 _TIMEOUT_S = 60.0
@@ -108,7 +110,9 @@ def _submit(context: Context, clusters: Sequence[str], request: bytes, options: 
             try:
                 answer = api.send(SUBMIT, request, _TIMEOUT_S, os.urandom(16))
             except CommandFailed as failure:
-                raise frame.Failed(FAILED + refused_as(frame.trouble(failure))) from None
+                text = refused_as(frame.trouble(failure))
+                above = [f"sbatch: error: invalid partition specified: {options.text('partition')}"]
+                raise frame.Failed(*(above if "Invalid partition" in text else ()), FAILED + text) from None
             job_id = int(decode(answer, SUBMIT_REPLY)["job_ids"][0])
             if options.has("parsable"):
                 frame.print_line(f"{job_id};{cluster}" if cluster else str(job_id))

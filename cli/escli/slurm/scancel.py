@@ -49,7 +49,7 @@ def run(context: Context, given: Options) -> int:
     signum = _signal(given)
     reach = _reach(given, signum)
     signum = 0 if reach == "job" else signum
-    _check_steps(given.rest)
+    _check_words(given.rest)
     clusters = frame.clusters_of(given, os.environ)
     code = exits.OK
     with context.open_api() as api:
@@ -85,8 +85,11 @@ def _reach(given: Options, signum: int) -> str:
     return "all" if given.has("full") else "steps"
 
 
-def _check_steps(rest: Sequence[str]) -> None:
+def _check_words(rest: Sequence[str]) -> None:
+    """Raise Failed for a word that names no job, or a step."""
     for word in rest:
+        if not word[:1].isdecimal():
+            raise frame.Failed(f"scancel: error: Invalid job id {word}")
         if "." in word:
             raise frame.Failed(
                 f"scancel: error: {word}: signals for single steps are not supported: name the job"

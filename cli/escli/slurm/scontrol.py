@@ -336,7 +336,10 @@ def _change_jobs(call: _Call, action: str, rest: Sequence[str]) -> int:
         reply = call.api.call(
             "Suspend", pb.SuspendRequest(jobs=jobs, resume=action == "resume"), request_id=os.urandom(16)
         )
-    return _told(reply)
+    code = _told(reply)
+    if action == "release" and any(problem.code == "not_found" for problem in reply.problems):
+        frame.print_error("slurm_suspend error: Invalid job id specified")
+    return code
 
 
 def _jobs(call: _Call, rest: Sequence[str]) -> list[Any]:

@@ -12,6 +12,7 @@ from escli.slurm import frame
 from eslurm.compat.hostlist import expand
 from eslurm.compat.slurm import layout, node_fields
 from eslurm.compat.slurm.getopt import UsageProblem
+from eslurm.compat.slurm.release import has_wrapped_numbers
 from eslurm.compat.slurm.sinfo_options import ROWS as ROWS
 
 TYPE_CHECKING = False
@@ -81,7 +82,7 @@ def _show_one(context: Context, given: Options, api: Api) -> None:
 
         sys.stdout.write(sinfo_document(partitions, nodes, context.release, sys.argv))
         return
-    columns, is_own_form = _columns(given)
+    columns, is_own_form = _columns(given, context.release)
     found = _groups(partitions, nodes, columns, given)
     if is_own_form:
         _widen(columns, found, around, given)
@@ -106,7 +107,7 @@ def _is_shown(node: Any, names: Sequence[str], given: Options) -> bool:
     return not (given.has("responding") and node_fields.is_silent(node))
 
 
-def _columns(given: Options) -> tuple[list[Column], bool]:
+def _columns(given: Options, release: str) -> tuple[list[Column], bool]:
     """The columns, and whether they are of a form of sinfo's own, whose widths fit. Raises UsageProblem."""
     shapes = [row.long for row, _, _ in given.found if row.long in ("format", "Format")]
     if shapes:
@@ -121,7 +122,8 @@ def _columns(given: Options) -> tuple[list[Column], bool]:
     elif os.environ.get("SINFO_FORMAT"):
         return _named(os.environ["SINFO_FORMAT"], are_letters=True), False
     else:
-        text = node_fields.LONG if is_long else node_fields.DEFAULT
+        longer = node_fields.LONG if has_wrapped_numbers(release) else node_fields.OLD_LONG
+        text = longer if is_long else node_fields.DEFAULT
     return _named(text, are_letters=False), True
 
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 NO_JOB = "slurm_load_jobs error: Invalid job id specified"
 _WRONG_STATE = (
-    "error: Invalid job state specified: {}\nsqueue: error: Valid job states include: " + words.valid_states()
+    "error: Invalid job state specified: {}\nsqueue: error: Valid job states include: "
+    + words.valid_states()
+    + "\n"
 )
 
 
@@ -169,6 +171,8 @@ def _show(context: Context, given: Options, query: _Query) -> None:
         own = frame.own_cluster(api)
         for name in frame.cell_names(api, clusters, own):
             with context.cluster_api(name, own) as cell:
+                if name != own:
+                    frame.check_reached(cell, name, context.command)
                 if not given.has("noheader") and not given.has("json"):
                     frame.print_line(f"CLUSTER: {name}")
                 _show_one(context, given, query, cell)

@@ -174,8 +174,18 @@ def _or_null(text: object) -> str:
     return escaped(str(text)) or NULL
 
 
+def priority_of(info: Any) -> int:
+    """The job's priority; 0 of a job that is held."""
+    return 0 if is_held(info) else int(info.priority)
+
+
+def is_held(info: Any) -> bool:
+    """Check whether the job waits to be released."""
+    return info.state == "PENDING" and reason_of(info).startswith("JobHeld")
+
+
 def _priority(info: Any, _around: Around) -> str:
-    return f"{max(0, info.priority) / _PRIORITY_MOST:.14f}"
+    return f"{max(0, priority_of(info)) / _PRIORITY_MOST:.14f}"
 
 
 def _fixed(text: str) -> Cell:
@@ -265,7 +275,7 @@ FIELDS: Mapping[str, tuple[str, str, Cell]] = {
     "PreemptTime": ("", "PREEMPT_TIME", _fixed("N/A")),
     "Prefer": ("", "PREFER", _fixed(NULL)),
     "Priority": ("p", "PRIORITY", _priority),
-    "PriorityLong": ("Q", "PRIORITY", lambda i, _: str(i.priority)),
+    "PriorityLong": ("Q", "PRIORITY", lambda i, _: str(priority_of(i))),
     "Profile": ("", "PROFILE", _fixed("NotSet")),
     "QOS": ("q", "QOS", lambda i, _: i.qos or NULL),
     "Reason": ("r", "REASON", lambda i, _: reason_of(i)),
@@ -342,10 +352,10 @@ SORT_KEYS: Mapping[str, Callable[[Any, Around], Any]] = {
     "m": lambda i, _: i.request.memory_per_cpu_mib or i.request.memory_per_node_mib,
     "M": lambda i, a: run_s(i, a.now_us),
     "N": lambda i, _: i.node_names,
-    "p": lambda i, _: i.priority,
+    "p": lambda i, _: priority_of(i),
     "P": _partition,
     "q": lambda i, _: i.qos,
-    "Q": lambda i, _: i.priority,
+    "Q": lambda i, _: priority_of(i),
     "S": lambda i, _: start_us(i) or 1 << 62,
     "t": lambda i, _: words.state_order(i.state),
     "T": lambda i, _: words.state_order(i.state),

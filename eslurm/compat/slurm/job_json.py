@@ -95,8 +95,8 @@ def _job(info: Any, around: Around, shape: Shape) -> dict[str, Any]:
         "minimum_cpus_per_node": number(max(1, request.cpus_per_task)),
         "minimum_tmp_disk_per_node": number(0),
         "preempt_time": shape.moment(0),
-        **({"hold": _is_held(info), "network": ""} if shape.is_wrapped else {}),
-        "priority": number(info.priority),
+        **({"hold": job_fields.is_held(info), "network": ""} if shape.is_wrapped else {}),
+        "priority": number(job_fields.priority_of(info)),
         "qos": info.qos,
         "reboot": False,
         "required_nodes": ",".join(request.include),
@@ -129,10 +129,6 @@ def _job(info: Any, around: Around, shape: Shape) -> dict[str, Any]:
         "current_working_directory": info.work_dir,
     }
     return record | (_unset(info, shape) if shape.is_wrapped else _unset_before(info))
-
-
-def _is_held(info: Any) -> bool:
-    return info.state == "PENDING" and job_fields.reason_of(info).startswith("JobHeld")
 
 
 def _unset(info: Any, shape: Shape) -> dict[str, Any]:

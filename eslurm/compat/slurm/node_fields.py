@@ -22,6 +22,8 @@ LONG = (
     "partition:9 ,available:.5 ,time:.10 ,size:.10 ,root:.4 ,oversubscribe:.8 ,groups:.10 ,nodes:.6 ,statelong:.11 ,"
     "reservation:.11 ,nodelist:0"
 )
+OLD_LONG = LONG.replace(",reservation:.11 ", "")
+"""Of 22.05."""
 SUMMARY = "partition:9 ,available:.5 ,time:.10 ,nodeaiot:.16 ,nodelist:0"
 NODES = "nodelist:9 ,nodes:.6 ,partition:.9 ,statecompact:6"
 NODES_LONG = (
@@ -344,7 +346,7 @@ def groups(
         for node in members:
             by_key.setdefault(tuple(one(node) for one in alike), []).append(node)
         found += [Group(partition, some) for some in by_key.values()]
-        if not by_key:
+        if not by_key and partition is not None:
             found.append(Group(partition, ()))
     return found
 

@@ -11,8 +11,10 @@ from eslurm.compat.slurm.job_fields import (
     eligible_us,
     end_us,
     files_of,
+    is_held,
     licenses_text,
     over_subscribe,
+    priority_of,
     reason_of,
     restarts,
     run_s,
@@ -51,15 +53,15 @@ def _job_lines(info: Any, around: Around, *, has_details: bool) -> list[str]:
     lines = [
         f"{_ids(info)}JobName={escaped(info.name)}",
         f"UserId={info.user}({info.uid}) GroupId={around.group(info.details.gid)}({info.details.gid}) MCS_label=N/A",
-        f"Priority={info.priority} Nice={info.nice} Account={info.account or NULL} QOS={info.qos or NULL}"
+        f"Priority={priority_of(info)} Nice={info.nice} Account={info.account or NULL} QOS={info.qos or NULL}"
         + (f" WCKey={escaped(info.wckey)}" if info.wckey else ""),
         f"JobState={words.long_state(info.state)} Reason={reason_of(info)} Dependency={info.dependencies or NULL}",
         f"Requeue={int(info.requeue)} Restarts={restarts(info)} BatchFlag=1 Reboot=0 "
         f"ExitCode={info.exit_code}:{info.exit_signal}",
         *(["DerivedExitCode=0:0"] if has_details else []),
         f"RunTime={padded_clock(run_s(info, around.now_us))} TimeLimit={_limit(info)} TimeMin=N/A",
-        f"SubmitTime={around.moment(info.submitted_us)} EligibleTime={around.moment(eligible_us(info))}",
-        f"AccrueTime={around.moment(eligible_us(info))}",
+        f"SubmitTime={around.moment(info.submitted_us)} EligibleTime={_eligible(info, around)}",
+        f"AccrueTime={_eligible(info, around)}",
         f"StartTime={_at(start_us(info), around)} EndTime={_at(end_us(info), around)} Deadline="
         + (around.moment(info.deadline_us) if info.deadline_us else "N/A"),
         f"SuspendTime={around.moment(info.suspended_us) if info.suspended_us else 'None'} "
@@ -129,6 +131,12 @@ def _limit(info: Any) -> str:
 
 def _at(at_us: int, around: Around) -> str:
     return around.moment(at_us) if at_us else "Unknown"
+
+
+def _eligible(info: Any, around: Around) -> str:
+    """The time from which the job could start; of a job that is held or depends on others none is known."""
+    waits = is_held(info) or (info.state == "PENDING" and info.dependencies)
+    return "Unknown" if waits else around.moment(eligible_us(info))
 
 
 def _partitions(info: Any) -> str:
