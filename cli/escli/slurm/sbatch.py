@@ -176,6 +176,7 @@ def _test(context: Context, clusters: Sequence[str], request: bytes) -> int:
             answer = tests_of(
                 pb.SubmitReply.FromString(api.send(SUBMIT, request, _TIMEOUT_S, os.urandom(16)))
             )[0]
+            partitions = api.call("Nodes", pb.NodesRequest()).partitions
         except CommandFailed as failure:
             raise frame.Failed(f"allocation failure: {refused_as(frame.trouble(failure))}") from None
     if answer.refused or not answer.start_us:
@@ -184,8 +185,8 @@ def _test(context: Context, clusters: Sequence[str], request: bytes) -> int:
     cpus = sum(part.tasks * max(1, part.cpus_per_task) for part in job.components)
     at = frame.moment_writer({})(answer.start_us)
     where = f" on nodes {answer.nodes}" if answer.nodes else ""
-    partition = f" in partition {job.partition}" if job.partition else ""
-    frame.warn(COMMAND, f"Job to start at {at} using {cpus} processors{where}{partition}")
+    partition = job.partition or next((one.name for one in partitions if one.is_default), "")
+    frame.warn(COMMAND, f"Job to start at {at} using {cpus} processors{where} in partition {partition}")
     return exits.OK
 
 

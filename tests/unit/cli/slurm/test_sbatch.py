@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -218,6 +219,31 @@ def test_refusals_of_the_controller_are_in_words_that_programs_know(
     assert lines[1].startswith(
         "sbatch: error: Batch job submission failed: Invalid partition name specified ("
     )
+
+
+def test_a_test_says_when_and_where(
+    state_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    test = pb.TestAnswer(start_us=1_795_866_000_000_000, nodes="cn[1-2]")
+    refused = pb.TestAnswer(refused=True, answer="--nodes: needs 99 nodes")
+    partitions = pb.NodesReply(partitions=[pb.PartitionInfo(name="main", is_default=True)])
+    for answer, code, line in (
+        (
+            test,
+            0,
+            "sbatch: Job to start at 2026-11-28T11:40:00 using 8 processors on nodes cn[1-2] in partition main\n",
+        ),
+        (refused, 1, "allocation failure: --nodes: needs 99 nodes\n"),
+    ):
+        reply = pb.SubmitReply(tests=[answer])
+        with FakeApi(state_dir / "s", Submit=lambda _, reply=reply: reply, Nodes=lambda _: partitions) as api:
+            assert main("sbatch", ["--test-only", "-n4", "-c2", "--wrap", "true"], socket=api.path) == code
+        (state_dir / "s").unlink()
+        assert capsys.readouterr() == ("", line)
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_no_controller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
