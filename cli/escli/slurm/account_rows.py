@@ -19,7 +19,7 @@ _BASES = {"LAUNCHING": "RUNNING", "COMPLETING": "RUNNING"}
 
 def of_info(info: Any, *, in_lines: bool = False) -> list[Run]:
     """The lines of a job that waits or runs, or that ended before it began; of an array its waiting tasks, or none."""
-    if array_text.is_array(info) and not info.array_tasks_left:
+    if info.grows or (array_text.is_array(info) and not info.array_tasks_left):
         return []
     found = []
     for part in by_part([info], (), each=True):

@@ -236,8 +236,10 @@ def _add_starts(api: Api, reply: Any) -> None:
 
 
 def is_shown(info: Any) -> bool:
-    """Check that the record stands for a job, or for tasks that wait: not for an array whose tasks all have begun."""
-    return bool(info.array_tasks_left) or not array_text.is_array(info)
+    """Check that the record stands for a job, or for tasks that wait: not for an array whose tasks all have begun, nor for a
+    running job's request for more nodes.
+    """
+    return not info.grows and (bool(info.array_tasks_left) or not array_text.is_array(info))
 
 
 def unfolded(infos: Sequence[Any]) -> list[Any]:

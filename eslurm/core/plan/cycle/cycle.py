@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from eslurm.core.plan.cycle import moves, resuming
+from eslurm.core.plan.cycle import filling, moves, resuming
 from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.policies import get_policy
@@ -57,12 +57,15 @@ def plan_cycle(
         schedule.pushes.clear()
         yield from resuming.foresee(cycle)
         yield from chosen.plan(cycle)
+        yield from filling.fill(cycle)
         return (yield from moves.answered(cycle, cycle.finish()))
     making = PreemptionPlanner(cycle, work)
     yield from making.keep()
     yield from resuming.foresee(cycle)
     yield from chosen.plan(cycle)
     preemptor, victims = yield from making.make()
+    if not preemptor:
+        yield from filling.fill(cycle)
     return (yield from moves.answered(cycle, cycle.finish(preemptor, victims)))
 
 

@@ -354,7 +354,13 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
-                if one is not None and held.booking.stop_us > self.now_us and self._lasts_alike(one, held):
+                is_kept = one is not None and not _has_grown(one, held)
+                if (
+                    one is not None
+                    and is_kept
+                    and held.booking.stop_us > self.now_us
+                    and self._lasts_alike(one, held)
+                ):
                     yield from self._keep_rest(key, held, one)
                 else:
                     yield from self._end(key, held, one)
@@ -511,6 +517,12 @@ def _spans_of(one: Running) -> tuple[Span, ...]:
     if one.parts:
         return tuple([Span(node, amounts, 0, part) for part, node, amounts in one.parts])
     return tuple([Span(node, amounts, 0) for node, amounts in one.spans])
+
+
+def _has_grown(one: Running, held: Held) -> bool:
+    """Check whether the attempt got nodes: they are booked for its growth, whose booking ends before they are its own."""
+    had = {node for node, _ in held.running.spans}
+    return any(node not in had for node, _ in one.spans)
 
 
 def _had_no_foreseen_start(schedule: Schedule, job_id: int) -> bool:

@@ -67,7 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     the waiting jobs that may have changed since `since` (None: any), `mark` is the journal's position for that. `lenders`
     are those of `running` that have lent cores. `has_estimates`: some waiting job has an estimate below its limit.
     `promises` are the initial ones of a new schedule. `has_packs`: some waiting job is a pack or of one that has begun.
-    `wishes` are to be answered by this cycle.
+    `wishes` are to be answered by this cycle. `fillers` are growths that take what is free at its end.
     """
 
     ledger: Ledger
@@ -90,6 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     promises: Mapping[int, Promise] = MappingProxyType({})
     has_packs: bool = False
     wishes: Wishes | None = None
+    fillers: Sequence[QueueEntry] = ()
 
     def has_partitions(self, job: Pending) -> bool:
         """Check whether all partitions exist that the job's nodes come from."""
