@@ -26,7 +26,6 @@ def config_text(api: Api, release: str, moment: Callable[[int], str]) -> str:
         "JobRequeue": "1",
         "KillWait": f"{int(config.get('kill_grace_s', 30))} sec",
         "MaxArraySize": str(config.get("array_tasks_max", 1001)),
-        "MinJobAge": "300 sec",
         "SchedulerType": "sched/backfill",
         "SelectType": "select/cons_tres",
         "SLURM_VERSION": FULL[release],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from eslurm.core.model.guests import GuestOf
 from eslurm.core.model.messages import Arrival, RefusalCode, Refused
 from eslurm.core.model.transfer import ANY_CELL
 from eslurm.ports.api import Caller
@@ -75,4 +76,19 @@ def check_cells(names: tuple[str, ...], view: FederationView) -> None:
         known = ", ".join(sorted(members)[:NAMED_MAX])
         raise Refused(
             RefusalCode.INVALID, f"--cell: there is no cell {unknown[0]} in the federation: cells are {known}"
+        )
+
+
+def guest_of_call(given: pb.GuestOf, caller: Caller) -> GuestOf:
+    """The job of the calling cell that a guest is for. Raises `Refused` for any other caller."""
+    check_cell(caller, "guest_of")
+    return GuestOf(caller.cell, given.job_id, given.serial)
+
+
+def check_cell(caller: Caller, what: str) -> None:
+    """Raise `Refused` for a caller that is no leader of another cell."""
+    if caller.via != CELL or not caller.cell:
+        raise Refused(
+            RefusalCode.DENIED,
+            f"{what}: only the controller of another cell asks for nodes for its jobs: submit the job without it",
         )

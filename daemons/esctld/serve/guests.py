@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
+from esctld.serve.arrivals import check_cell
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.federation.actions import CellAnswer
 from eslurm.core.federation.guests.requests import look
@@ -15,7 +16,6 @@ from eslurm.core.model.guests import GuestOf
 from eslurm.core.model.messages import KeepGuest, Message, RefusalCode, Refused
 from eslurm.core.state.view import View
 from eslurm.ports.api import Caller
-from eslurm.ports.link import CELL
 from eslurm.v1 import controller_pb2 as pb
 
 WISHES: Final = ("keep", "end", "look")
@@ -36,12 +36,6 @@ class Deciding(Protocol):
         """The home cell of a guest has named it."""
 
 
-def guest_of_call(given: pb.GuestOf, caller: Caller) -> GuestOf:
-    """The job of the calling cell that a guest is for. Raises `Refused` for any other caller."""
-    _check_cell(caller, "guest_of")
-    return GuestOf(caller.cell, given.job_id, given.serial)
-
-
 class GuestDoor:
     """Answers `TellGuest`. `view` is the committed state."""
 
@@ -51,7 +45,7 @@ class GuestDoor:
 
     async def tell(self, request: pb.TellGuestRequest, caller: Caller) -> pb.TellGuestReply:
         """Keep or end the guest as its home says, and tell its state. Raises `Refused`."""
-        _check_cell(caller, "TellGuest")
+        check_cell(caller, "TellGuest")
         if request.wish not in WISHES:
             raise Refused(RefusalCode.INVALID, f"wish: {request.wish[:16]!r} is none of {', '.join(WISHES)}")
         given = GuestOf(caller.cell, request.home_job_id, request.serial)
@@ -80,11 +74,3 @@ class GuestDoor:
         while not (answer.is_held or answer.is_ended) and await self._service.moved_by(deadline_s):
             answer = look(self._view, job_id, given)
         return answer
-
-
-def _check_cell(caller: Caller, what: str) -> None:
-    if caller.via != CELL or not caller.cell:
-        raise Refused(
-            RefusalCode.DENIED,
-            f"{what}: only the controller of another cell asks for nodes for its jobs: submit the job without it",
-        )

@@ -23,8 +23,7 @@ from esctld.lead.leadership import Leadership
 from esctld.lead.planner import Planner
 from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
-from esctld.serve.arrivals import Cells, arrival_of, check_cells
-from esctld.serve.guests import GuestDoor, guest_of_call
+from esctld.serve.arrivals import Cells, arrival_of, check_cells, guest_of_call
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import StoredAnswer, bound_id, is_own, kind_of
 from esctld.serve.resizes import Resizes
@@ -139,14 +138,17 @@ class ControllerService:
             "Takeover": self._takeover,
             "MovePack": moves.move_pack,
             "ExtendJob": moves.extend_job,
-            "TellGuest": GuestDoor(self, dispatcher.view).tell,
         }
 
     def attach(self, cells: Cells | None) -> None:
         """Set the federation that the cluster is a member of."""
         self._cells = cells
         if cells is not None:
+            # A plain cluster loads none of it.
+            from esctld.serve.guests import GuestDoor
+
             self._endpoints.attach(cells.host_of)
+            self.offer("TellGuest", GuestDoor(self, self._dispatcher.view).tell)
             self._inquiries.attach(cells.bids_of)
 
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:

@@ -147,7 +147,7 @@ class _Taken:
 
 
 class _View:
-    """What is left over one stay."""
+    """Amounts that are left over one stay."""
 
     def __init__(self, room: Remaining) -> None:
         self.room = room

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from esctld.serve import guests as serve_guests
-from esctld.serve.guests import GuestDoor, guest_of_call
+from esctld.serve.arrivals import guest_of_call
+from esctld.serve.guests import GuestDoor
 from esctld.serve.jobs_of_cells import JobsOfCells
 from esctld.serve.request_ids import kind_of
 from esctld.serve.step_endpoints import StepEndpoints
