@@ -64,7 +64,7 @@ COMMANDS: Mapping[str, str] = {
     "setdebugflags": "no see the configuration",
     "shutdown": "no stop the daemons",
     "takeover": "no see esctl takeover",
-    "token": "no see esctl token create",
+    "token": "no see esctl token create",  # nosec B105 # a note, no password
     "top": "no use update JobId= Priority=",
     "write": "no scripts are not given out",
 }

@@ -287,7 +287,7 @@ class World:
         if spec.time_limit_us == GATEWAYS_LIMIT_S * SECOND_US:
             seconds = rng.uniform(1.0, 20.0)
         if spec.time_limit_us == LENDING_LIMIT_S * SECOND_US:
-            seconds = rng.uniform(10.0, 90.0)
+            seconds = rng.uniform(5.0, 50.0)
         return StepScript(
             duration_us=int(seconds * SECOND_US) if key.step == BATCH_STEP or rng.random() < 0.9 else None,
             exit_code=0 if rng.random() < 0.85 else 1,
