@@ -345,6 +345,7 @@ class _Following:
         work = 0
         overdue: list[RunningKey] = []
         begun: list[RunningKey] = []
+        grown: list[tuple[RunningKey, Held, Running]] = []
         for number, (key, held) in enumerate(list(schedule.held.items())):
             one = running.get(key)
             if one is not held.running and one is not None and self._holds_alike(one, held):
@@ -354,14 +355,12 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
-                is_kept = one is not None and not _has_more(one, held.running)
-                if (
-                    one is not None
-                    and is_kept
-                    and held.booking.stop_us > self.now_us
-                    and self._lasts_alike(one, held)
-                ):
-                    yield from self._keep_rest(key, held, one)
+                lasts = held.booking.stop_us > self.now_us
+                if one is not None and lasts and self._lasts_alike(one, held):
+                    if _has_more(one, held.running):
+                        grown.append((key, held, one))
+                    else:
+                        yield from self._keep_rest(key, held, one)
                 else:
                     yield from self._end(key, held, one)
                 work += 1 + len(held.running.spans) // NODES_PER_SLICE
@@ -375,6 +374,11 @@ class _Following:
             yield
         new = yield from self._recognise()
         yield
+        for key, held, one in grown:
+            # What it got was booked for its growth, or for the owner of what it had borrowed, until now; its end stays where
+            # the plan has it.
+            yield from self._keep_rest(key, held, one)
+            yield
         for key in overdue:
             late = schedule.held.pop(key)
             # The book has left it behind, but for what was rounded up; rules that count until the latest end have not.
@@ -449,7 +453,7 @@ class _Following:
         schedule.held[key] = Held(held.running, new)
 
     def _keep_rest(self, key: RunningKey, held: Held, one: Running) -> Generator[None, None, None]:
-        """Keep the rest of a partly released attempt until its old end: no other job is planned on it."""
+        """Keep what an attempt has left, or has got, until its old end: no other job is planned on it."""
         schedule, old = self.schedule, held.booking
         new = replace(old, start_us=self.now_us, spans=_spans_of(one), wide=one.wide)
         yield from schedule.giving(held.running.job, old)
