@@ -3,6 +3,8 @@
     from eslurm import job
     job.finish_part(1)                     # gives back the nodes of part 1
     job.extend(by=600)                     # ten minutes more
+    job.grow(by=4)                         # four nodes more, as soon as that delays no promised job
+    job.shrink(by=2)                       # gives two nodes back
     job.move_starts(earlier_by=1800)       # the other jobs of its pack start half an hour earlier
     job.set_dependency(42, "afterok:17")   # job 42, of the same user, waits for job 17
     job.report(idle=2, remaining_s=340)    # two of this node's cores are for others
@@ -27,13 +29,16 @@ __all__ = [
     "JobError",
     "MovedStart",
     "PartFinished",
+    "Resized",
     "StartsMoved",
     "extend",
     "finish_part",
+    "grow",
     "move_starts",
     "report",
     "set_dependency",
     "show",
+    "shrink",
 ]
 
 TIMEOUT_S = 90.0
@@ -87,6 +92,28 @@ class Extended:
     until_before: float
     until_after: float
     decided: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Resized:
+    """A change of this job's nodes. `leaving` are those that it gives back, `steps` those that had tasks there.
+
+    `growth` is the id of the request for `more` nodes (0: none), and `state` what had become of it when the call returned:
+    COMPLETED (the job has them), PENDING (it waits, until `planned_start` as planned, in seconds since 1970 UTC; 0.0: not
+    known), CANCELLED. `withdrawn` is the request that had waited before (0: none). `text` says why it waits or ended.
+    """
+
+    job: int
+    before: Amounts
+    after: Amounts
+    leaving: str
+    steps: tuple[int, ...]
+    growth: int
+    more: int
+    state: str
+    planned_start: float
+    withdrawn: int
     text: str
 
 
@@ -172,6 +199,57 @@ def extend(
         int(found["until-before-us"]) / 1e6,
         int(found["until-after-us"]) / 1e6,
         found["decided"] == "yes",
+        found["text"],
+    )
+
+
+def grow(
+    *,
+    by: int | None = None,
+    to: int | None = None,
+    nodes: str | None = None,
+    dry_run: bool = False,
+    job: int | None = None,
+) -> Resized:
+    """Ask for so many nodes more for this job, so many in all, or these in all (`cn[1-4]`).
+
+    With `to` the number that it has, a request that waits is withdrawn.
+    """
+    return _resize("grow", job, by, to, nodes, dry_run=dry_run)
+
+
+def shrink(
+    *,
+    by: int | None = None,
+    to: int | None = None,
+    nodes: str | None = None,
+    dry_run: bool = False,
+    job: int | None = None,
+) -> Resized:
+    """Give so many nodes of this job back, all but so many, or these (`cn[3-4]`); never the one where its script runs."""
+    return _resize("shrink", job, by, to, nodes, dry_run=dry_run)
+
+
+def _resize(
+    verb: str, job: int | None, by: int | None, to: int | None, nodes: str | None, *, dry_run: bool
+) -> Resized:
+    given: dict[str, object] = {
+        name: value for name, value in (("by", by), ("to", to), ("nodes", nodes)) if value is not None
+    }
+    if len(given) != 1:
+        raise ValueError("give one of by, to and nodes")
+    found = _ask(verb, job, given, dry_run=dry_run)
+    return Resized(
+        int(found["job"]),
+        _amounts(found, "before"),
+        _amounts(found, "after"),
+        found["leaving"],
+        tuple(int(step) for step in found["steps"].split(",") if step),
+        int(found["growth"]),
+        int(found["more"]),
+        found["growth-state"],
+        int(found["planned-start-us"]) / 1e6,
+        int(found["withdrawn"]),
         found["text"],
     )
 

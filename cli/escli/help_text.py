@@ -102,6 +102,10 @@ COMMANDS: dict[str, About] = {
             ("esctl update job 17 constraint= exclusive=no", "less of it (no value: taken away)"),
             ("esctl hold 17; esctl release 17", "keep a job waiting; let it go"),
             ("esctl update job 17 time=2:12:00", "a running job: 10 % more, or less"),
+            (
+                "esctl update job 17 nodes=-2",
+                "a running job gives two nodes back (nodes=+2: gets two)",
+            ),
             ("esctl suspend 17; esctl resume 17", "stop a running job where it is; let it go on"),
             (
                 "esctl move-starts 17 --earlier-by 0:30:00",

@@ -20,7 +20,17 @@ _COMMAND = "This command"
 """The group of options that every command has."""
 _OPTIONS = "Options"
 
-PASSED = ("partition", "account", "qos", "comment", "reservation", "no-kill", "cooperate", "borrow")
+PASSED = (
+    "partition",
+    "account",
+    "qos",
+    "comment",
+    "reservation",
+    "no-kill",
+    "elastic",
+    "cooperate",
+    "borrow",
+)
 """Options of essubmit whose value the request has, as it was written, in the field of the same name."""
 
 
@@ -99,10 +109,12 @@ ROWS: tuple[Option, ...] = (
          "--signal B:USR1@120"),
         ("--warn-script FILE", "run this beside the job at that time, on its first node", "--warn-script save.sh"),
         ("-H --hold", "do not start before `esctl release`"),
+        ("--elastic", "with a range of --nodes: get more of them while it runs, when they come free"),
         ("-k --no-kill", "go on without a node that is lost, unless it is the first one"),
         ("--cooperate off|report|full", "its application tells of idle cores; full: it also hears requests for more (off)",
          "--cooperate=full"),
-        ("--borrow requeue|end[,S]", "start on lent cores of running jobs; asked back, it has S seconds (30), and waits again or ends",
+        ("--borrow requeue|end[,S]",
+         "start on lent cores of running jobs; asked back, it has S seconds (30), and waits again or ends",
          "--borrow=requeue,60"),
         ("--requeue", "may be started again when a node is lost"),
         ("--no-requeue", "never start it a second time"),
@@ -220,7 +232,11 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows("esctl", _COMMAND,
         ("--kill", "with `finish-part`: end its steps by SIGKILL"),
-        ("--dry-run", "with `finish-part`, `set-dependency`, `move-starts` and `extend`: only say what would happen"),
+        (
+            "--dry-run",
+            "with `finish-part`, `set-dependency`, `move-starts`, `extend`, and `update` of a running job's nodes: only say "
+            "what would happen",
+        ),
         ("--earlier-by TIME", "with `move-starts`: by how much, in seconds or as h:m:s (as much as possible)",
          "--earlier-by 0:30:00"),
         ("--by TIME", "with `extend`: how much longer, in seconds or as h:m:s", "--by 0:30:00"),

@@ -120,6 +120,7 @@ JOB_REQUEST: Table = {
     "max_time_s": (43, "int", None),
     "grow_memory_percent": (44, "int", None),
     "max_memory_mib": (45, "int", None),
+    "elastic": (46, "bool", None),
     "cooperate": (50, "text", None),
     "borrow": (51, "text", None),
 }

@@ -15,9 +15,10 @@ from eslurm.api import methods
 from eslurm.api.methods import Method
 from eslurm.compat.dependencies import dependency_fields, parse_dependencies
 from eslurm.compat.errors import OptionError
+from eslurm.compat.hostlist import expand
 from eslurm.core.model.job import Principal
 from eslurm.core.model.job_states import JobState
-from eslurm.core.model.request_limits import TIME_LIMIT_MAX_S
+from eslurm.core.model.request_limits import COUNT_MAX, NODES_NAMED_MAX, TIME_LIMIT_MAX_S
 from eslurm.core.model.units import SECOND_US
 from eslurm.ports.api import Answerer, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
@@ -208,6 +209,61 @@ class Verbs:
         steps = ",".join(map(str, reply.steps))
         return [*pairs, ("leaving", reply.leaving), ("busy", reply.busy), ("steps", steps)]
 
+    async def grow(self, line: Line) -> Pairs:
+        """Ask for further nodes for the job."""
+        ref = pb.JobRef(job_id=await self._begun(line))
+        request = pb.ResizeJobRequest(job=ref, dry_run="dry-run" in line.flags)
+        match self._one_of(line, "by", "to", "nodes"):
+            case "by":
+                request.by_nodes = number_of(line, "by", COUNT_MAX)
+            case "to":
+                request.to_nodes = number_of(line, "to", COUNT_MAX)
+            case _:
+                request.nodes.extend(_node_names(line, "nodes"))
+        return await self._resize(request)
+
+    async def shrink(self, line: Line) -> Pairs:
+        """Give nodes of the job back."""
+        ref = pb.JobRef(job_id=await self._begun(line))
+        request = pb.ResizeJobRequest(job=ref, dry_run="dry-run" in line.flags)
+        match self._one_of(line, "by", "to", "nodes"):
+            case "by":
+                request.by_nodes = -number_of(line, "by", COUNT_MAX)
+            case "to":
+                request.to_nodes = number_of(line, "to", COUNT_MAX)
+            case _:
+                request.without.extend(_node_names(line, "nodes"))
+        return await self._resize(request)
+
+    @staticmethod
+    def _one_of(line: Line, *keys: str) -> str:
+        given = [key for key in keys if key in line.values]
+        if len(given) != 1:
+            raise LineError("INVALID", f"{line.verb} takes one of {', '.join(f'{key}=' for key in keys)}")
+        return given[0]
+
+    async def _resize(self, request: pb.ResizeJobRequest) -> Pairs:
+        reply: pb.ResizeJobReply = await self._call(methods.RESIZE_JOB, request)
+        pairs: Pairs = [("job", reply.job_id)]
+        for word, one in (("before", reply.before), ("after", reply.after)):
+            pairs += [
+                (f"{word}-nodes", one.nodes),
+                (f"{word}-node-names", one.node_names),
+                (f"{word}-cpus", one.cpus),
+                (f"{word}-memory-mib", one.memory_mib),
+            ]
+        return [
+            *pairs,
+            ("leaving", reply.leaving),
+            ("steps", ",".join(map(str, reply.steps))),
+            ("growth", reply.growth_id),
+            ("more", reply.more),
+            ("withdrawn", reply.withdrawn),
+            ("growth-state", reply.state),
+            ("planned-start-us", reply.planned_start_us),
+            ("text", reply.reason),
+        ]
+
     async def report(self, line: Line) -> Pairs:
         """Take a process's word for its cores: it stays on the node, and goes up when it is news."""
         if self._cores is None:
@@ -280,6 +336,13 @@ def _decision(text: str, *, is_open: bool) -> Pairs:
     return [("decided", "no" if is_open else "yes"), ("text", text)]
 
 
+def _node_names(line: Line, key: str) -> Sequence[str]:
+    try:
+        return expand(value_of(line, key), key, NODES_NAMED_MAX)
+    except OptionError as error:
+        raise LineError("INVALID", str(error)) from None
+
+
 _Verb = Callable[[Verbs, Line], Awaitable[Pairs]]
 _VERBS: Final[dict[str, tuple[_Verb, Sequence[str], Sequence[str]]]] = {
     "hello": (Verbs.hello, (), ()),
@@ -287,6 +350,8 @@ _VERBS: Final[dict[str, tuple[_Verb, Sequence[str], Sequence[str]]]] = {
     "set-dependency": (Verbs.set_dependency, ("job", "on"), ("dry-run",)),
     "extend": (Verbs.extend, ("job", "by", "to"), ("dry-run",)),
     "move-starts": (Verbs.move_starts, ("job", "earlier", "to"), ("asap", "dry-run")),
+    "grow": (Verbs.grow, ("job", "by", "to", "nodes"), ("dry-run",)),
+    "shrink": (Verbs.shrink, ("job", "by", "to", "nodes"), ("dry-run",)),
     "report": (Verbs.report, ("job", "node", "worker", "idle", "remaining", "wait"), ("reject",)),
     "finish-part": (Verbs.finish_part, ("job", "part"), ("kill", "dry-run")),
 }

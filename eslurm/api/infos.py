@@ -17,11 +17,12 @@ from eslurm.core.model.config import ClusterConfig, Module, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
+from eslurm.core.model.growth import Growth
 from eslurm.core.model.guests import Guests, GuestStage
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
-from eslurm.core.model.messages import PartGivenBack
+from eslurm.core.model.messages import PartGivenBack, Resized
 from eslurm.core.model.node import Node
 from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
@@ -30,6 +31,7 @@ from eslurm.core.model.retry import RetryRequest
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.transfer import Transfer, TransferStage
 from eslurm.core.model.units import SECOND_US
+from eslurm.core.model.wording import counted
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.resources.vector import WIDTH, subtract
 from eslurm.core.state.allocation_amounts import limit_s, spans_to_come
@@ -150,6 +152,10 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
             info.reason_text = f"without {names}, lost since its start"
         elif attempt.finished:
             info.reason_text = f"without {_parts(attempt.finished)}, given back"
+        elif attempt.leaving and attempt.phase is AttemptPhase.RUNNING:
+            info.reason_text = f"gives back {fold(shown.node_names(sorted(attempt.leaving)))}"
+        elif attempt.growth is not None and attempt.phase is AttemptPhase.RUNNING:
+            info.reason_text = _growth_text(shown, attempt.growth)
         elif attempt.phases:
             info.reason_text = _phase_text(shown, attempt)
         if attempt.controller is not None:
@@ -169,6 +175,10 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         info.delay_s = job.pack.delay_us // SECOND_US
         info.pack_start_us = job.pack.anchor_us
         info.pack_cancels, info.pack_failed = job.pack.cancels, job.pack.failed
+    if job.grows is not None:
+        info.grows = job.grows.job_id
+    if attempt is not None and attempt.growth is not None:
+        info.growth_id = attempt.growth.growth_id
     if job.transfer is not None:
         info.home = job.home
         info.owner = "" if job.home else job.transfer.cell
@@ -284,6 +294,35 @@ def given_back(answer: PartGivenBack) -> pb.FinishPartReply:
         busy=answer.busy,
         steps=answer.steps,
     )
+
+
+def resized(answer: Resized) -> pb.ResizeJobReply:
+    """The answer to a change of a running job's nodes."""
+    before, after = (
+        pb.Amounts(nodes=one.nodes, node_names=one.node_names, cpus=one.cpus, memory_mib=one.memory_mib)
+        for one in (answer.before, answer.after)
+    )
+    return pb.ResizeJobReply(
+        job_id=answer.job_id,
+        before=before,
+        after=after,
+        leaving=answer.leaving,
+        steps=answer.steps,
+        growth_id=answer.growth_id,
+        more=answer.more,
+        withdrawn=answer.withdrawn,
+    )
+
+
+def _growth_text(shown: Shown, growth: Growth) -> str:
+    """`waits for 2 nodes more: eswhy 57`, or `gets cn[3-4]` while they are being prepared."""
+    if growth.joining:
+        return f"gets {fold(shown.node_names(sorted(growth.joining)))}"
+    record = shown.jobs.get(growth.growth_id)
+    count = record.spec.components[0].nodes_max if record is not None else 0
+    if record is not None and record.grows is not None and record.grows.is_own:
+        return f"takes up to {counted(count, 'node')} more"
+    return f"waits for {counted(count, 'node')} more: eswhy {growth.growth_id}"
 
 
 def _gateway_text(shown: Shown, spec: JobSpec, attempt: Attempt) -> str:
@@ -532,5 +571,13 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
             memory_mib=part.memory_mib,
             node_names=part.node_names,
             ended_us=part.ended_us,
+        )
+    for one in kept.segments:
+        info.segments.add(
+            from_us=one.from_us,
+            until_us=one.until_us,
+            node_names=one.node_names,
+            nodes=one.nodes,
+            cpus=one.cores,
         )
     return info

@@ -104,6 +104,7 @@ CHANGE_FEDERATION = Method(
 )
 CALL_CELL = Method("CallCell", 46, pb.CallCellRequest, pb.CallCellReply, False, "anyone", SUBMIT_BYTES)
 TELL_GUEST = Method("TellGuest", 47, pb.TellGuestRequest, pb.TellGuestReply, False, "owner")
+RESIZE_JOB = Method("ResizeJob", 48, pb.ResizeJobRequest, pb.ResizeJobReply, True, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -152,6 +153,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     CHANGE_FEDERATION,
     CALL_CELL,
     TELL_GUEST,
+    RESIZE_JOB,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -38,6 +38,7 @@ from eslurm.core.model.messages import (
     RefusalCode,
     Refused,
     RequeueJobs,
+    ResizeJob,
     SetForecasts,
     StepProgram,
     SubmitJobs,
@@ -667,6 +668,8 @@ def create_step(
         cpus_per_task=_number("--cpus-per-task", request.cpus_per_task or 1),
         name=_line("--job-name", request.name),
         joint=_joint(request.joint, home) if request.HasField("joint") else None,
+        tasks_open=request.tasks_open,
+        nodes_open=request.nodes_open,
     )
 
 
@@ -700,6 +703,20 @@ def finish_step(request: pb.FinishStepRequest, by: Principal) -> FinishStep:
     return FinishStep(by, request.job_id, request.step, request.exit_code, _signal("signal", request.signal))
 
 
+def resize_job(request: pb.ResizeJobRequest, by: Principal) -> ResizeJob:
+    if not -limits.COUNT_MAX <= request.by_nodes <= limits.COUNT_MAX:
+        raise _refuse(f"nodes: {request.by_nodes:+} is not within -{limits.COUNT_MAX}..{limits.COUNT_MAX}")
+    return ResizeJob(
+        by,
+        job_ref(request.job),
+        request.by_nodes,
+        _number("nodes", request.to_nodes),
+        _nodes("nodelist", request.nodes),
+        _nodes("nodelist", request.without),
+        request.dry_run,
+    )
+
+
 def finish_part(request: pb.FinishPartRequest, by: Principal) -> FinishPart:
     return FinishPart(by, job_ref(request.job), request.kill, request.dry_run)
 
@@ -715,6 +732,7 @@ __all__ = [
     "hold",
     "job_ref",
     "requeue",
+    "resize_job",
     "set_forecasts",
     "suspend",
     "update_job",

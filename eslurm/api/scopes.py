@@ -35,7 +35,16 @@ _READ: Final = frozenset(
         "CallCell",
     )
 )
-_OWN_JOBS: Final = _READ | {"Cancel", "Hold", "Requeue", "UpdateJob", "FinishPart", "MovePack", "ExtendJob"}
+_OWN_JOBS: Final = _READ | {
+    "Cancel",
+    "Hold",
+    "Requeue",
+    "UpdateJob",
+    "FinishPart",
+    "MovePack",
+    "ExtendJob",
+    "ResizeJob",
+}
 _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep"}
 BY_LEADERS: Final = frozenset({"CreateStep", "FinishStep", "WaitStep", "TellGuest"})
 """Methods that pass between cells only when the leader itself makes the call or has checked it: guests, and their steps."""

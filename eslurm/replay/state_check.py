@@ -28,7 +28,7 @@ from eslurm.core.state.cluster import (
 )
 from eslurm.core.state.invariants import InvariantViolation, check_job, require
 from eslurm.core.state.job_counts import JobCounts
-from eslurm.core.state.job_indexes import has_wish
+from eslurm.core.state.job_indexes import has_wish, shorter_at_us
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
 from eslurm.core.state.references import References
@@ -151,7 +151,15 @@ def _check_planning(state: State, queued: set[int]) -> None:
     require(live == state.live, "the index of what runs disagrees with the jobs")
     wishing = {job_id for job_id, job in state.jobs.items() if has_wish(job)}
     require(wishing == state.wishing, f"jobs {wishing ^ state.wishing} have wishes that are indexed wrongly")
-    borrowers = {job_id for job_id in queued if state.jobs[job_id].spec.borrow}
+    growing = {
+        job.grows.job_id: job_id
+        for job_id, job in state.jobs.items()
+        if job.grows is not None and job.state is JobState.PENDING
+    }
+    require(growing == state.growing, "the index of growths disagrees with the jobs")
+    borrowers = {
+        job_id for job_id in queued if state.jobs[job_id].spec.borrow and state.jobs[job_id].grows is None
+    }
     require(borrowers == state.borrowers, "the index of jobs that would borrow disagrees with the jobs")
     later = set(state.later.ids())
     require(not later & queued, f"jobs {later & queued} wait for resources and for something else")
@@ -271,6 +279,17 @@ def _check_timers(state: State) -> None:
             gateway is None or not gateway.until_us or (gateway.until_us, "gateway", job.job_id) in timers
         )
         require(goes_on, f"job {job.job_id} waits for its gateways for ever")
+        growth = more.growth if more is not None else None
+        joins_us = growth.preparing_until_us if growth is not None else 0
+        require(
+            not joins_us or (joins_us, "growth", job.job_id) in timers, f"job {job.job_id} grows for ever"
+        )
+        shorter_us = shorter_at_us(state.find_job(job.grows.job_id), job) if job.grows is not None else 0
+        trims = (shorter_us, "shorter", job.job_id) in timers or shorter_us <= state.now_us
+        require(
+            job.state is not JobState.PENDING or trims,
+            f"growth {job.job_id} asks for {job.spec.time_limit_s} s for ever",
+        )
         ends = not job.avoid or job.state in FINAL or (job.avoid_until_us, "avoid", job.job_id) in timers
         require(ends, f"job {job.job_id} avoids nodes for ever")
     for node in state.nodes.values():

@@ -5,7 +5,7 @@ The controller and the simulator both use it, so both write the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,11 +17,13 @@ from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.node import Node
 from eslurm.core.model.parts import partition_of, spans_by_part, user_parts, user_spans
+from eslurm.core.model.segment import Segment
 from eslurm.core.model.step import Step
 from eslurm.core.state import rows as records
 from eslurm.core.state.allocation_amounts import borrowed_core_us, limit_s
 from eslurm.core.state.apply_accounts import find_record
 from eslurm.core.state.cluster import State
+from eslurm.core.state.segments import segments_of
 from eslurm.ports import store
 
 SETTINGS = "state"
@@ -91,6 +93,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
     # Gateways are none of the nodes that users count.
     spans = user_spans(job.spec, attempt) if attempt is not None else ()
     numbers = list(dict.fromkeys([span.node for span in spans]))
+    segments = segments_of(attempt, attempt.ended_us or state.now_us) if attempt is not None else ()
     return store.AttemptRow(
         job_id=job.job_id,
         attempt=attempt.number if attempt is not None else 0,
@@ -102,8 +105,9 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
         submitted_us=job.submitted_us,
         started_us=attempt.started_us if attempt is not None else 0,
         ended_us=attempt.ended_us if attempt is not None else job.ended_us,
-        nodes=len(numbers),
-        cores=sum(span.amounts[0] for span in spans),
+        # Of a run whose nodes changed, the most that it had at once.
+        nodes=max([len(one.nodes) for one in segments], default=len(numbers)),
+        cores=max([one.cores for one in segments], default=sum(span.amounts[0] for span in spans)),
         exit_code=job.exit_code,
         signal=job.exit_signal,
         blob=records.encode(
@@ -124,12 +128,24 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 else (),
                 pack_id=job.pack.pack_id if job.pack is not None else 0,
                 pack_index=job.pack.index if job.pack is not None else 0,
+                segments=_segments_used(state, segments),
                 lent_core_us=attempt.more.lent_core_us
                 if attempt is not None and attempt.more is not None
                 else 0,
                 borrowed_core_us=borrowed_core_us(attempt) if attempt is not None else 0,
             )
         ),
+    )
+
+
+def _segments_used(state: State, segments: Iterable[Segment]) -> tuple[records.SegmentUse, ...]:
+    return tuple(
+        [
+            records.SegmentUse(
+                one.from_us, one.until_us, fold(state.node_names(one.nodes)), len(one.nodes), one.cores
+            )
+            for one in segments
+        ]
     )
 
 

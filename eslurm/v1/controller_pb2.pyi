@@ -132,7 +132,7 @@ class TaskRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill", "gateway", "cells", "span", "retry_on", "retries_max", "grow_time_percent", "max_time_s", "grow_memory_percent", "max_memory_mib", "cooperate", "borrow")
+    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill", "gateway", "cells", "span", "retry_on", "retries_max", "grow_time_percent", "max_time_s", "grow_memory_percent", "max_memory_mib", "elastic", "cooperate", "borrow")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,7 @@ class JobRequest(_message.Message):
     MAX_TIME_S_FIELD_NUMBER: _ClassVar[int]
     GROW_MEMORY_PERCENT_FIELD_NUMBER: _ClassVar[int]
     MAX_MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    ELASTIC_FIELD_NUMBER: _ClassVar[int]
     COOPERATE_FIELD_NUMBER: _ClassVar[int]
     BORROW_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -225,9 +226,10 @@ class JobRequest(_message.Message):
     max_time_s: int
     grow_memory_percent: int
     max_memory_mib: int
+    elastic: bool
     cooperate: str
     borrow: str
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ..., cells: _Optional[_Iterable[str]] = ..., span: _Optional[bool] = ..., retry_on: _Optional[_Iterable[str]] = ..., retries_max: _Optional[int] = ..., grow_time_percent: _Optional[int] = ..., max_time_s: _Optional[int] = ..., grow_memory_percent: _Optional[int] = ..., max_memory_mib: _Optional[int] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ..., cells: _Optional[_Iterable[str]] = ..., span: _Optional[bool] = ..., retry_on: _Optional[_Iterable[str]] = ..., retries_max: _Optional[int] = ..., grow_time_percent: _Optional[int] = ..., max_time_s: _Optional[int] = ..., grow_memory_percent: _Optional[int] = ..., max_memory_mib: _Optional[int] = ..., elastic: _Optional[bool] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ...) -> None: ...
 
 class GatewayRequest(_message.Message):
     __slots__ = ("count", "plugin", "file", "binary", "env", "per_node", "cleanup", "quiet", "debug", "apart")
@@ -502,7 +504,7 @@ class PartInfo(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., part: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner", "guests", "guest_of", "span", "retries", "retry_on", "retry_text", "wasted_s", "wasted_cpu_s", "cooperate", "borrow", "cores", "loans")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner", "guests", "guest_of", "span", "retries", "retry_on", "retry_text", "wasted_s", "wasted_cpu_s", "elastic", "growth_id", "grows", "cooperate", "borrow", "cores", "loans")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -576,6 +578,9 @@ class JobInfo(_message.Message):
     RETRY_TEXT_FIELD_NUMBER: _ClassVar[int]
     WASTED_S_FIELD_NUMBER: _ClassVar[int]
     WASTED_CPU_S_FIELD_NUMBER: _ClassVar[int]
+    ELASTIC_FIELD_NUMBER: _ClassVar[int]
+    GROWTH_ID_FIELD_NUMBER: _ClassVar[int]
+    GROWS_FIELD_NUMBER: _ClassVar[int]
     COOPERATE_FIELD_NUMBER: _ClassVar[int]
     BORROW_FIELD_NUMBER: _ClassVar[int]
     CORES_FIELD_NUMBER: _ClassVar[int]
@@ -653,11 +658,14 @@ class JobInfo(_message.Message):
     retry_text: str
     wasted_s: int
     wasted_cpu_s: int
+    elastic: bool
+    growth_id: int
+    grows: int
     cooperate: str
     borrow: str
     cores: CoresInfo
     loans: _containers.RepeatedCompositeFieldContainer[LoanInfo]
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ..., guests: _Optional[_Iterable[_Union[GuestInfo, _Mapping]]] = ..., guest_of: _Optional[str] = ..., span: _Optional[bool] = ..., retries: _Optional[int] = ..., retry_on: _Optional[str] = ..., retry_text: _Optional[str] = ..., wasted_s: _Optional[int] = ..., wasted_cpu_s: _Optional[int] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ..., cores: _Optional[_Union[CoresInfo, _Mapping]] = ..., loans: _Optional[_Iterable[_Union[LoanInfo, _Mapping]]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ..., guests: _Optional[_Iterable[_Union[GuestInfo, _Mapping]]] = ..., guest_of: _Optional[str] = ..., span: _Optional[bool] = ..., retries: _Optional[int] = ..., retry_on: _Optional[str] = ..., retry_text: _Optional[str] = ..., wasted_s: _Optional[int] = ..., wasted_cpu_s: _Optional[int] = ..., elastic: _Optional[bool] = ..., growth_id: _Optional[int] = ..., grows: _Optional[int] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ..., cores: _Optional[_Union[CoresInfo, _Mapping]] = ..., loans: _Optional[_Iterable[_Union[LoanInfo, _Mapping]]] = ...) -> None: ...
 
 class GuestInfo(_message.Message):
     __slots__ = ("cell", "nodes", "job_id", "node_list")
@@ -1098,7 +1106,7 @@ class AccountingRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., since_us: _Optional[int] = ..., until_us: _Optional[int] = ..., limit: _Optional[int] = ..., page: _Optional[int] = ..., partition: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class AttemptInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us", "time_limit_s", "first_estimate_s", "forecast", "trace", "parts", "pack_id", "pack_index", "lent_core_s", "borrowed_core_s")
+    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us", "time_limit_s", "first_estimate_s", "forecast", "trace", "parts", "pack_id", "pack_index", "segments", "lent_core_s", "borrowed_core_s")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -1128,6 +1136,7 @@ class AttemptInfo(_message.Message):
     PARTS_FIELD_NUMBER: _ClassVar[int]
     PACK_ID_FIELD_NUMBER: _ClassVar[int]
     PACK_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     LENT_CORE_S_FIELD_NUMBER: _ClassVar[int]
     BORROWED_CORE_S_FIELD_NUMBER: _ClassVar[int]
     job_id: int
@@ -1159,9 +1168,24 @@ class AttemptInfo(_message.Message):
     parts: _containers.RepeatedCompositeFieldContainer[PartInfo]
     pack_id: int
     pack_index: int
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentInfo]
     lent_core_s: int
     borrowed_core_s: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., first_estimate_s: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., trace: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., lent_core_s: _Optional[int] = ..., borrowed_core_s: _Optional[int] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., first_estimate_s: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., trace: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., lent_core_s: _Optional[int] = ..., borrowed_core_s: _Optional[int] = ...) -> None: ...
+
+class SegmentInfo(_message.Message):
+    __slots__ = ("from_us", "until_us", "node_names", "nodes", "cpus")
+    FROM_US_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    from_us: int
+    until_us: int
+    node_names: str
+    nodes: int
+    cpus: int
+    def __init__(self, from_us: _Optional[int] = ..., until_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ...) -> None: ...
 
 class AccountingReply(_message.Message):
     __slots__ = ("attempts", "next_page")
@@ -1196,7 +1220,7 @@ class StepProgram(_message.Message):
     def __init__(self, argv: _Optional[_Iterable[str]] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ...) -> None: ...
 
 class CreateStepRequest(_message.Message):
-    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint")
+    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint", "tasks_open", "nodes_open")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -1211,6 +1235,8 @@ class CreateStepRequest(_message.Message):
     PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     JOINT_FIELD_NUMBER: _ClassVar[int]
+    TASKS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    NODES_OPEN_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     tasks: int
     nodes: int
@@ -1225,7 +1251,9 @@ class CreateStepRequest(_message.Message):
     programs: _containers.RepeatedCompositeFieldContainer[StepProgram]
     cell: str
     joint: JointStep
-    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ...) -> None: ...
+    tasks_open: bool
+    nodes_open: bool
+    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ...) -> None: ...
 
 class JointStep(_message.Message):
     __slots__ = ("home_job_id", "rank_first", "ranks", "node_first", "nodes", "node_list", "tasks_per_node")
@@ -2297,3 +2325,47 @@ class StoreMemberInfo(_message.Message):
     alarms: _containers.RepeatedScalarFieldContainer[str]
     error: str
     def __init__(self, endpoint: _Optional[str] = ..., version: _Optional[str] = ..., is_leader: _Optional[bool] = ..., size_bytes: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class ResizeJobRequest(_message.Message):
+    __slots__ = ("job", "by_nodes", "to_nodes", "nodes", "without", "dry_run")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    BY_NODES_FIELD_NUMBER: _ClassVar[int]
+    TO_NODES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    by_nodes: int
+    to_nodes: int
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    without: _containers.RepeatedScalarFieldContainer[str]
+    dry_run: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., by_nodes: _Optional[int] = ..., to_nodes: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., without: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class ResizeJobReply(_message.Message):
+    __slots__ = ("job_id", "before", "after", "leaving", "steps", "growth_id", "more", "withdrawn", "state", "planned_start_us", "reason", "revision")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    GROWTH_ID_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_START_US_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    before: Amounts
+    after: Amounts
+    leaving: str
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    growth_id: int
+    more: int
+    withdrawn: int
+    state: str
+    planned_start_us: int
+    reason: str
+    revision: int
+    def __init__(self, job_id: _Optional[int] = ..., before: _Optional[_Union[Amounts, _Mapping]] = ..., after: _Optional[_Union[Amounts, _Mapping]] = ..., leaving: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ..., growth_id: _Optional[int] = ..., more: _Optional[int] = ..., withdrawn: _Optional[int] = ..., state: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...

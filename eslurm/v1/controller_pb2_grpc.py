@@ -264,6 +264,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.TellGuestReply.FromString,
                 _registered_method=True)
+        self.ResizeJob = channel.unary_unary(
+                '/eslurm.v1.Controller/ResizeJob',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -545,6 +550,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResizeJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -777,6 +788,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.TellGuest,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.TellGuestReply.SerializeToString,
+            ),
+            'ResizeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResizeJob,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2021,6 +2037,33 @@ class Controller:
             '/eslurm.v1.Controller/TellGuest',
             eslurm_dot_v1_dot_controller__pb2.TellGuestRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.TellGuestReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResizeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/ResizeJob',
+            eslurm_dot_v1_dot_controller__pb2.ResizeJobRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ResizeJobReply.FromString,
             options,
             channel_credentials,
             insecure,

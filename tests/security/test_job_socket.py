@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from eslurm.api.methods import RESIZE_JOB
+from eslurm.api.unix_client import Client
+from eslurm.ports.api import ApiRefused
+from eslurm.v1 import controller_pb2 as pb
 from esnoded.job_lines import LINE_BYTES_MAX
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster
@@ -68,14 +72,43 @@ def test_another_user_s_job_is_not_to_be_had(cluster: LiveCluster) -> None:
             ("show", ""),
             ("finish-part", " part=1 kill"),
             ("extend", " by=1"),
+            ("grow", " by=1"),
+            ("shrink", " nodes=cn0002"),
             ("set-dependency", " on="),
         )
     ]
     said = as_stranger(cluster.work, lambda: ask(path, b"hello", *lines)).splitlines()
     assert said[:3] == ["protocol=1", "jobs=", "ok"]
-    assert [line.split()[:2] for line in said[3:]] == [["error", "NOT_FOUND"]] * 4
+    assert [line.split()[:2] for line in said[3:]] == [["error", "NOT_FOUND"]] * 6
     info = cluster.job(job_id)
     assert (info.state, info.time_limit_s, [part.nodes for part in info.parts]) == ("RUNNING", 600, [1, 1])
+
+
+def test_another_user_changes_no_nodes_of_a_job(cluster: LiveCluster) -> None:
+    """Goal: by the controller's own socket, too; neither a node is taken from the job, nor one given to it."""
+    job_id = cluster.submit("-t", "10", "-N2", "--wrap", FOREVER)
+    cluster.reaches(job_id, "RUNNING")
+
+    def attack() -> str:
+        said = []
+        for how in (
+            {"by_nodes": 1},
+            {"by_nodes": -1},
+            {"nodes": ["cn0001"]},
+            {"without": ["cn0002", "x" * 300]},
+        ):
+            with Client(str(cluster.socket), PATIENCE_S) as client:
+                request = pb.ResizeJobRequest(job=pb.JobRef(job_id=job_id), **how)
+                try:
+                    client.call(RESIZE_JOB, request, PATIENCE_S)
+                except ApiRefused as refused:
+                    said.append(str(refused))
+        return "\n".join(said)
+
+    said = as_stranger(cluster.work, attack).splitlines()
+    assert len(said) == 4 and all("belongs to root" in line for line in said[:3]) and "nodelist" in said[3]
+    info = cluster.job(job_id)
+    assert (info.state, info.nodes, info.growth_id, info.reason_text) == ("RUNNING", 2, 0, "")
 
 
 def test_a_stranger_s_flood_and_garbage_keep_no_job_out(cluster: LiveCluster) -> None:

@@ -16,14 +16,24 @@ from eslurm.core.agent.attempt import Stage
 from eslurm.core.agent.ends import Ends
 from eslurm.core.agent.fence import Fence
 from eslurm.core.agent.machine import Agent
+from eslurm.core.agent.outcomes import gone_outcome
 from eslurm.core.agent.phases import Phases
 from eslurm.core.agent.pipeline import AgentPipeline, WriteSpool
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.starts import Starts
-from eslurm.core.control import decide, reactor
+from eslurm.core.control import decide, reactor, steps
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
-from eslurm.core.control.jobs import dependency, outcomes, requests, retries, stopping, updating
+from eslurm.core.control.jobs import (
+    dependency,
+    growth_requests,
+    outcomes,
+    requests,
+    resizing,
+    retries,
+    stopping,
+    updating,
+)
 from eslurm.core.control.log_keeping import Base, LogKeeping, MakeBase
 from eslurm.core.control.reactor import Batch
 from eslurm.core.control.replica import Replica
@@ -49,6 +59,7 @@ from eslurm.core.resources import shares
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import Vector
 from eslurm.core.state import apply_controller_phases, apply_retries, invariants
+from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import client
 from eslurm.lab.sim.checks import Checks
@@ -560,3 +571,44 @@ def retried_though_cancelled(patch: pytest.MonkeyPatch) -> None:
 def grown_limits_lost(patch: pytest.MonkeyPatch) -> None:
     """A retried job has its old limit on the nodes."""
     patch.setattr(apply_retries, "grown_spec", lambda spec, grown: spec)
+
+
+def shrink_forgets_a_step(patch: pytest.MonkeyPatch) -> None:
+    """A node that its job gives back says that nothing is left there while a step of the job runs."""
+    end, outcome = Ends.end, gone_outcome(True)
+
+    def forgetful(self: Ends, node: Any, command: Any, waiter: Any) -> None:
+        attempt = node.attempts.get((command.job_id, command.attempt))
+        tasks = attempt is not None and any(step >= 0 for step in attempt.live)
+        if command.cause != "released" or not tasks or attempt.batch_was_started:
+            end(self, node, command, waiter)
+            return
+        before = self._buffer.answer
+        self._buffer.answer(waiter.ref, node.number, outcome)
+        patch.setattr(self._buffer, "answer", lambda *_: None)
+        end(self, node, command, waiter)
+        patch.setattr(self._buffer, "answer", before)
+
+    patch.setattr(Ends, "end", forgetful)
+
+
+def join_before_prepared(patch: pytest.MonkeyPatch) -> None:
+    """A running job uses nodes that it gets before all of them are ready."""
+
+    def hasty(attempt: Attempt, *, with_joining: bool = False) -> Sequence[Any]:
+        return spans_to_come(attempt, with_joining=True)
+
+    patch.setattr(steps, "spans_to_come", hasty)
+
+
+def grow_onto_itself(patch: pytest.MonkeyPatch) -> None:
+    """A growth may get a node that its job has given back."""
+    asked = growth_requests.growth_facts
+
+    def careless(*given: Any) -> Any:
+        found = asked(*given)
+        return [
+            replace(one, apart=one.apart[:1]) if isinstance(one, facts.GrowthAsked) else one for one in found
+        ]
+
+    patch.setattr(resizing, "growth_facts", careless)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from eslurm.lab.sim.lending_apps import has_lenders
-from eslurm.lab.sim.run import Failure, Scenario, draw_nodes, judge, run_scenario
+from eslurm.lab.sim.run import Scenario, draw_nodes, run_scenario
 from tests.kits import lending_bugs
 from tests.sim.planted import Plant
+from tests.sim.test_planted import ANY, LEADERS, first_failure
 
 NODES = (4, 8)
 LENT = ("cores excluded", "cores given back", "job placed on borrowed cores")
@@ -35,26 +36,26 @@ def test_cores_are_lent_and_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "seeds", "says"),
+    ("plant", "focus", "seeds", "says"),
     [
-        (lending_bugs.lent_before_confirmed, range(140, 160), "waits for its cores|resource"),
-        (lending_bugs.kept_after_the_grace, range(1, 60), "waits for its cores"),
-        (lending_bugs.ownership_changed_by_a_crash, range(195, 215), "LedgerError|still holds|resource"),
+        (lending_bugs.lent_before_confirmed, ANY, range(50, 70), "waits for its cores|resource"),
+        (lending_bugs.kept_after_the_grace, ANY, range(25, 65), "waits for its cores"),
+        (
+            lending_bugs.ownership_changed_by_a_crash,
+            LEADERS,
+            range(20, 40),
+            "LedgerError|still holds|resource",
+        ),
     ],
 )
 @pytest.mark.slow
 def test_a_planted_bug_of_lending_is_found(
-    plant: Plant, seeds: range, says: str, monkeypatch: pytest.MonkeyPatch
+    plant: Plant, focus: tuple[str, ...], seeds: range, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found among the first 500 seeds; looked for where it is found."""
-    failure: Failure | None = None
     with monkeypatch.context() as patch:
         plant(patch)
-        for seed in with_lenders(seeds):
-            verdict = judge(scenario_of(seed))
-            if isinstance(verdict, Failure):
-                failure = verdict
-                break
+        failure = first_failure(with_lenders(seeds), focus)
     assert failure is not None
     assert any(word in failure.what for word in says.split("|")), failure.text
     run_scenario(failure.scenario)

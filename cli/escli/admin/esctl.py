@@ -101,7 +101,13 @@ def _update(api: Api, words: list[str], given: Words) -> int:
     # The options of essubmit and what reads them, for this action alone.
     from escli.admin.updates import job_update
 
-    return _change(api, "UpdateJob", job_update(api, words), given)
+    request = job_update(api, words)
+    if request.DESCRIPTOR.name == "ResizeJobRequest":
+        from escli.admin.resizing import resize
+
+        request.dry_run = given.has("dry-run")
+        return resize(api, request, as_json=given.has("json"))
+    return _change(api, "UpdateJob", request, given)
 
 
 def _finish_part(api: Api, words: list[str], given: Words) -> int:

@@ -33,7 +33,9 @@ KNOWN = (
 
 
 def job_update(api: Api, words: Sequence[str]) -> Any:
-    """The request for `job 17 time=2:00:00`, or scontrol's `JobId=17 TimeLimit=2:00:00`. Raises OptionError."""
+    """The request for `job 17 time=2:00:00`, or scontrol's `JobId=17 TimeLimit=2:00:00`; for the nodes of a running job
+    a `ResizeJobRequest`. Raises OptionError.
+    """
     from eslurm.v1 import controller_pb2 as pb
 
     job_text, pairs = _job_word(words)
@@ -55,7 +57,13 @@ def job_update(api: Api, words: Sequence[str]) -> Any:
         else:
             _SETTERS[key.lower()](request, value, key)
     if resources:
-        _set_resources(api, request, job_text, resources)
+        running = _set_resources(api, request, job_text, resources)
+        if running is not None:
+            if len(resources) < len(pairs):
+                raise OptionError(
+                    "update", pairs[0], "goes not with the nodes of a running job", "change them alone"
+                )
+            return running
     return request
 
 
@@ -80,9 +88,13 @@ def _check_key(pair: str, key: str, equals: str) -> None:
         raise OptionError(key, pair, "has no value", f"use {key}=VALUE")
 
 
-def _set_resources(api: Api, request: Any, job_text: str, resources: Mapping[str, tuple[str, str]]) -> None:
+def _set_resources(api: Api, request: Any, job_text: str, resources: Mapping[str, tuple[str, str]]) -> Any:
+    """Set the whole request of a waiting job; of a running one, whose nodes change, the request for that is returned."""
+    from escli.admin.resizing import is_relative, resize_request
     from eslurm.v1 import controller_pb2 as pb
 
+    if is_relative(resources):
+        return resize_request(request.job, resources)
     asking = pb.JobsRequest(jobs=[request.job], finished_too=True, asked_too=True)
     found = list(api.call("Jobs", asking).jobs)
     if request.job.HasField("task"):
@@ -92,6 +104,8 @@ def _set_resources(api: Api, request: Any, job_text: str, resources: Mapping[str
     if not found:
         raise CommandFailed(exits.FAILED, f"job {job_text} does not exist or has ended long ago: see esacct")
     asked, state = found[0].asked, found[0].state
+    if state in ("RUNNING", "SUSPENDED") and not found[0].parts and resources.keys() <= {"nodes", "nodelist"}:
+        return resize_request(request.job, resources)
     if found[0].parts:
         asked = _asked_of_part(by_part(found[:1], [request.job]), job_text)
     if not asked and state != "PENDING":
@@ -103,6 +117,7 @@ def _set_resources(api: Api, request: Any, job_text: str, resources: Mapping[str
         )
     request.request.CopyFrom(pb.ResourceRequest(**changed_resources(asked, resources)))
     request.was.extend(asked)
+    return None
 
 
 def _asked_of_part(found: Sequence[Any], job_text: str) -> Sequence[str]:

@@ -41,6 +41,13 @@ def _label(run: Any) -> str:
     return label + label_of_part(run)
 
 
+def _core_us(run: Any) -> int:
+    """Core-microseconds: of a run whose nodes changed, the sum over its segments."""
+    if not run.segments:
+        return int(run.cpus * _elapsed_us(run))
+    return int(sum(one.cpus * max(0, one.until_us - one.from_us) for one in run.segments))
+
+
 def _elapsed_us(run: Any) -> int:
     return max(0, run.ended_us - run.started_us - run.paused_us) if run.started_us and run.ended_us else 0
 
@@ -72,7 +79,7 @@ COLUMNS: Mapping[str, tuple[str, bool, Callable[[Any], str]]] = {
     "end": ("End", False, lambda run: _moment(run.ended_us)),
     "elapsed": ("Elapsed", True, lambda run: format_elapsed(_elapsed_us(run) // 1_000_000)),
     "elapsedraw": ("ElapsedRaw", True, lambda run: str(_elapsed_us(run) // 1_000_000)),
-    "cputimeraw": ("CPUTimeRAW", True, lambda run: str(run.cpus * _elapsed_us(run) // 1_000_000)),
+    "cputimeraw": ("CPUTimeRAW", True, lambda run: str(_core_us(run) // 1_000_000)),
     "timelimit": ("Timelimit", True, lambda run: format_time_limit(run.time_limit_s)),
     "timelimitraw": ("TimelimitRaw", True, lambda run: str(run.time_limit_s)),
     "wasted": ("Wasted", True, lambda run: format_elapsed(wasted(run)["wasted_cpu_s"])),

@@ -69,6 +69,7 @@ def step_request(
     if len(programs) == 1 and not programs[0].component:
         (program,) = programs
         request.tasks, request.nodes = program.tasks, program.nodes
+        request.tasks_open, request.nodes_open = program.tasks_open, program.nodes_open
         request.cpus_per_task = program.cpus_per_task
         request.argv.extend(checked_arguments(program.argv))
     else:

@@ -23,18 +23,30 @@ _OF_A_PROGRAM = frozenset({"ntasks", "nodes", "cpus-per-task", *SYNONYMS})
 
 
 class PartProgram:
-    """A program in one part. `tasks` and `nodes` are 0 where the controller says how many."""
+    """A program in one part. `tasks` and `nodes` are 0 where the controller says how many; they are `open` where the
+    job's environment says it, which is that of its start.
+    """
 
-    __slots__ = ("argv", "component", "cpus_per_task", "nodes", "tasks")
+    __slots__ = ("argv", "component", "cpus_per_task", "nodes", "nodes_open", "tasks", "tasks_open")
 
     def __init__(
-        self, component: int, argv: Sequence[str], tasks: int, nodes: int, cpus_per_task: int
+        self,
+        component: int,
+        argv: Sequence[str],
+        tasks: int,
+        nodes: int,
+        cpus_per_task: int,
+        *,
+        tasks_open: bool = False,
+        nodes_open: bool = False,
     ) -> None:
         self.component = component
         self.argv = tuple(argv)
         self.tasks = tasks
         self.nodes = nodes
         self.cpus_per_task = cpus_per_task
+        self.tasks_open = tasks_open
+        self.nodes_open = nodes_open
 
 
 def read_programs(given: Words, environ: Mapping[str, str]) -> list[PartProgram]:
@@ -115,6 +127,7 @@ def _named(words: Words) -> tuple[int, ...]:
 def _program(words: Words, component: int, argv: Sequence[str], environ: Mapping[str, str]) -> PartProgram:
     nodes = _count(words, "nodes")
     tasks = _count(words, "ntasks")
+    tasks_open, nodes_open = not tasks and not nodes, not nodes
     if not tasks:
         tasks = nodes or _of_job(environ, "NTASKS", component)
     if tasks and tasks < nodes:
@@ -126,7 +139,8 @@ def _program(words: Words, component: int, argv: Sequence[str], environ: Mapping
         )
     if not nodes and tasks:
         nodes = min(tasks, _of_job(environ, "NNODES", component))
-    return PartProgram(component, argv, tasks, nodes, _count(words, "cpus-per-task") or 1)
+    cpus = _count(words, "cpus-per-task") or 1
+    return PartProgram(component, argv, tasks, nodes, cpus, tasks_open=tasks_open, nodes_open=nodes_open)
 
 
 def _of_job(environ: Mapping[str, str], name: str, component: int) -> int:

@@ -32,7 +32,7 @@ CHANGES: Final = frozenset({"Cancel", "Hold", "Requeue", "Suspend"})
 READS: Final = frozenset({"Jobs", "WaitJobs", "Accounting"})
 STEPS: Final = frozenset({"CreateStep", "WaitStep", "FinishStep"})
 """Calls about a step on nodes that another cell holds for a job of this one."""
-ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob"})
+ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob", "ResizeJob"})
 PROBLEMS_MAX: Final = 1_000
 COUNT_MAX: Final = 2**32 - 1
 NAMED_MAX: Final = 8

@@ -21,6 +21,8 @@ from eslurm.core.model.messages import (
     MovePack,
     MoveTaken,
     PartGivenBack,
+    Resized,
+    ResizeJob,
     StepCreated,
     SubmitJobs,
     Submitted,
@@ -30,7 +32,15 @@ from eslurm.ports.api import Caller
 from eslurm.transport.framing import REQUEST_ID_BYTES
 
 StoredAnswer = (
-    Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack | MoveTaken | ExtensionTaken
+    Submitted
+    | Changed
+    | StepCreated
+    | TokenMade
+    | JoinTokenMade
+    | PartGivenBack
+    | MoveTaken
+    | ExtensionTaken
+    | Resized
 )
 
 _ANSWERS: dict[type[Message], type[StoredAnswer]] = {
@@ -39,6 +49,7 @@ _ANSWERS: dict[type[Message], type[StoredAnswer]] = {
     FinishPart: PartGivenBack,
     MovePack: MoveTaken,
     ExtendJob: ExtensionTaken,
+    ResizeJob: Resized,
 }
 """Messages that `Changed` does not answer."""
 

@@ -27,6 +27,7 @@ from esctld.serve.arrivals import Cells, arrival_of, check_cells
 from esctld.serve.guests import GuestDoor, guest_of_call
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import StoredAnswer, bound_id, is_own, kind_of
+from esctld.serve.resizes import Resizes
 from esctld.serve.step_endpoints import StepEndpoints
 from esctld.serve.views import Queries
 from esctld.serve.why import Inquiries
@@ -132,6 +133,7 @@ class ControllerService:
             "Config": self._config,
             "CreateStep": self._create_step,
             "FinishPart": self._finish_part,
+            "ResizeJob": Resizes(dispatcher, planner, self).resize_job,
             "WaitStep": self._wait_step,
             "Controllers": self._controllers,
             "Takeover": self._takeover,

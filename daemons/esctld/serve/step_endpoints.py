@@ -18,6 +18,7 @@ from eslurm.core.control.jobs.access import get_seen
 from eslurm.core.control.steps import not_running, programs_of
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.messages import CreateStep, RefusalCode, Refused
+from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.view import View
 from eslurm.ports.api import Caller
 from eslurm.ports.link import CELL
@@ -132,7 +133,15 @@ def _nodes_of(attempt: Attempt, message: CreateStep) -> list[int]:
     found: list[int] = []
     # The core refuses what does not fit together.
     for component, program in zip(message.components, programs_of(message), strict=False):
-        spans = [span for span in attempt.spans if span.component == component and span.node in attempt.held]
+        spans = [
+            span
+            for span in spans_to_come(attempt)
+            if span.component == component and span.node in attempt.held
+        ]
+        if attempt.is_resized:
+            # What its user left open may be all that there is now.
+            found += [span.node for span in spans]
+            continue
         found += [span.node for span in spans][: program.nodes or program.tasks or len(spans)]
     return found
 

@@ -112,6 +112,10 @@ class Inquiries:
     async def _why(self, request: pb.WhyRequest, who: Principal) -> pb.WhyReply:
         state, planner = self._state, self._planner
         job = self._job(request.job, who)
+        growth = self._view.find_job(state.growing.get(job.job_id, 0))
+        if growth is not None:
+            # What a running job waits for is its growth.
+            job = growth
         now_us = self._dispatcher.now_us()
         said = planner.why(job.job_id)
         intervals = StartIntervals(state, planner.schedule, now_us)
@@ -133,7 +137,8 @@ class Inquiries:
                 now_us,
                 said=said,
                 ranking=planner.ranking,
-                with_alternatives=not request.no_alternatives,
+                # Another request for a growth is one of its job.
+                with_alternatives=not request.no_alternatives and live.grows is None,
             )
         )
         _fill(reply, answer, partial(_is_seen, state, Visibility(self._view, who)))

@@ -21,6 +21,7 @@ from eslurm.core.control.jobs import (
     parts,
     phases,
     requests,
+    resizing,
     transfers,
     updating,
 )
@@ -70,6 +71,8 @@ from eslurm.core.model.messages import (
     PartGivenBack,
     PlanMade,
     RequeueJobs,
+    Resized,
+    ResizeJob,
     RevokeJoinTokens,
     RevokeMembers,
     RevokeTokens,
@@ -105,6 +108,7 @@ Answer: TypeAlias = (
     | PartGivenBack
     | MoveTaken
     | ExtensionTaken
+    | Resized
     | RegistrationReply
     | None
 )
@@ -154,6 +158,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return moves.on_move(state, message, now_us)
         case ExtendJob():
             return moves.on_extend(state, message, now_us)
+        case ResizeJob():
+            return resizing.on_resize(state, message, now_us)
         case UpdateNodes():
             return nodes.on_update_nodes(state, message, now_us)
         case UpdateSatellites():

@@ -76,6 +76,10 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.AttemptEnded()
             | facts.StepCreated()
             | facts.PartFinished()
+            | facts.JobShrunk()
+            | facts.GrowthPlaced()
+            | facts.GrowthFailed()
+            | facts.JobFinished()
             | facts.GatewaysStaged()
             | facts.ControllerPhaseEnded()
             | facts.CoresExcluded()
@@ -102,11 +106,13 @@ class Owing(enum.Enum):
     """Or to let it go on: whichever was said last."""
     SET_TIME = "set_time"
     FINISH = "finish"
-    """End what is left on the nodes of finished parts."""
+    """End what is left on the nodes of finished parts, or on those that the job gives back."""
     EXCLUDE = "exclude"
     """Leave cores to others, or take them back."""
     GATEWAYS = "gateways"
     """The command of the present stage of its gateways."""
+    JOIN = "join"
+    """The launch on the nodes of its growth."""
 
 
 def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None:
@@ -132,6 +138,8 @@ def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None
             return job, attempt, Owing.SET_TIME
         if attempt.more is not None and attempt.more.part_revision == revision:
             return job, attempt, Owing.FINISH
+        if attempt.growth is not None and attempt.growth.revision == revision:
+            return job, attempt, Owing.JOIN
         if any(one.revision == revision for one in attempt.exclusions):
             return job, attempt, Owing.EXCLUDE
     return None
@@ -159,6 +167,9 @@ def owed_nodes(state: State, revision: int) -> frozenset[int]:
             return frozenset(one.node for one in attempt.exclusions if one.revision == revision)
         case Owing.GATEWAYS:
             return attempt.gateway.waiting if attempt.gateway is not None else frozenset()
+        case Owing.JOIN:
+            growth = attempt.growth
+            return growth.waiting - growth.preparing if growth is not None else frozenset()
         case _:
             return attempt.held
 
@@ -175,8 +186,13 @@ def find_owed(state: State, revision: int) -> Effect | None:
     match owing:
         case Owing.LAUNCH:
             body = Prepare(job_launch(state, job, attempt), start=not attempt.prepares_first)
+        case Owing.JOIN:
+            body = Prepare(job_launch(state, job, attempt, with_joining=True), start=False)
         case Owing.START:
             body = Start(job.job_id, attempt.number, job_launch(state, job, attempt))
+        case Owing.FINISH if not attempt.has_parts:
+            # Its steps on a node that it gives back get the signal, and the time of any other end.
+            body = End(job.job_id, attempt.number, state.config.kill_grace_s, "released")
         case Owing.RELEASE | Owing.FINISH:
             body = End(job.job_id, attempt.number, STRAY_GRACE_S, "released")
         case Owing.STOP:
@@ -194,9 +210,9 @@ def find_owed(state: State, revision: int) -> Effect | None:
     return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)
 
 
-def job_launch(state: State, job: Job, attempt: Attempt) -> JobLaunch:
+def job_launch(state: State, job: Job, attempt: Attempt, *, with_joining: bool = False) -> JobLaunch:
     """The data of a launch for the attempt's nodes (E-06, "job loading"): all that it still has."""
-    spans = spans_to_come(attempt)
+    spans = spans_to_come(attempt, with_joining=with_joining)
     spec = job.spec
     array = spec.array.tasks if spec.array is not None and job.array_job_id else ()
     # What grows with dependencies, named nodes or ranges of tasks, and what nodes do not look at.

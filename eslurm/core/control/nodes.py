@@ -268,6 +268,8 @@ def vanished(attempt: Attempt, number: int, entry: HeldAttempt | None, rebooted:
         return False
     if entry is not None and entry.stage != "tombstone":
         return False
+    if attempt.growth is not None and number in attempt.growth.waiting:
+        return entry is not None
     if attempt.phase is AttemptPhase.PREPARING:
         may_have_run = rebooted and not attempt.prepares_first and not attempt.awaits_prolog
         return number not in attempt.waiting or entry is not None or may_have_run

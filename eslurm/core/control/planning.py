@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from eslurm.core.control import lending, promises
 from eslurm.core.control.fair_share import OthersUsage, rank
 from eslurm.core.control.job_ids import take_task_ids
+from eslurm.core.control.jobs import growing
 from eslurm.core.control.jobs import pack_starts as starts
 from eslurm.core.control.jobs.moves import on_answers, wishes_of
 from eslurm.core.control.jobs.preemption import is_possible, on_preemptions, running_work
@@ -39,6 +40,7 @@ from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state.allocation_amounts import own_spans
 from eslurm.core.state.cluster import State, task_slots, waits
 from eslurm.core.state.core_reports import ReportKey
+from eslurm.core.state.job_indexes import fills
 
 LIMITS: Final = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
 """Bounds of one cycle of a controller."""
@@ -152,6 +154,8 @@ def take_snapshot(
         promises=kept,
         wishes=wishes_of(state, now_us),
     )
+    if state.growing:
+        snapshot = replace(snapshot, fillers=growing.fillers(state, now_us))
     if state.loans or state.excluding:
         snapshot = replace(snapshot, lendable=lending.lendable(state), lent=lending.lent(state))
     if ranking is None or not weighs(state.config.priority):
@@ -203,7 +207,7 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
             packed.setdefault(job.pack.pack_id, []).append(placement)
             continue
         # A controller that stood still: what held for the whole planned stay says nothing of the time after it.
-        if not waits(job) or placement.until_us <= now_us:
+        if not (waits(job) or fills(job)) or placement.until_us <= now_us:
             continue
         group = job.job_id if job.is_array else job.array_job_id
         if not _has_room(state, job, taken.get(group, 0)):
@@ -245,6 +249,9 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
             for span in placement.spans
         )
         until_us, wide = placement.until_us, placement.wide
+        if job.grows is not None:
+            found += growing.placed(state, job, spans, until_us)
+            continue
         if at < 0:
             found.append(
                 facts.JobPlaced(

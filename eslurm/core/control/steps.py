@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from eslurm.core.control.jobs.access import check_owned, get_seen
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts
@@ -23,6 +25,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.parts import user_parts
 from eslurm.core.model.step import Step, StepState
+from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 
 STEPS_MAX = 10_000
@@ -54,9 +57,11 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     programs = programs_of(message)
     has_parts = user_parts(job.spec) > 1
     spans: dict[int, list[Span]] = {component: [] for component in parts}
-    for span in attempt.spans:
+    for span in spans_to_come(attempt):
         if span.component in spans and span.node in attempt.held:
             spans[span.component].append(span)
+    if attempt.is_resized:
+        programs = (_of_now(programs[0], message, spans[0]),)
     layouts = [
         _layout(spans[component], program, f"part {component}: " if has_parts else "")
         for component, program in zip(parts, programs, strict=True)
@@ -117,6 +122,12 @@ def programs_of(message: CreateStep) -> tuple[StepProgram, ...]:
     """The program of each of the step's parts."""
     same = StepProgram(message.argv, message.tasks, message.nodes, message.cpus_per_task)
     return message.programs or (same,) * len(message.components)
+
+
+def _of_now(program: StepProgram, message: CreateStep, spans: Sequence[Span]) -> StepProgram:
+    """The program of a step in a job whose nodes have changed: what its user left open is as many as there are now."""
+    tasks = sum([span.tasks for span in spans]) if message.tasks_open else program.tasks
+    return replace(program, tasks=tasks, nodes=0 if message.nodes_open else program.nodes)
 
 
 def _check_parts(job: Job, message: CreateStep) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-from eslurm.core.control.jobs import gateways, guests, phases
+from eslurm.core.control.jobs import gateways, growing, guests, phases
 from eslurm.core.control.jobs.dependency import delay_over
 from eslurm.core.control.members import token_expired
 from eslurm.core.control.nodes import lost
@@ -22,6 +22,7 @@ from eslurm.core.model.token import ID_BYTES, TOKEN
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state import boundaries, faults
 from eslurm.core.state.cluster import State, Timer
+from eslurm.core.state.job_indexes import shorter_at_us
 
 TICK_US: Final = (20_000, SECOND_US)
 """Least and most time between two ticks: the clock may jump, so it is looked at again before long."""
@@ -73,6 +74,10 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return guests.overdue(state, key, now_us)
     if kind == "guest":
         return guests.expired(state, key, now_us)
+    if kind == "growth":
+        return growing.overdue(state, key, now_us)
+    if kind == "shorter":
+        return growing.shorter(state, key, now_us)
     if kind == boundaries.TIMER:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
@@ -125,6 +130,11 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return job.guests is not None and job.guests.until_us == at_us and guests.is_due(job, job.guests)
     if kind == "guest":
         return job.guest_of is not None and job.guest_of.until_us == at_us and job.state not in FINAL
+    if kind == "shorter":
+        return job.grows is not None and shorter_at_us(state.find_job(job.grows.job_id), job) == at_us
+    if kind == "growth":
+        growth = job.attempt.growth if job.attempt is not None else None
+        return growth is not None and growth.preparing_until_us == at_us
     return job.not_before_us == at_us if kind == "due" else job.state in FINAL
 
 

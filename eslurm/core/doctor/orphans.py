@@ -119,12 +119,15 @@ class Watch:
         if attempt.phase is not AttemptPhase.RUNNING or not attempt.started_us:
             return
         absent = []
+        grown = attempt.more.grown if attempt.more is not None else ()
+        joined_us = {number: joined.at_us for joined in grown for number in joined.nodes}
         for number in attempt.held:
             inventory = self._inventories.get(number)
+            since_us = joined_us.get(number, attempt.started_us)
             if (
                 inventory is not None
                 and (job.job_id, attempt.number) not in inventory.held
-                and attempt.started_us + SETTLING_US < inventory.at_us
+                and since_us + SETTLING_US < inventory.at_us
             ):
                 absent.append(number)
         if absent:

@@ -5,11 +5,15 @@ Invariant: each write is conditional on this controller's own `alive` word, so a
 
 from __future__ import annotations
 
+from typing import Final
+
 from eslurm.core.federation.actions import StoredEntry, SwapKeys, Write
 from eslurm.core.federation.membership import Membership, Standing
 from eslurm.core.federation.mirror import Mirror
 from eslurm.core.federation.one_swap import OneSwap
 from eslurm.core.federation.swapping import Entries, Result
+
+REMOVE_AGAIN_US: Final = 60_000_000
 
 
 class OwnWord(OneSwap):
@@ -86,8 +90,10 @@ class OldWord(OneSwap):
     def next(self, now_us: int, draw: float) -> SwapKeys | None:
         """The next request to the store, given once. `draw` is of [0, 1), for pauses."""
         swap = self.take(now_us, draw)
-        if swap is not None and swap.revision:
-            self._is_gone = self._change.is_mine(swap.current)
+        if swap is not None:
+            self._is_gone = bool(swap.revision) and self._change.is_mine(swap.current)
+            # A site may keep a cell that shares nothing from these keys.
+            self.pause(now_us + REMOVE_AGAIN_US)
         is_member = self._membership.standing is Standing.MEMBER
         if not self._is_gone and is_member and self.is_free(now_us):
             # No mirror shows the key: a cell that does not share its usage does not follow that of others.

@@ -452,6 +452,68 @@ class PartFinished(FactBase, frozen=True, tag=True):
     by: str
 
 
+class JobShrunk(FactBase, frozen=True, tag=True):
+    """A running job gives these nodes back. They are released when nothing of it is left there."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+    by: str
+
+
+class GrowthAsked(FactBase, frozen=True, tag=True):
+    """A running job wishes further nodes. `spec` is that of the growth's record, `apart` the nodes that it has or had."""
+
+    job_id: int
+    attempt: int
+    growth_id: int
+    spec: JobSpec
+    priority: int
+    apart: tuple[int, ...]
+    by: str = ""
+    """Its user; empty: the job is elastic."""
+
+
+class GrowthPlaced(FactBase, frozen=True, tag=True):
+    """The running job holds these spans, too; their nodes are to be prepared for it."""
+
+    job_id: int
+    attempt: int
+    growth_id: int
+    spans: tuple[Span, ...]
+
+
+class GrowthPreparing(FactBase, frozen=True, tag=True):
+    """These nodes have the launch and run their prolog; reports of its end are due by `until_us`."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+    until_us: int
+
+
+class NodesJoined(FactBase, frozen=True, tag=True):
+    """These nodes of a growth are ready. When all are, steps get them; the growth's record ends with the next fact."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+    prolog_us: int = 0
+    """Duration of its only node's prolog; 0: it had none."""
+
+
+class GrowthFailed(FactBase, frozen=True, tag=True):
+    """The nodes of a growth could not be prepared: the job gives them back, and the growth waits for others."""
+
+    job_id: int
+    attempt: int
+    growth_id: int
+    not_before_us: int
+    text: str
+    blamed: tuple[int, ...] = ()
+    """Nodes that said that they could not launch it."""
+
+
 class GatewaysStaged(FactBase, frozen=True, tag=True):
     """The gateways of an attempt enter this stage (`model.gateways`), which has to be over by `until_us` (0: no limit).
 
@@ -514,7 +576,7 @@ class JobFinished(FactBase, frozen=True, tag=True):
     """A job without a live attempt reaches its final state (cancelled while waiting, dependency never met).
 
     A job that is giving resources back before another attempt, and an array with live tasks, reach it when those
-    have ended.
+    have ended. A growth reaches it when its nodes have joined (COMPLETED), or when it is withdrawn.
     """
 
     job_id: int
@@ -819,6 +881,12 @@ Fact: TypeAlias = (
     | GuestsGivenUp
     | GuestGone
     | GuestKept
+    | JobShrunk
+    | GrowthAsked
+    | GrowthPlaced
+    | GrowthPreparing
+    | NodesJoined
+    | GrowthFailed
     | CoresExcluded
     | CoresConfirmed
     | CoresAsked

@@ -19,6 +19,7 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.controller_phases import ControllerPhase, PhaseStage
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayRequest, GatewayState
+from eslurm.core.model.growth import Growth, GrowthPlace, Joined
 from eslurm.core.model.guests import GuestOf, Guests, GuestStage
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.lending import Exclusion, Loan
@@ -158,6 +159,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Its nodes may be of several of these cells; else one of them takes the whole job."""
     retry: RetryRequest | None = None
     """Retries by the server after ends by some causes; None: it asks for none."""
+    elastic: Passed[bool] = False
+    """Once it runs on fewer nodes than it may have, it gets more when they come free."""
     cooperate: Passed[str] = ""
     """Cooperation of its application's scheduler with this system (R-06): off, report, full; empty: off."""
     borrow: Passed[str] = ""
@@ -242,11 +245,12 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     finished: tuple[tuple[int, int], ...] = ()
     """(part, time) of the parts that the running job has given back."""
     leaving: frozenset[int] = frozenset()
-    """Nodes that only finished parts had and that have not confirmed yet that nothing is left there; a subset of `held`."""
+    """Nodes that only finished parts had, or that the job gives back, and that have not confirmed yet that nothing is left
+    there; a subset of `held`."""
     part_revision: int = 0
     """Identifies the end that `leaving` are owed."""
     given: frozenset[tuple[int, int]] = frozenset()
-    """(part, node) of what finished parts have given back and been charged for."""
+    """(part, node) of what finished parts, or single nodes, have given back and been charged for."""
     gateway: GatewayState | None = None
     """Its gateways, from when all nodes are prepared."""
     wish: ExtendWish | None = None
@@ -256,6 +260,12 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     prolog_us: int = 0
     epilog_us: int = 0
     """Lengths of its phases that plans expected when it was placed."""
+    shrunk: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """(time, nodes) of nodes that the running job has given back one by one, once they were free."""
+    growth: Growth | None = None
+    """Further nodes that it has asked for."""
+    grown: tuple[Joined, ...] = ()
+    """The nodes that it got while it ran."""
     loans: tuple[Loan, ...] = ()
     """Cores of its spans that other jobs own, or owned when it was placed."""
     exclusions: tuple[Exclusion, ...] = ()
@@ -271,7 +281,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
     `number` counts from 1 within the job. `placed_revision` identifies the launch effect; `owed_revision`
     the latest effect still owed to `waiting` nodes in the current phase (see `core.control.effects`).
-    `held` is the set of spans whose resources are still in use: it only shrinks.
+    `held` is the set of spans whose resources are still in use: it only shrinks, save by a growth.
     """
 
     number: int
@@ -326,8 +336,25 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
 
     @property
     def leaving(self) -> frozenset[int]:
-        """Nodes of finished parts alone, of which nothing is known to be free yet."""
+        """Nodes of finished parts alone, or given back, of which nothing is known to be free yet."""
         return self.more.leaving if self.more is not None else frozenset()
+
+    @property
+    def growth(self) -> Growth | None:
+        """Further nodes that it has asked for."""
+        return self.more.growth if self.more is not None else None
+
+    @property
+    def joining(self) -> frozenset[int]:
+        """Nodes that it holds and that are not ready for its steps yet."""
+        growth = self.growth
+        return growth.joining if growth is not None else frozenset()
+
+    @property
+    def is_resized(self) -> bool:
+        """Check whether its nodes are others than those that its script began with, by its own wish."""
+        more = self.more
+        return more is not None and not self.has_parts and bool(more.grown or more.shrunk or more.leaving)
 
     @property
     def given(self) -> frozenset[tuple[int, int]]:
@@ -459,6 +486,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """The job of another cell that it holds nodes for."""
     retry: RetryRecord | None = None
     """Its retries and what they wasted, where it asks for some and an attempt was followed by another one."""
+    grows: GrowthPlace | None = None
+    """It is no job but the growth of one that runs."""
 
     @property
     def is_away(self) -> bool:

@@ -179,6 +179,22 @@ class ExtendJob(msgspec.Struct, frozen=True, gc=False):
     to_s: int = 0
 
 
+class ResizeJob(msgspec.Struct, frozen=True, gc=False):
+    """Change the nodes of a running job in place. Answer: `Resized`.
+
+    One of these says how: `by_nodes` more (below 0: fewer), `to_nodes` in all, `nodes` are those that it is to have,
+    `without` those that it gives back. With `dry_run` nothing changes.
+    """
+
+    by: Principal
+    job: JobRef
+    by_nodes: int = 0
+    to_nodes: int = 0
+    nodes: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
 class SetForecasts(msgspec.Struct, frozen=True, gc=False):
     """Expected runtimes of jobs from an estimator. Jobs that have ended meanwhile are skipped."""
 
@@ -278,6 +294,9 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     programs: tuple[StepProgram, ...] = ()
     joint: JointStep | None = None
     """It is this cell's part of a step over several."""
+    tasks_open: bool = False
+    """The script's environment says `tasks`: where the job's nodes have changed since, those of the moment count."""
+    nodes_open: bool = False
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):
@@ -632,6 +651,7 @@ Request: TypeAlias = (
     | ExtendJob
     | ChangeFederation
     | KeepGuest
+    | ResizeJob
 )
 Event: TypeAlias = (
     Reports
@@ -750,6 +770,25 @@ class ExtensionTaken(msgspec.Struct, frozen=True, array_like=True, tag="extensio
     until_us: int
 
 
+class Resized(msgspec.Struct, frozen=True, array_like=True, tag="resized", gc=False):
+    """Amounts of a job, `before` and `after` its nodes change.
+
+    `leaving` are the nodes (a folded list) that it gives back: each is free when nothing of the job is left there. `steps`
+    have tasks there, which get the signal and the grace of any end.
+    """
+
+    job_id: int
+    before: Amounts
+    after: Amounts
+    leaving: str = ""
+    steps: tuple[int, ...] = ()
+    growth_id: int = 0
+    """The growth that waits for `more` nodes; 0: none was asked for."""
+    more: int = 0
+    withdrawn: int = 0
+    """The growth that waited and is withdrawn; 0: none did."""
+
+
 class TokenMade(msgspec.Struct, frozen=True, array_like=True, tag="token_made", gc=False):
     """Contents of the new token; the daemon seals it."""
 
@@ -768,5 +807,13 @@ class JoinTokenMade(msgspec.Struct, frozen=True, array_like=True, tag="join_toke
 
 
 Answer: TypeAlias = (
-    Submitted | Changed | StepCreated | TokenMade | JoinTokenMade | PartGivenBack | MoveTaken | ExtensionTaken
+    Submitted
+    | Changed
+    | StepCreated
+    | TokenMade
+    | JoinTokenMade
+    | PartGivenBack
+    | MoveTaken
+    | ExtensionTaken
+    | Resized
 )

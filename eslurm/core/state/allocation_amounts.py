@@ -38,20 +38,32 @@ def lends(attempt: Attempt) -> bool:
 
 
 def spans_in_use(attempt: Attempt) -> Sequence[Span]:
-    """Its spans without those that finished parts have given back. Those of nodes that it has lost are among them."""
+    """Its spans without those that it has given back. Those of nodes that it has lost are among them."""
     given = attempt.more.given if attempt.more is not None else None
     if not given:
         return attempt.spans
     return [span for span in attempt.spans if (span.component, span.node) not in given]
 
 
-def spans_to_come(attempt: Attempt) -> Sequence[Span]:
-    """The spans that a further step may use: of parts that are not finished, on nodes that are not lost."""
+def spans_to_come(attempt: Attempt, *, with_joining: bool = False) -> Sequence[Span]:
+    """The spans that a further step may use: of parts that are not finished, on nodes that are not lost or given back, nor
+    are still joining.
+    """
     more = attempt.more
-    if more is None or not (more.finished or more.gone):
+    if more is None or not (more.finished or more.gone or more.leaving or more.given or attempt.joining):
         return attempt.spans
-    finished, gone = attempt.finished, more.gone
-    return tuple([span for span in attempt.spans if span.component not in finished and span.node not in gone])
+    finished, out = attempt.finished, more.gone | more.leaving
+    if not with_joining:
+        out |= attempt.joining
+    return tuple(
+        [
+            span
+            for span in attempt.spans
+            if span.component not in finished
+            and span.node not in out
+            and (span.component, span.node) not in more.given
+        ]
+    )
 
 
 def amounts_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:

@@ -11,6 +11,7 @@ from typing import Any
 from eslurm.core.model import facts
 from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_controller_phases as controller_phases
+from eslurm.core.state import apply_elastic as elastic
 from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_guests as guest
 from eslurm.core.state import apply_jobs as job
@@ -83,6 +84,12 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.NodesReleased: job.apply_released,
     facts.NodesLost: job.apply_lost,
     facts.PartFinished: part.apply_finished,
+    facts.JobShrunk: elastic.apply_shrunk,
+    facts.GrowthAsked: elastic.apply_asked,
+    facts.GrowthPlaced: elastic.apply_placed,
+    facts.GrowthPreparing: elastic.apply_preparing,
+    facts.NodesJoined: elastic.apply_joined,
+    facts.GrowthFailed: elastic.apply_failed,
     facts.GatewaysStaged: gateways.apply_staged,
     facts.GatewaysAnswered: gateways.apply_answered,
     facts.GatewayUp: gateways.apply_up,

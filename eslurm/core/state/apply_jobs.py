@@ -13,6 +13,7 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.state import (
     apply_controller_phases,
+    apply_elastic,
     apply_gateways,
     apply_lending,
     apply_moves,
@@ -278,9 +279,13 @@ def apply_suspended(state: State, fact: facts.AttemptSuspended) -> None:
         attempt = replace(attempt, suspended_us=0, paused_us=paused_us, room_for=0)
         attempt = replace(attempt, until_us=end_us(attempt, limit_s(job, attempt)))
     attempt = replace(attempt, suspend_revision=state.revision, informing=attempt.held)
+    if attempt.growth is not None:
+        attempt = apply_elastic.pause(state, attempt, pauses=fact.suspended)
     to = JobState.SUSPENDED if fact.suspended else JobState.RUNNING
     text = f"suspended {fact.by}" if fact.suspended else ""
     state.put_job(replace(job, state=moved(job, to), attempt=attempt, reason_text=text))
+    if attempt.growth is not None:
+        apply_elastic.follow_time(state, attempt)
     if has_lent:
         state.cores_returned = state.generation
 
@@ -292,6 +297,8 @@ def apply_time(state: State, fact: facts.TimeChanged) -> None:
         job.attempt, time_limit_s=fact.time_limit_s, until_us=fact.until_us, time_revision=state.revision
     )
     state.put_job(replace(job, attempt=attempt))
+    if attempt.growth is not None:
+        apply_elastic.follow_time(state, attempt)
 
 
 def apply_informed(state: State, fact: facts.AttemptInformed) -> None:
@@ -538,6 +545,8 @@ def apply_finished(state: State, fact: facts.JobFinished) -> None:
         state.put_job(job)
         apply_packs.note_failure(state, job, fact.state)
         return
+    if job.grows is not None:
+        apply_elastic.forget(state, job.grows, job.job_id)
     job = replace(job, state=moved(job, fact.state), ended_us=state.now_us)
     state.touched.ended.append((job, None))
     state.put_job(job)

@@ -98,11 +98,14 @@ def give_rest(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def released(state: State, job: Job, attempt: Attempt, nodes: Collection[int]) -> Attempt:
-    """The attempt when these nodes are no longer held: those of finished parts are charged for, once."""
+    """The attempt when these nodes are no longer held: those of finished parts, or given back, are charged for, once."""
     more = attempt.more
     assert more is not None
     left = more.leaving.intersection(nodes)
-    attempt = replace(attempt, more=replace(more, leaving=more.leaving - left))
+    more = replace(more, leaving=more.leaving - left)
+    if not attempt.has_parts and left:
+        more = replace(more, shrunk=(*more.shrunk, (state.now_us, tuple(sorted(left)))))
+    attempt = replace(attempt, more=more)
     if attempt.phase is not AttemptPhase.RUNNING:
         # Its end has charged them.
         return attempt

@@ -85,3 +85,10 @@ def ask_again(state: State, number: int) -> None:
         for attempt in attempts_of(job):
             if number in attempt.preparing and attempt is job.attempt:
                 state.put_job(replace(job, attempt=prepared(attempt, (number,))))
+            growth = attempt.growth
+            if growth is not None and number in growth.preparing and attempt.more is not None:
+                left = growth.preparing - {number}
+                until_us = growth.preparing_until_us if left else 0
+                growth = replace(growth, preparing=left, preparing_until_us=until_us)
+                more = replace(attempt.more, growth=growth)
+                state.put_job(replace(job, attempt=replace(attempt, more=more)))

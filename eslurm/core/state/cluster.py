@@ -18,6 +18,7 @@ from eslurm.core.model.accounts import KINDS, Policy, Usage
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
 from eslurm.core.model.federation import FederationWish
+from eslurm.core.model.growth import GrowthPlace
 from eslurm.core.model.job import Attempt, AttemptMore, Job
 from eslurm.core.model.job_ids import IdRange
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
@@ -48,10 +49,12 @@ from eslurm.core.state.core_reports import CoreReports
 from eslurm.core.state.job_counts import JobCounts
 from eslurm.core.state.job_indexes import (
     began,
+    fills,
     has_lending,
     has_wish,
     name_key,
     owed_revisions,
+    shorter_at_us,
     startable,
     task_slots,
     waits,
@@ -172,6 +175,7 @@ class State:
         self.lending: set[int] = set()
         # Jobs with an open wish: waiting members of a pack that is to be moved, and running jobs that want more time.
         self.wishing: set[int] = set()
+        self.growing: dict[int, int] = {}
         # Borrowers by what they have borrowed from: (owner, attempt, node) -> {(job, attempt): cores}.
         self.loans: dict[tuple[int, int, int], dict[RunningKey, int]] = {}
         self.loan_changes = 0
@@ -299,6 +303,14 @@ class State:
             self.wishing.add(new.job_id)
         elif self.wishing:
             self.wishing.discard(new.job_id)
+        if new.grows is not None:
+            if new.state is JobState.PENDING:
+                self.growing[new.grows.job_id] = new.job_id
+                if fills(new) and (old is None or not fills(old)):
+                    self.want_plan()
+                self._arm_shorter(old, new, new.grows)
+            elif self.growing.get(new.grows.job_id) == new.job_id:
+                del self.growing[new.grows.job_id]
         self.mentions.follow(old, new)
         self.job_counts.follow(old, new)
         if new.state is not JobState.PENDING and new.job_id in self.promises:
@@ -346,8 +358,18 @@ class State:
         gateway = more.gateway
         if gateway is not None and gateway.until_us and (before is None or before.gateway is not gateway):
             heapq.heappush(self.timers, (gateway.until_us, "gateway", job_id))
+        growth, was = more.growth, before.growth if before is not None else None
+        joins_us = growth.preparing_until_us if growth is not None else 0
+        if joins_us and (was is None or was.preparing_until_us != joins_us):
+            heapq.heappush(self.timers, (joins_us, "growth", job_id))
         if more.controller is not None:
             self._index_controller_phase(job_id, more.controller.stage)
+
+    def _arm_shorter(self, old: Job | None, new: Job, place: GrowthPlace) -> None:
+        """Set the timer of a growth that waits: its job's end comes nearer, and it asks for less time."""
+        at_us = shorter_at_us(self.jobs.get(place.job_id), new)
+        if at_us and (old is None or old.spec is not new.spec):
+            heapq.heappush(self.timers, (at_us, "shorter", new.job_id))
 
     def _index_controller_phase(self, job_id: int, stage: PhaseStage | None) -> None:
         """Index a job whose program on the controller's host waits for its turn, or runs."""
@@ -560,7 +582,7 @@ class State:
         startable = self.startable(new) if waits(new) else 0
         if startable:
             pending = self._pending(new, startable)
-            if new.spec.borrow:
+            if new.spec.borrow and new.grows is None:
                 self.borrowers.add(new.job_id)
             elif self.borrowers:
                 self.borrowers.discard(new.job_id)

@@ -72,6 +72,8 @@ def check_job(state: State, job: Job) -> None:
         settles = attempt.phase is AttemptPhase.SETTLING
         require(settles or bool(attempt.held), f"{name} keeps an attempt that holds nothing")
         require(not settles or not attempt.held, f"{name} settles and holds nodes")
+        if attempt.more is not None and (attempt.more.growth is not None or attempt.more.grown):
+            _check_growth(state, job, attempt, name)
         if settles or attempt.controller is not None:
             _check_controller_phase(attempt, name)
     for residue in job.residues:
@@ -139,6 +141,7 @@ def _check_parts(job: Job, attempt: Attempt, name: str) -> None:
     require(len(job.spec.parts) in (0, parts), f"{name} has {parts} requests, {len(job.spec.parts)} parts")
     if parts == 1 and not attempt.has_parts:
         require(len(set(attempt.nodes)) == len(attempt.spans), f"{name} has a node twice")
+        _check_shrunk(attempt, name)
         return
     order = [span.component for span in attempt.spans]
     require(order == sorted(order), f"{name} has its parts in the order {order}")
@@ -162,6 +165,41 @@ def _check_finished(attempt: Attempt, places: set[tuple[int, int]], parts: int, 
     require(attempt.held <= used, f"{name} holds nodes of which it has given everything back")
     kept = {span.node for span in attempt.spans if span.component not in finished}
     require(not leaving & kept, f"{name} ends nodes that other parts use: {sorted(leaving & kept)}")
+
+
+def _check_shrunk(attempt: Attempt, name: str) -> None:
+    """Check that each node that a job of one part gave back was given back once, and that its first node stays."""
+    leaving, given = attempt.leaving, {node for _, node in attempt.given}
+    require(leaving <= attempt.held and attempt.first not in leaving, f"{name} waits for {sorted(leaving)}")
+    require(
+        not given & attempt.held, f"{name} holds nodes that it has given back: {sorted(given & attempt.held)}"
+    )
+    left = [node for _, nodes in attempt.more.shrunk for node in nodes] if attempt.more is not None else []
+    require(
+        len(set(left)) == len(left) and given <= set(left), f"{name} has shrunk by {left}, and gave {given}"
+    )
+
+
+def _check_growth(state: State, job: Job, attempt: Attempt, name: str) -> None:
+    """Check that the nodes of a growth are held, not in use, and prepared for the growth that waits for them."""
+    growth = attempt.growth
+    got = [node for joined in attempt.more.grown for node in joined.nodes] if attempt.more is not None else []
+    order = [span.node for span in attempt.spans]
+    require(order[len(order) - len(got) :] == got, f"{name} got {got} and has {order}")
+    if growth is None:
+        return
+    in_use = growth.joining <= attempt.held and not growth.joining & attempt.leaving
+    require(in_use and attempt.first not in growth.joining, f"{name} gets {sorted(growth.joining)}")
+    require(growth.preparing <= growth.waiting <= growth.joining, f"{name} waits for {growth}")
+    require(bool(growth.preparing_until_us) == bool(growth.preparing), f"{name} prepares for ever: {growth}")
+    record = state.find_job(growth.growth_id)
+    is_its = record is not None and record.grows is not None and record.grows.job_id == job.job_id
+    require(is_its, f"{name} waits for the growth {growth.growth_id}")
+    assert record is not None and record.grows is not None
+    if attempt.phase is AttemptPhase.RUNNING and attempt.stop is None and growth.joining:
+        require(record.grows.joins, f"{name} gets nodes of growth {record.job_id}, which waits")
+    apart = {span.node for span in attempt.spans if span.node not in growth.joining}
+    require(apart <= record.grows.apart | set(got), f"{name} may get nodes again that it has or had")
 
 
 def _check_gateways(job: Job, attempt: Attempt, name: str) -> None:

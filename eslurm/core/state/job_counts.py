@@ -68,8 +68,8 @@ class JobCounts:
 
 
 def jobs_in(job: Job) -> int:
-    """Number of jobs that a record stands for: an array's for the tasks without records of their own."""
-    if job.state in FINAL:
+    """Number of jobs that a record stands for: an array's for the tasks without records of their own, a growth for none."""
+    if job.state in FINAL or job.grows is not None:
         return 0
     return 1 if job.tasks_left is None else ranges.count(job.tasks_left)
 

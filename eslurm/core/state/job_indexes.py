@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Attempt, Job, JobSpec
 from eslurm.core.model.job_states import AttemptPhase, JobState
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.resources.timeline import INFINITY_US
 
 
 def began(attempt: Attempt) -> tuple[int, ...]:
@@ -36,9 +38,38 @@ def is_free(job: Job) -> bool:
         and not job.not_before_us
         and not job.is_away
         and not job.gathers
+        and not (job.grows is not None and (job.grows.is_still or job.grows.is_own))
         and not (job.open and all_wait(job))
         and job.tasks_left != ()
     )
+
+
+def fills(job: Job) -> bool:
+    """Check whether it is the growth of an elastic job, which takes what is free, and may do so now."""
+    return (
+        job.grows is not None
+        and job.grows.is_own
+        and not job.grows.is_still
+        and job.state is JobState.PENDING
+        and not job.hold
+        and not job.not_before_us
+    )
+
+
+SHORTER = 0.8
+"""A growth asks for less time when so much of what it asks for is left until its job's end."""
+SHORTER_MIN_S = 60
+
+
+def shorter_at_us(job: Job | None, growth: Job) -> int:
+    """The time at which a growth that waits asks for less time; 0: never."""
+    place, attempt = growth.grows, job.attempt if job is not None else None
+    if place is None or place.is_own or attempt is None or attempt.number != place.attempt:
+        return 0
+    limit_s = growth.spec.time_limit_s
+    if limit_s < SHORTER_MIN_S or attempt.until_us >= INFINITY_US:
+        return 0
+    return attempt.until_us - int(limit_s * SHORTER * SECOND_US)
 
 
 def all_wait(job: Job) -> bool:
@@ -120,5 +151,7 @@ def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
         if attempt.leaving:
             assert attempt.more is not None
             revisions.append(attempt.more.part_revision)
+        if attempt.growth is not None and attempt.growth.waiting:
+            revisions.append(attempt.growth.revision)
         revisions += dict.fromkeys([one.revision for one in attempt.exclusions if one.revision])
     return tuple(revisions)

@@ -64,8 +64,13 @@ def apply_failed(state: State, job: Job, blamed: Iterable[int]) -> None:
 
 def apply_launched(state: State, attempt: Attempt) -> None:
     """Record that all nodes of the attempt have launched it."""
-    for span in attempt.spans:
-        node = state.nodes.get(span.node)
+    apply_ready(state, [span.node for span in attempt.spans])
+
+
+def apply_ready(state: State, nodes: Iterable[int]) -> None:
+    """Record that these nodes have launched a job."""
+    for number in nodes:
+        node = state.nodes.get(number)
         if node is not None and (node.failed_launches or node.aside_times) and not node.aside_until_us:
             state.put_node(replace(node, failed_launches=(), aside_times=0))
 

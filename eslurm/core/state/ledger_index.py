@@ -108,6 +108,7 @@ def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None
         if previous.until_us != attempt.until_us or lends(previous) != lends(attempt):
             _hold_otherwise(state, previous, same)
         if previous.held is not attempt.held:
+            _take(state, new, same, attempt.held - previous.held)
             _give_back(state, new, same, previous.held - attempt.held)
             if previous.held and not attempt.held:
                 state.ledger.give_back_wide(attempt.wide)
@@ -124,6 +125,18 @@ def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None
             _give_back(state, new, attempt, attempt.held)
             if attempt.held:
                 state.ledger.give_back_wide(attempt.wide)
+
+
+def _take(state: AllocationIndexes, job: Job, attempt: Attempt, nodes: frozenset[int]) -> None:
+    """Hold what a running job has got on these nodes."""
+    if not nodes:
+        return
+    for number, amounts in shares_on(attempt, nodes):
+        state.ledger.hold(number, amounts, attempt.until_us)
+        state.jobs_on[number] = state.jobs_on.get(number, _NOBODY) | {job.job_id}
+    for span in spans_in_use(attempt):
+        if span.devices and span.node in nodes:
+            state.devices.hold(span.node, span.devices)
 
 
 def _hold_otherwise(state: AllocationIndexes, before: Attempt, after: Attempt) -> None:

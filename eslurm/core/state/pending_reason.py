@@ -19,6 +19,13 @@ ARRIVING = "ArrivingFromCell"
 GATHERING = "NodesInOtherCells"
 """Reason of a job for which nodes of other cells are being asked for, or given back."""
 
+JOINING = "NodesJoining"
+"""Reason of a growth whose nodes are being prepared."""
+WHEN_FREE = "NodesWhenFree"
+"""Reason of a growth of an elastic job, which takes what no other job wants."""
+JOB_SUSPENDED = "JobSuspended"
+"""Reason of a growth whose job is suspended."""
+
 
 class Startable(Protocol):
     """The state, or the committed view."""
@@ -31,15 +38,21 @@ def pending_reason(jobs: Startable, job: Job) -> str:
     """The reason why a pending job is not in the queue; "" when it is."""
     if job.transfer is not None and job.is_away:
         return ARRIVING if job.transfer.stage is TransferStage.ARRIVING else OFFERED
+    if job.grows is not None and job.grows.joins:
+        return JOINING
     if job.hold:
         held = {"user": "JobHeldUser", "account": "JobHeldAdmin", "admin": "JobHeldAdmin"}
         return held.get(job.hold, "JobHeldSystem")
+    if job.grows is not None and job.grows.pauses:
+        return JOB_SUSPENDED
     if job.pack is not None and job.pack.waits_for_first:
         return PACK_NOT_BEGUN
     if all_wait(job):
         return "Dependency"
     if job.not_before_us:
         return "BeginTime"
+    if job.grows is not None and job.grows.is_own:
+        return WHEN_FREE
     if job.is_array and not ranges.count(job.tasks_left or ()):
         return "TasksRunning"
     if (

@@ -68,9 +68,10 @@ def pending_of(
         nice=spec.nice,
         after=() if is_ready else _after(job, packs),
         not_before_us=0 if is_ready else _not_before_us(job),
-        # Members of a pack are planned for their limits: an overrun of one would break the delay of another.
+        # Members of a pack are planned for their limits: an overrun of one would break the delay of another. The nodes of a
+        # growth are held until its job ends.
         estimate_us=waiting_us(job.forecast, spec.time_limit_s * SECOND_US)
-        if use_forecasts and job.pack is None
+        if use_forecasts and job.pack is None and job.grows is None
         else 0,
         eligible_us=spec.begin_us,
         parts=parts_of(spec) if spec.parts else (),
@@ -78,7 +79,8 @@ def pending_of(
         followers=followers,
         is_owed=owed_us > 0,
         phases_us=phases_us,
-        borrows=bool(spec.borrow) and not is_placed,
+        apart=job.grows.apart if job.grows is not None else frozenset(),
+        borrows=bool(spec.borrow) and not is_placed and job.grows is None,
     )
 
 
@@ -172,6 +174,7 @@ def foreseeable(job: Job) -> bool:
         and not job.hold
         and not job.is_away
         and not job.gathers
+        and not (job.grows is not None and (job.grows.is_still or job.grows.is_own))
         and bool(job.open or job.not_before_us)
         and (job.pack is None or not job.pack.waits_for_first)
         and not (job.open and _is_unforeseen(job))

@@ -58,6 +58,16 @@ class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """Time at which the running job gave it back; 0: it ended with the job."""
 
 
+class SegmentUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Nodes and cores of a run between two changes of its nodes."""
+
+    from_us: int
+    until_us: int
+    node_names: str
+    nodes: int
+    cores: int
+
+
 class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """Accounting data of an attempt besides its columns. `is_array` marks an array's own summary.
 
@@ -81,6 +91,8 @@ class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     pack_id: int = 0
     """The pack that it is a member of; 0: none."""
     pack_index: int = 0
+    segments: tuple[SegmentUse, ...] = ()
+    """Of a run whose nodes changed."""
     lent_core_us: int = 0
     """Core-microseconds of its cores that other jobs have used."""
     borrowed_core_us: int = 0
@@ -194,9 +206,10 @@ def restore(
             put_revocation(state, record)
         else:
             put_policy(state, record)
-    # Arrays first: their tasks look at their limits.
+    # Arrays first: their tasks look at their limits. Growths last: they look at their jobs' ends.
     records = sorted(
-        (_jobs.decode(blob) for blob in jobs), key=lambda job: (job.array_job_id != 0, job.job_id)
+        (_jobs.decode(blob) for blob in jobs),
+        key=lambda job: (job.grows is not None, job.array_job_id != 0, job.job_id),
     )
     for job in records:
         state.put_job(job)

@@ -104,8 +104,8 @@ def charge_left(state: State, job: Job, attempt: Attempt, spans: Iterable[Span])
         return
     from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, state.now_us)
     own = own_spans(list(spans), attempt.more.loans if attempt.more is not None else ())
-    rate = rate_of(state.config, [span.amounts for span in own]) * usage_factor(state, job.spec.qos)
-    _add(state, job, stay(rate, from_us, state.now_us, state.config.priority.half_life_s), state.now_us)
+    amount = _worth_of(state, job, attempt, list(own), (), from_us, state.now_us)
+    _add(state, job, amount, state.now_us)
 
 
 def _add(state: State, job: Job, amount: float, until_us: int) -> None:
@@ -118,13 +118,36 @@ def _add(state: State, job: Job, amount: float, until_us: int) -> None:
 
 def _worth(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
     gone = attempt.gone
-    used = (span.amounts for span in spans_in_use(attempt) if span.node not in gone)
-    rate = rate_of(state.config, used, attempt.wide)
-    rate *= usage_factor(state, job.spec.qos)
-    worth = stay(rate, from_us, until_us, state.config.priority.half_life_s)
+    used = [span for span in spans_in_use(attempt) if span.node not in gone]
+    worth = _worth_of(state, job, attempt, used, attempt.wide, from_us, until_us)
     if attempt.more is not None and attempt.more.loans:
         worth = max(0.0, worth - _borrowed(state, job, attempt, from_us, until_us))
     return worth
+
+
+def _worth_of(
+    state: State | View,
+    job: Job,
+    attempt: Attempt,
+    spans: list[Span],
+    wide: Vector,
+    from_us: int,
+    until_us: int,
+) -> float:
+    """The usage of these spans up to `until_us`: from `from_us` on, or from when the running job got them."""
+    half_life_s = state.config.priority.half_life_s
+    amount = 0.0
+    for joined in attempt.more.grown if attempt.more is not None else ():
+        own = [span.amounts for span in spans if span.node in joined.nodes]
+        if own:
+            # The time of suspensions since then does not count.
+            since_us = joined.at_us + paused_us(attempt, until_us) - joined.paused_us
+            amount += stay(rate_of(state.config, own), since_us, until_us, half_life_s)
+            spans = [span for span in spans if span.node not in joined.nodes]
+    amount += stay(
+        rate_of(state.config, [span.amounts for span in spans], wide), from_us, until_us, half_life_s
+    )
+    return amount * usage_factor(state, job.spec.qos)
 
 
 def _borrowed(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:

@@ -27,6 +27,8 @@ from eslurm.core.state.apply_accounts import records_of
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim.controller_phase_checks import ControllerPhaseChecks
 from eslurm.lab.sim.coverage import COUNTED
+from eslurm.lab.sim.elastic_checks import WATCHED as OF_ELASTIC
+from eslurm.lab.sim.elastic_checks import ElasticChecks
 from eslurm.lab.sim.gateway_checks import WATCHED as OF_GATEWAYS
 from eslurm.lab.sim.gateway_checks import GatewayChecks
 from eslurm.lab.sim.host import Host
@@ -55,7 +57,7 @@ FULL_CHECK_WORK = 4
 WATCHED = frozenset(
     (
         *("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced", "PartFinished"),
-        "ControllerPhaseEnded",
+        *("ControllerPhaseEnded", "GrowthPlaced"),
     )
 )
 FOLLOWED_CHECK_EVERY = 16
@@ -86,6 +88,7 @@ class Checks:
             lambda: world.scheduler.at_us,
         )
         self.controller_phases = ControllerPhaseChecks(world.config.phases, world.coverage)
+        self.elastic = ElasticChecks(world.coverage)
         self.applications = Applications(
             world,
             self._on_unused,
@@ -166,6 +169,11 @@ class Checks:
         self._world.coverage.on_durable(
             decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in COUNTED
         )
+        self.elastic.on_batch(
+            (decode_fact(row.kind, row.version, row.blob) for row in batch.facts if row.kind in OF_ELASTIC),
+            batch.at_us,
+            self._live,
+        )
         for row in batch.facts:
             if row.kind in WATCHED:
                 self._on_durable_fact(decode_fact(row.kind, row.version, row.blob))
@@ -205,6 +213,12 @@ class Checks:
                 run = self._runs.get((fact.job_id, fact.attempt))
                 if run is not None:
                     self._occupancy.give_part_back(run, fact.component)
+            case facts.GrowthPlaced():
+                run = self._runs.get((fact.job_id, fact.attempt))
+                if run is not None and run.outcome is None and not run.disturbed:
+                    added = {span.node: span.amounts for span in fact.spans}
+                    problem = self._occupancy.add(run, added, self._world.totals)
+                    require(not problem, problem)
             case facts.JobPlaced():
                 cancelled = fact.job_id in self.cancelled or fact.array_job_id in self.cancelled
                 require(not cancelled, f"job {fact.job_id} is placed after its cancellation was acknowledged")
@@ -467,6 +481,7 @@ class Checks:
             self._account(fact, logged.at_us)
             self.plans.on_logged(self._replica, fact, logged.at_us)
             self.dependencies.on_logged(self._replica, fact, logged.at_us)
+            self.elastic.on_logged(self._replica, fact)
         self._replica.take_touched()
 
     @property

@@ -47,6 +47,7 @@ from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import wire
+from eslurm.lab.sim.elastic_draws import EVERY_US, ElasticDraws
 from eslurm.lab.sim.gateway_draws import draw_gateway_spec, gateways_of
 from eslurm.lab.sim.lending_apps import BURSTS as LENDING_BURSTS
 from eslurm.lab.sim.lending_apps import draw_lending, has_lenders
@@ -122,6 +123,7 @@ class Client(Process):
         self._movable_random = random.Random(f"{world.seed}/movable jobs")
         self._spanning_random = random.Random(f"{world.seed}/spanning jobs")
         self._retries_random = random.Random(f"{world.seed}/retries")
+        self._elastic = ElasticDraws(world.seed, ENVIRONMENT)
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -163,6 +165,8 @@ class Client(Process):
             for _ in range(LENDING_BURSTS):
                 self.later(self._lending_random.randint(SECOND_US, last_us), self._submit_lending)
 
+        for at_us in range(EVERY_US, world.faults.plan.calm_us, EVERY_US) if self._elastic.is_on else ():
+            self.later(at_us, self._resize)
         for _ in range(world.movable_bursts):
             self.later(self._movable_random.randint(SECOND_US, last_us), self._submit_movable)
 
@@ -269,7 +273,8 @@ class Client(Process):
 
     def _submit(self) -> None:
         rng = self._random
-        specs = tuple(self._spec() for _ in range(rng.choice((1, 1, 2, 5))))
+        drawn = [self._spec() for _ in range(rng.choice((1, 1, 2, 5)))]
+        specs = tuple([self._elastic.spec(spec, len(self.world.names)) for spec in drawn])
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
         packs = self._packs_random
         if packs.random() < PACKS_SHARE:
@@ -503,6 +508,13 @@ class Client(Process):
             job = rng.choice(jobs)
             ref = JobRef(job.job_id, part=rng.randrange(1, len(job.spec.components)))
             self.call(FinishPart(job.spec.user, ref, kill=rng.random() < 0.3))
+
+    def _resize(self) -> None:
+        """A running job gets nodes, or gives some back."""
+        controller = self.world.controller
+        if controller is not None:
+            for in_us, message in self._elastic.act(controller.state, self.operator):
+                self.later(in_us, self.call, message)
 
     def _care(self) -> None:
         """Once all is calm, the operator lets everything run that was held or forbidden, until nothing is."""

@@ -45,6 +45,7 @@ from eslurm.core.model.messages import (
     MoveTaken,
     PartGivenBack,
     Reports,
+    Resized,
     StepCreated,
     SubmitJobs,
     Submitted,
@@ -79,7 +80,7 @@ SLICE_US = 5_000
 INTERRUPTED_SHARE = 0.25
 """Of the slices of a cycle, so many are followed by other work."""
 _answers = msgspec.msgpack.Decoder(
-    Submitted | Changed | StepCreated | MoveTaken | ExtensionTaken | PartGivenBack
+    Submitted | Changed | StepCreated | MoveTaken | ExtensionTaken | PartGivenBack | Resized
 )
 Waiter = Callable[[BatchAnswer | NotNow | Unsettled], None]
 

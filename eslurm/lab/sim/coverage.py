@@ -36,6 +36,10 @@ PATHS: Final = (
     "follower lost its node",
     "first member requeued before the second began",
     "part given back",
+    "running job asked for nodes",
+    "node joined a running job",
+    "growth failed and waited again",
+    "node given back by a running job",
     "request unsettled when the store went away",
     "unsettled request asked again",
     "prolog under way across a restart of its agent",
@@ -78,9 +82,9 @@ class Coverage:
         self._silent = -1
         self._with_jobs = False
 
-    def count(self, path: str) -> None:
-        """It was taken once more."""
-        self.counts[path] += 1
+    def count(self, path: str, times: int = 1) -> None:
+        """It was taken once more, or so many times."""
+        self.counts[path] += times
 
     def on_durable(self, batch: Iterable[facts.Fact]) -> None:
         """The facts of one commit, in order; of the kinds in `COUNTED`."""

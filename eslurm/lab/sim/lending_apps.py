@@ -32,7 +32,7 @@ BACK_US: Final = (max(GRACES_S) + 12) * SECOND_US
 """Cores come back within the grace, some rounds through satellites, and what broadcasts wait."""
 ACT_US: Final = (SECOND_US // 5, 4 * SECOND_US)
 BURSTS: Final = 6
-HASTE: Final = 0.4
+HASTE: Final = 0.7
 HASTE_US: Final = 80_000
 
 

@@ -51,6 +51,8 @@ class DependencyChecks:
                     self._arrays[job_id] = frozenset(
                         task for first, last in spec.array.tasks for task in range(first, last + 1)
                     )
+            case facts.GrowthAsked():
+                self._named[fact.growth_id] = (fact.growth_id, -1)
             case facts.JobChanged() if fact.open is not None:
                 self._check_cycle(replica, fact.job_id)
             case facts.JobPlaced():

@@ -290,6 +290,9 @@ def _pools_broken(state: State, who: Pending, attempt: Attempt) -> Iterator[str]
     stay_us = who.time_limit_us or INFINITY_US
     if who.reservation:
         return
+    if who.request.nodes_max > who.request.nodes_min > 0:
+        # A range is let in by the least that it asks for, whatever it gets.
+        return
     for pool in state.policies["pool"].values():
         assert isinstance(pool, FreePool)
         column = pool.resource

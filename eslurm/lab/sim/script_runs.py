@@ -5,7 +5,7 @@ Independent of agents and runners, whose state is checked against it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from eslurm.core.model.protocol import JobLaunch
@@ -125,6 +125,19 @@ class Occupancy:
                     return (
                         f"device {resource} {device} of node {number} is given to {run.key}, it is {other}'s"
                     )
+        return ""
+
+    def add(self, run: Run, amounts: Mapping[int, tuple[int, ...]], totals: Sequence[tuple[int, ...]]) -> str:
+        """A script that runs gets nodes; what is wrong with that, if anything."""
+        for number, more in amounts.items():
+            if number in run.usage:
+                return f"{run.key} gets node {number}, which it uses"
+            run.usage[number] = more
+            used = self._used.setdefault(number, [0] * len(totals[number]))
+            for at, amount in enumerate(more):
+                used[at] += amount
+                if used[at] > totals[number][at]:
+                    return f"node {number} runs {used[at]} of {totals[number][at]} in resource {at}, {run.key} grows"
         return ""
 
     def give_back(self, run: Run, number: int) -> None:

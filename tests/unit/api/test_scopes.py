@@ -62,6 +62,7 @@ TABLE = {
     "RevokeMembers": "",
     "MovePack": CHANGE,
     "ExtendJob": CHANGE,
+    "ResizeJob": CHANGE,
 }
 """Method -> the scopes besides admin whose tokens may call it."""
 

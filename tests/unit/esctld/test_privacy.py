@@ -191,6 +191,7 @@ def test_a_private_job_is_not_found_by_others_whatever_they_call(tmp_path: Path)
                 lambda ref: (methods.FINISH_PART, pb.FinishPartRequest(job=ref)),
                 lambda ref: (methods.MOVE_PACK, pb.MovePackRequest(job=ref)),
                 lambda ref: (methods.EXTEND_JOB, pb.ExtendJobRequest(job=ref, by_s=60)),
+                lambda ref: (methods.RESIZE_JOB, pb.ResizeJobRequest(job=ref, by_nodes=-1)),
             ):
                 (status, text), (status_of_none, text_of_none) = [
                     await term.refusal(BEN, *make(ref)) for ref in (there, nowhere)

@@ -118,6 +118,7 @@ RIGHTS: Final[dict[str, str]] = {
     "MovePack": "managed",
     "ExtendJob": "managed",
     "TellGuest": "cells",
+    "ResizeJob": "managed",
 }
 """The table: method -> what it asks of its caller."""
 
@@ -152,6 +153,7 @@ def request_of(method: str, site: Site) -> Message:
         "Suspend": pb.SuspendRequest(jobs=[waiting]),
         "MovePack": pb.MovePackRequest(job=waiting),
         "ExtendJob": pb.ExtendJobRequest(job=waiting, by_s=60),
+        "ResizeJob": pb.ResizeJobRequest(job=waiting, by_nodes=-1),
         "CreateStep": step_in(site.ada_job),
         "WaitStep": pb.WaitStepRequest(job_id=site.ada_job, step=0, timeout_s=1),
         "FinishStep": pb.FinishStepRequest(job_id=site.ada_job, step=0),

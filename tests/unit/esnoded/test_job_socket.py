@@ -76,6 +76,23 @@ class Controller:
             text="granted",
         )
 
+    def resizejob(self, request: Any) -> Any:
+        if request.by_nodes > 8:
+            return Answered(Status.FAILED_PRECONDITION, "job 17 cannot get 9 more", b"")
+        grows = request.by_nodes > 0 or request.nodes
+        reply = pb.ResizeJobReply(
+            job_id=request.job.job_id,
+            before=pb.Amounts(nodes=4, node_names="cn[0-3]", cpus=16),
+            after=pb.Amounts(nodes=4 if grows else 2, node_names="cn[0-1]", cpus=8),
+        )
+        if grows:
+            reply.growth_id, reply.more, reply.state, reply.planned_start_us = 57, 2, "PENDING", 2_000_000
+            reply.reason = "waits"
+        else:
+            reply.leaving = "cn[2-3]"
+            reply.steps.extend([1, 2])
+        return reply
+
     def movepack(self, request: Any) -> pb.MovePackReply:
         starts = [
             pb.MovedStart(job_id=at, before_us=us, after_us=us - 60_000_000)
@@ -195,6 +212,39 @@ def test_finish_part_says_before_and_after(state_dir: Path) -> None:
         _, (name, request, caller), *_ = controller.calls
         assert (name, request.kill, request.dry_run) == ("FinishPart", True, True)
         assert len(caller.request_id) == 16 and caller.deadline_us
+
+    serving(state_dir, scenario, attempt(17))
+
+
+def test_a_job_grows_and_shrinks(state_dir: Path) -> None:
+    async def scenario(controller: Controller, path: Path) -> None:
+        grown = await ask(path, "grow by=2")
+        assert grown[-9:] == [
+            *("leaving=", "steps=", "growth=57", "more=2", "withdrawn=0", "growth-state=PENDING"),
+            *("planned-start-us=2000000", "text=waits", "ok"),
+        ]
+        shrunk = await ask(path, "shrink nodes=cn[2-3] dry-run")
+        assert "leaving=cn[2-3]" in shrunk and "steps=1,2" in shrunk and "after-nodes=2" in shrunk
+        await ask(path, "shrink by=1", "shrink to=1", "grow to=5", "grow nodes=cn[0-4]")
+        assert await ask(path, "grow by=9") == ["error CONFLICT job 17 cannot get 9 more"]
+        for line in (
+            "grow",
+            "grow by=1 to=2",
+            "shrink by=0",
+            "shrink by=-1",
+            "grow nodes=cn[",
+            "grow without=x",
+        ):
+            assert (await ask(path, line))[0].startswith("error INVALID"), line
+        ref = pb.JobRef(job_id=17)
+        assert [request for name, request, _ in controller.calls if name == "ResizeJob"][:6] == [
+            pb.ResizeJobRequest(job=ref, by_nodes=2),
+            pb.ResizeJobRequest(job=ref, without=["cn2", "cn3"], dry_run=True),
+            pb.ResizeJobRequest(job=ref, by_nodes=-1),
+            pb.ResizeJobRequest(job=ref, to_nodes=1),
+            pb.ResizeJobRequest(job=ref, to_nodes=5),
+            pb.ResizeJobRequest(job=ref, nodes=[f"cn{number}" for number in range(5)]),
+        ]
 
     serving(state_dir, scenario, attempt(17))
 
@@ -371,6 +421,14 @@ def test_the_library_speaks_it(state_dir: Path, monkeypatch: pytest.MonkeyPatch)
         assert made == job.PartFinished(17, 1, before, after, "cn[1-3]", "", (3, 4))
         more = job.Extended(17, 600, 660, 1_600.0, 1_660.0, True, "granted")
         assert await asyncio.to_thread(lambda: job.extend(by=60)) == more
+        had = job.Amounts(4, "cn[0-3]", 16, 0)
+        left = job.Amounts(2, "cn[0-1]", 8, 0)
+        grown = await asyncio.to_thread(lambda: job.grow(by=2))
+        assert (grown.growth, grown.more, grown.state, grown.planned_start) == (57, 2, "PENDING", 2.0)
+        shrunk = await asyncio.to_thread(lambda: job.shrink(nodes="cn[2-3]"))
+        assert shrunk == job.Resized(17, had, left, "cn[2-3]", (1, 2), 0, 0, "", 0.0, 0, "")
+        with pytest.raises(ValueError, match="one of by, to and nodes"):
+            job.grow(by=1, to=2)
         moved = await asyncio.to_thread(lambda: job.move_starts(asap=True, dry_run=True))
         starts = (job.MovedStart(18, 2_000.0, 1_940.0), job.MovedStart(19, 3_000.0, 2_940.0))
         assert moved == job.StartsMoved(17, 60.0, starts, False, "")

@@ -16,6 +16,7 @@ from eslurm.core.control.accounts.submission import has_rules, submission_proble
 from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs import pack_submission
 from eslurm.core.control.jobs.dependency import open_dependencies
+from eslurm.core.control.jobs.elastic_kinds import check_elastic
 from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
 from eslurm.core.control.jobs.lending_terms import check_lending
 from eslurm.core.control.jobs.movable import check_movable
@@ -71,6 +72,8 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
                     check_movable(spec, in_pack=True)
                 if spec.retry is not None:
                     check_in_pack(spec.retry)
+                if spec.elastic:
+                    check_elastic(spec, in_pack=True)
                 spec = admitted(state, member.checked(spec), now_us, beside)
                 pack_submission.check_delay(state, spec, member.delay_s, now_us)
             member.spec = spec
@@ -183,6 +186,8 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
         check_movable(spec)
     if spec.retry is not None:
         check_retry(spec, spec.retry)
+    if spec.elastic:
+        check_elastic(spec)
     if spec.cooperate or spec.borrow:
         check_lending(spec)
     return spec

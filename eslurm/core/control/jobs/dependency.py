@@ -12,8 +12,9 @@ from collections.abc import Collection, Container, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from eslurm.core.control.jobs import pack_ends, pack_starts
+from eslurm.core.control.jobs import growing, pack_ends, pack_starts
 from eslurm.core.control.jobs.access import part_of
+from eslurm.core.control.jobs.growth_specs import grown_by_itself
 from eslurm.core.control.privacy import Visibility
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.job import Dependency, Job, JobSpec
@@ -220,17 +221,17 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
             return [fact.job_id] if any(dep.kind == "aftercorr" for dep in fact.open) else []
         case facts.AttemptEnded():
             others = [*pack_starts.without_first(state, fact), *pack_ends.concerned(state, fact.job_id)]
-            return [*_waiting_for(state, fact.job_id), *others]
-        case (
-            facts.AttemptStarted()
-            | facts.NodesReleased()
-            | facts.ControllerPhaseEnded()
-            | facts.TransferEnded()
-        ):
+            return [*_waiting_for(state, fact.job_id), *others, *growing.concerned(state, fact.job_id)]
+        case facts.StopRequested():
+            return growing.concerned(state, fact.job_id)
+        case facts.AttemptStarted():
+            return [*_waiting_for(state, fact.job_id), *growing.hungry(state, fact.job_id)]
+        case facts.NodesReleased() | facts.ControllerPhaseEnded() | facts.TransferEnded():
             return _waiting_for(state, fact.job_id)
         case facts.JobFinished():
             waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id)}
-            return [*sorted(waiting), *pack_ends.concerned(state, fact.job_id)]
+            others = [*pack_ends.concerned(state, fact.job_id), *growing.after_growth(state, fact.job_id)]
+            return [*sorted(waiting), *others]
         case facts.TasksDropped():
             waiting = {*_waiting_for(state, fact.job_id), *_waiting_for_tasks(state, fact.job_id, fact.tasks)}
             return [fact.job_id, *sorted(waiting)]
@@ -248,7 +249,7 @@ def affected(state: State, fact: facts.Fact) -> list[int]:
 
 def dependents_of_all(state: State) -> list[int]:
     """Every job that waits for another one or for its cancellation with its pack, the first one last."""
-    waiting = {*pack_ends.all_concerned(state)}
+    waiting = {*pack_ends.all_concerned(state), *growing.all_growths(state)}
     waiting |= {job_id for jobs in state.dependents.values() for job_id in jobs}
     for tasks in state.task_dependents.values():
         waiting.update(job_id for jobs in tasks.values() for job_id in jobs)
@@ -290,6 +291,10 @@ def _waiting_for_tasks(state: State, array_id: int, tasks: Ranges | None = None)
 def reconsider(state: State, job_id: int) -> list[facts.Fact]:
     """The facts that the present state implies for one waiting job; none if nothing has changed for it."""
     job = state.find_job(job_id)
+    if job is not None and job.grows is not None:
+        return growing.withdrawn(state, job)
+    if job is not None and job.spec.elastic and job.attempt is not None:
+        return grown_by_itself(state, job)
     if job is not None and job.pack is not None:
         if gone := pack_ends.cancelled(state, job):
             return gone

@@ -9,16 +9,21 @@ from __future__ import annotations
 import msgspec
 
 from eslurm.core.control.effects import Owing, find_owing
-from eslurm.core.control.jobs import gateways
+from eslurm.core.control.jobs import gateways, growing
 from eslurm.core.control.jobs.grown_retries import grown
 from eslurm.core.control.jobs.retries import judged
 from eslurm.core.control.jobs.stopping import ended, outcome_of, stop_text, stopped_outcome
-from eslurm.core.control.jobs.times import end_in_time, start_in_time
+from eslurm.core.control.jobs.times import (
+    PHASE_REPORT_MARGIN_S,
+    end_in_time,
+    said_limit_s,
+    start_in_time,
+)
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import EffectDone
-from eslurm.core.model.protocol import Gone, NodeGone, Preparing, Started, StepEnded
+from eslurm.core.model.protocol import Gone, NodeGone, Started, StepEnded
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.results import USER_REFUSED
@@ -27,10 +32,6 @@ from eslurm.core.state.cluster import State
 
 _started = msgspec.msgpack.Decoder(Started)
 _gone = msgspec.msgpack.Decoder(Gone)
-_preparing = msgspec.msgpack.Decoder(Preparing)
-PHASE_LIMIT_MAX_S = 86_400
-"""A node's word for how long its prolog may run counts up to this."""
-REPORT_MARGIN_S = 60
 
 
 def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts.Fact]:
@@ -48,6 +49,8 @@ def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts
             return _on_started(state, job, attempt, message, now_us)
         case Owing.SUSPEND | Owing.SET_TIME:
             return _on_informed(job, attempt, message)
+        case Owing.JOIN:
+            return growing.on_prepared(state, job, attempt, message, now_us)
         case Owing.EXCLUDE:
             return _on_excluded(job, attempt, message)
         case Owing.GATEWAYS:
@@ -92,7 +95,7 @@ def _on_prepared(
         nodes = [number for number in outcome.nodes if number in attempt.waiting]
         if outcome.status == "ok" and attempt.phases and outcome.payload:
             preparing += nodes
-            limit_s = max(limit_s, _said_limit_s(outcome.payload))
+            limit_s = max(limit_s, said_limit_s(outcome.payload))
         elif outcome.status == "ok":
             ok += nodes
         elif outcome.status == "failed":
@@ -104,7 +107,7 @@ def _on_prepared(
         found: list[facts.Fact] = []
         if preparing:
             # The nodes keep the limit: this is for those whose report never comes.
-            until_us = now_us + (2 * limit_s + REPORT_MARGIN_S) * SECOND_US
+            until_us = now_us + (2 * limit_s + PHASE_REPORT_MARGIN_S) * SECOND_US
             found.append(facts.NodesPreparing(job.job_id, attempt.number, tuple(preparing), until_us))
         if ok:
             found.append(facts.NodesPrepared(job.job_id, attempt.number, tuple(ok)))
@@ -115,14 +118,6 @@ def _on_prepared(
     # A node that refuses a late copy of the launch may have run its prolog: it says when its epilog has ended.
     free = () if attempt.phases else tuple(failed)
     return launch_failed(state, job, attempt, now_us, free, bad, tuple(failed), text)
-
-
-def _said_limit_s(payload: bytes) -> int:
-    """Longest run of a node's prolog. One node's nonsense is no reason to forget what the others answer."""
-    try:
-        return min(_preparing.decode(payload).limit_s, PHASE_LIMIT_MAX_S)
-    except msgspec.DecodeError:
-        return 0
 
 
 def launch_failed(
@@ -257,7 +252,7 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
             )
         ]
     if report.gone:
-        return [*returned, *given_back(state, report.job_id, report.attempt, report.node)]
+        return [*returned, *given_back(state, report.job_id, report.attempt, report.node, now_us)]
     return returned
 
 
@@ -280,10 +275,12 @@ def on_node_gone(state: State, report: NodeGone, now_us: int) -> list[facts.Fact
     if epilog is not None and not epilog.is_good:
         fault = faults.failed(state.nodes.get(report.node), EPILOG, epilog, job_id, number, now_us)
     epilog_us = epilog.took_us if epilog is not None and epilog.is_good else 0
-    return [*fault, *given_back(state, job_id, number, report.node, epilog_us)]
+    return [*fault, *given_back(state, job_id, number, report.node, now_us, epilog_us)]
 
 
-def given_back(state: State, job_id: int, number: int, node: int, epilog_us: int = 0) -> list[facts.Fact]:
+def given_back(
+    state: State, job_id: int, number: int, node: int, now_us: int, epilog_us: int = 0
+) -> list[facts.Fact]:
     """Give back a node on which nothing of the attempt is left, its epilog included, which ran for so long."""
     found = state.find_attempt(job_id, number)
     if found is None:
@@ -291,6 +288,9 @@ def given_back(state: State, job_id: int, number: int, node: int, epilog_us: int
     job, attempt = found
     if node not in attempt.held:
         return []
+    if node in attempt.joining and attempt is job.attempt and growing.goes_on(attempt):
+        failed = growing.failed(state, job, attempt, now_us, (), "its nodes were ended")
+        return [*failed, facts.NodesReleased(job_id, number, (node,), epilog_us)]
     if attempt is job.attempt and attempt.phase is not AttemptPhase.RELEASING and node == attempt.first:
         return []
     return [facts.NodesReleased(job_id, number, (node,), epilog_us)]

@@ -7,7 +7,7 @@ is a fault of the node.
 
 from __future__ import annotations
 
-from eslurm.core.control.jobs import gateways
+from eslurm.core.control.jobs import gateways, growing
 from eslurm.core.control.jobs.outcomes import given_back, launch_failed
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job
@@ -27,14 +27,20 @@ def on_phase_reported(state: State, report: PhaseReported, now_us: int) -> list[
     job_id, number, node = report.job_id, report.attempt, report.node
     found = state.find_attempt(job_id, number)
     launches = found is not None and _launches(*found, node)
+    if found is not None and _joins(*found, report.node):
+        return growing.on_prolog(state, *found, report, now_us)
     if report.end.is_good:
         return [facts.NodesPrepared(job_id, number, (node,), report.end.took_us)] if launches else []
     fault = faults.failed(state.nodes.get(node), PROLOG, report.end, job_id, number, now_us)
     if found is None or not launches:
-        return [*fault, *given_back(state, job_id, number, node)]
+        return [*fault, *given_back(state, job_id, number, node, now_us)]
     text = f"its prolog failed: {faults.why(report.end)}"
     # The fault keeps others away: the node is not blamed for the launch as well.
     return [*fault, *launch_failed(state, *found, now_us, (node,), (node,), (), text)]
+
+
+def _joins(job: Job, attempt: Attempt, node: int) -> bool:
+    return attempt is job.attempt and node in attempt.joining and growing.goes_on(attempt)
 
 
 def _launches(job: Job, attempt: Attempt, node: int) -> bool:

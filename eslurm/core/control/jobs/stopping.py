@@ -5,7 +5,9 @@ Each function is pure: it examines one job and returns the facts that follow.
 
 from __future__ import annotations
 
+from eslurm.core.control.jobs.growing import failed as growth_failed
 from eslurm.core.control.jobs.retries import judged, unchanged
+from eslurm.core.control.jobs.times import retry_at_us
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, StepEnd, Stop
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
@@ -14,7 +16,6 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 from eslurm.core.state.endings import MAKING_ROOM, requeue_or_fail
 
-BACKOFF_MAX_S = 60.0
 AVOID_FIRST_S = 15
 AVOID_MAX_S = 600
 """Time for which another attempt avoids the nodes of a failed launch: initial, doubled with each failure, at most this."""
@@ -55,12 +56,6 @@ def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:
     if end.cause in ("orphaned", "lost"):
         return requeue_or_fail(job)
     return JobState.COMPLETED if end.exit_code == 0 and end.signal == 0 else JobState.FAILED
-
-
-def retry_at_us(state: State, job: Job, now_us: int) -> int:
-    """Earliest time of the next launch: the delay doubles with each failed launch."""
-    delay_s = min(state.config.requeue_delay_s * (2.0 ** min(job.launch_failures, 16)), BACKOFF_MAX_S)
-    return now_us + int(delay_s * SECOND_US)
 
 
 def ended(
@@ -164,8 +159,8 @@ def _told(
     return [facts.StopRequested(job.job_id, attempt.number, told)]
 
 
-def _without(state: State, job: Job, number: int, why: str) -> list[facts.Fact]:
-    """Fail the lost node's part of steps that wait for it to start; a step that runs there loses its connection."""
+def without_steps(state: State, job: Job, number: int, why: str) -> list[facts.Fact]:
+    """Fail the part of steps that wait for this node to start them; a step that runs there loses its connection."""
     return [
         facts.StepAnswered(job.job_id, step, (), ((number, why),))
         for step in sorted(state.steps_of.get(job.job_id, ()))
@@ -207,6 +202,10 @@ def node_gone(
                 residue=outcome is JobState.PENDING,
             )
         ]
+    if number in attempt.joining and attempt.stop is None:
+        # None of its steps is there: the job goes on, and its growth is tried elsewhere.
+        gone = facts.NodesReleased(job.job_id, attempt.number, (number,))
+        return [*growth_failed(state, job, attempt, now_us, (), why), gone]
     if number == attempt.first:
         outcome = requeue_or_fail(job) if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
         if may_run_on and outcome is JobState.PENDING:
@@ -224,7 +223,7 @@ def node_gone(
         return [released, lost] if may_run_on else [released]
     if job.spec.no_kill and attempt.stop is None:
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
-        return [released, lost, *_without(state, job, number, why)]
+        return [released, lost, *without_steps(state, job, number, why)]
     if may_run_on and (attempt.stop is None or stopped_outcome(job, attempt.stop.cause) in AGAIN_OR_LOST):
         return [released, *_told(job, attempt, StopCause.NODE_LOST, now_us, why, is_final=True)]
     return [released, *stop(state, job, StopCause.NODE_LOST, now_us, why)]

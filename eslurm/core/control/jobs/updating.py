@@ -74,6 +74,12 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
         if job.state in STARTED:
             return change_limit(state, job, message, part, now_us, operator=operator)
         check_here(job)
+        if job.grows is not None:
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"job {job.job_id} is the growth of job {job.grows.job_id}, which asks for it: "
+                f"esctl update job {job.grows.job_id} nodes=NUMBER",
+            )
         if job.state is not JobState.PENDING:
             raise Refused(
                 RefusalCode.CONFLICT,

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from eslurm.core.plan.cycle import borrowing, moves, resuming
+from eslurm.core.plan.cycle import borrowing, filling, moves, resuming
 from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.policies import get_policy
@@ -65,6 +65,7 @@ def plan_cycle(
         yield from borrowing.foresee(cycle)
         yield from chosen.plan(cycle)
         yield from borrowing.start_on_lent(cycle)
+        yield from filling.fill(cycle)
         return (yield from moves.answered(cycle, cycle.finish()))
     making = PreemptionPlanner(cycle, work)
     yield from making.keep()
@@ -73,6 +74,8 @@ def plan_cycle(
     yield from chosen.plan(cycle)
     preemptor, victims = yield from making.make()
     yield from borrowing.start_on_lent(cycle)
+    if not preemptor:
+        yield from filling.fill(cycle)
     return (yield from moves.answered(cycle, cycle.finish(preemptor, victims)))
 
 

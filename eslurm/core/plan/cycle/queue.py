@@ -47,7 +47,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     other members of a pack that has not begun, whose first member this is: they are planned with it, or it is not (D-04).
     `is_owed`: `start_at_us` is no user's fixed start but the one that its pack, which has begun, owes it: a job that misses
     it starts as early as possible afterwards, and never before. `phases_us` is how much longer than its script it holds its
-    nodes, for their prolog and epilog; time limits, estimates and rules do not count it.
+    nodes, for their prolog and epilog; time limits, estimates and rules do not count it. `apart` holds node numbers that are
+    never its: those of the running job whose growth it is.
     """
 
     job_id: int
@@ -76,6 +77,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     followers: tuple[Follower, ...] = ()
     is_owed: bool = False
     phases_us: int = 0
+    apart: frozenset[int] = frozenset()
     borrows: bool = False
     """It accepts cores that running jobs lend."""
 
@@ -324,6 +326,8 @@ def _shape_of(job: Pending) -> _Shape:
     )
     if job.parts:
         shape = (job.parts, *shape)
+    if job.apart:
+        shape = (job.apart, *shape)
     if job.followers:
         # Their ids and ages are no part of it, as its own are not.
         members = tuple([(follower.delay_us, _shape_of(follower.job)) for follower in job.followers])

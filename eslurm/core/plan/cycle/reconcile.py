@@ -354,11 +354,12 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
+                is_kept = one is not None and not _has_more(one, held.running)
                 if (
                     one is not None
+                    and is_kept
                     and held.booking.stop_us > self.now_us
                     and self._lasts_alike(one, held)
-                    and not _has_more(one, held.running)
                 ):
                     yield from self._keep_rest(key, held, one)
                 else:
@@ -512,7 +513,10 @@ class _Following:
 
 
 def _has_more(one: Running, before: Running) -> bool:
-    """Check whether the attempt holds more than before on some node: it is booked when all that has ended is not."""
+    """Check whether the attempt holds more than before on some node: it is booked when all that has ended is not.
+
+    Nodes of a growth are booked for it, whose booking ends before they are the attempt's own.
+    """
     had = dict(before.spans)
     return any(
         number not in had or any(more > less for more, less in zip(amounts, had[number], strict=False))

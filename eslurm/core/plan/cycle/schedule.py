@@ -316,7 +316,7 @@ class Schedule:
         # How long it runs matters to nodes that only short jobs may use.
         limit_us = job.time_limit_us if topology.rules else 0
         older = self.older if job.parts else 0
-        key = (job.parts or job.partition, job.request, job.avoid, limit_us, older)
+        key = (job.parts or job.partition, job.request, job.avoid, limit_us, older, job.apart)
         found = self.needs.get(key)
         if found is None:
             if len(self.needs) >= NEEDS_MAX:
@@ -332,6 +332,8 @@ class Schedule:
             )
             if older:
                 found = narrowed(found, topology.everything & ~older)
+            if job.apart:
+                found = narrowed(found, topology.everything & ~topology.mask_of_numbers(job.apart))
             self.needs[key] = found
         return found
 

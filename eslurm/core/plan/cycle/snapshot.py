@@ -84,6 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     the waiting jobs that may have changed since `since` (None: any), `mark` is the journal's position for that. `lenders`
     are those of `running` that have lent cores. `has_estimates`: some waiting job has an estimate below its limit.
     `promises` are the initial ones of a new schedule. `has_packs`: some waiting job is a pack or of one that has begun.
+    `wishes` are to be answered by this cycle. `fillers` are growths that take what is free at its end.
     `wishes` are to be answered by this cycle. `lendable` are cores for jobs that accept borrowed ones, `lent` those that
     running jobs have borrowed.
     """
@@ -108,6 +109,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     promises: Mapping[int, Promise] = MappingProxyType({})
     has_packs: bool = False
     wishes: Wishes | None = None
+    fillers: Sequence[QueueEntry] = ()
     lendable: Sequence[Lendable] = ()
     lent: Sequence[Lent] = ()
     is_strict: bool = False

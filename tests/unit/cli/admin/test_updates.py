@@ -36,6 +36,65 @@ def door(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         yield fake
 
 
+@pytest.fixture
+def running(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    """A door that knows job 17, which runs on four nodes."""
+
+    def jobs(request: pb.JobsRequest) -> pb.JobsReply:
+        return pb.JobsReply(
+            jobs=[pb.JobInfo(job_id=request.jobs[0].job_id, state="RUNNING", asked=["nodes=4"])]
+        )
+
+    reply = pb.ResizeJobReply(
+        job_id=17,
+        before=pb.Amounts(nodes=4, node_names="cn[0-3]", cpus=16),
+        after=pb.Amounts(nodes=2, node_names="cn[0-1]", cpus=8),
+        leaving="cn[2-3]",
+        steps=[1, 4],
+    )
+    with FakeApi(state_dir / "s", Jobs=jobs, ResizeJob=lambda _: reply) as fake:
+        monkeypatch.setenv("ESLURM_SOCKET", fake.path)
+        yield fake
+
+
+@pytest.mark.parametrize(
+    ("word", "asked"),
+    [
+        ("nodes=-2", pb.ResizeJobRequest(by_nodes=-2)),
+        ("NumNodes=2", pb.ResizeJobRequest(to_nodes=2)),
+        ("nodelist=cn[0-1]", pb.ResizeJobRequest(nodes=["cn0", "cn1"])),
+        ("nodelist=-cn[2-3]", pb.ResizeJobRequest(without=["cn2", "cn3"])),
+    ],
+)
+def test_the_nodes_of_a_running_job_are_changed_in_place(
+    running: FakeApi, capsys: pytest.CaptureFixture[str], word: str, asked: pb.ResizeJobRequest
+) -> None:
+    assert esctl(["update", "job", "17", word]) == exits.OK
+    asked.job.job_id = 17
+    assert running.asked("ResizeJob") == [asked]
+    assert capsys.readouterr().out == (
+        "job 17: 4 nodes, 16 cpus -> 2 nodes, 8 cpus\n"
+        "are given back, and free when nothing of the job is left there: cn[2-3]\n"
+        "steps with tasks there, which are ended: 1, 4\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("nodes=-0", "is not a number of nodes for a running job"),
+        ("nodes=-x", "is not a number of nodes for a running job"),
+        ("nodes=-2 time=1:00", "change them alone"),
+        ("nodes=-2 nodelist=cn1", "give one of them"),
+    ],
+)
+def test_other_changes_of_a_running_job_go_not_with_its_nodes(
+    running: FakeApi, capsys: pytest.CaptureFixture[str], words: str, text: str
+) -> None:
+    assert esctl(["update", "job", "17", *words.split()]) == exits.USAGE
+    assert text in capsys.readouterr().err and not running.asked("ResizeJob")
+
+
 def sent(door: FakeApi, line: str) -> pb.UpdateJobRequest:
     assert esctl(["update", *line.split()]) == exits.OK
     request = door.asked("UpdateJob")[-1]

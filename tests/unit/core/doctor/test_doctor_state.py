@@ -21,9 +21,11 @@ from eslurm.core.model.messages import (
     EffectDone,
     EpochStarted,
     HeartbeatDone,
+    JobRef,
     Message,
     NodeOutcome,
     Reports,
+    ResizeJob,
     UpdateNodes,
 )
 from eslurm.core.model.node_states import NodeState
@@ -275,6 +277,24 @@ def test_an_attempt_on_a_node_that_came_without_it_is_found() -> None:
     finding = only(watched.findings())
     assert (finding.what, finding.severity) == (f"job {job}", ERROR)
     assert f"is held on cn{second}, registered without it since it started" in finding.text
+
+
+def test_a_node_that_joined_a_job_after_it_had_registered_is_in_order() -> None:
+    """Goal: a job that grew is not found on nodes that could not know of it then."""
+    watched = Watched()
+    world = watched.world
+    job = world.submit(request=Request(cpus_per_task=4), time_limit_s=3600)
+    world.start()
+    first = world.attempt(job).first
+    other = next(number for number in sorted(world.state.nodes) if not world.state.jobs_on.get(number))
+    world.pass_time(600)
+    watched.register(other, "s2")
+    names = tuple(world.state.nodes[number].name for number in (first, other))
+    world.send(ResizeJob(ROOT, JobRef(job), nodes=names))
+    world.plan()
+    world.deliver()
+    assert world.attempt(job).held == {first, other}
+    assert watched.findings() == []
 
 
 def test_nodes_of_one_process_are_remembered_each_with_its_own_inventory() -> None:

@@ -8,7 +8,9 @@ import random
 import msgspec
 import pytest
 
+from eslurm.core.federation.actions import Failure, Problem
 from eslurm.core.federation.membership import Standing
+from eslurm.core.federation.own_word import REMOVE_AGAIN_US, OldWord
 from eslurm.core.federation.usage import CLOCKS_US, HALF_LIVES_MAX, READ_US, WRITE_US
 from eslurm.core.federation.usage_sheet import REST, read_usage, sheet_of
 from eslurm.core.federation.values import VALUE_BYTES_MAX, Reader, Unreadable, encode
@@ -93,6 +95,21 @@ def test_a_cell_that_counts_its_own_usage_again_removes_what_it_has_said() -> No
     net.controllers.append(Controller("beta", epoch=4))
     net.settle(15)
     assert list(held(net.image, KEYS.usage)) == [f"{KEYS.usage}alpha"], "nothing to remove is no fault"
+
+
+def test_a_store_that_denies_the_removal_is_not_asked_all_the_time() -> None:
+    net = network()
+    one = Controller("beta")
+    net.controllers.append(one)
+    net.settle(15)
+    old = OldWord(one.membership, one.alive, one.membership.own.usage_key)
+    action = old.next(net.now_us, 0.5)
+    assert action is not None and not action.then, "it reads first"
+    old.failed(action, Failure(Problem.DENIED, "permission denied"))
+    assert old.next(net.now_us + 1, 0.5) is None
+    assert old.next(net.now_us + REMOVE_AGAIN_US - 1, 0.5) is None
+    assert old.due_us(net.now_us + 1) == net.now_us + 1 + REMOVE_AGAIN_US
+    assert old.next(net.now_us + REMOVE_AGAIN_US + 1, 0.5) is not None
 
 
 def test_a_word_is_written_at_a_change_and_from_time_to_time() -> None:

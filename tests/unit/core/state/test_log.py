@@ -55,6 +55,8 @@ from eslurm.core.model.messages import (
     OfferJob,
     PlanMade,
     PolicyChange,
+    Resized,
+    ResizeJob,
     RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
@@ -68,7 +70,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.moves import ExtendGrant, MoveGrant
 from eslurm.core.model.promise import Promise, PromisedStart, Run
-from eslurm.core.model.protocol import HeldAttempt, PhaseReported, Preparing, StepEnded
+from eslurm.core.model.protocol import HeldAttempt, PhaseReported, Prepare, Preparing, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
@@ -76,7 +78,7 @@ from tests.kits.core import ALICE, BOB, ROOT, SECOND, World, depends
 from tests.kits.gateways import ALL, MODULES, ends, started
 from tests.kits.mirror import picture
 from tests.kits.packs import pack
-from tests.kits.parts import parted, submit
+from tests.kits.parts import parted, place, span, submit
 from tests.support.golden import Golden
 
 
@@ -150,6 +152,7 @@ def history() -> World:
     node = world.state.nodes[attempt.first]
     world.report(StepEnded(attempt.first, node.incarnation, lost, 1, end, gone=True))
     give_a_part_back(world)
+    shrink(world)
     lose_a_node(world)
     move_itself(world)
     for number in range(4):
@@ -168,6 +171,7 @@ def history() -> World:
     world.send(IdsTaken(100_000, 100_000, 7))
     move_between_cells(world)
     span_cells(world)
+    grow(world)
     lend_cores(world)
     return world
 
@@ -307,6 +311,55 @@ def lose_a_node(world: World) -> None:
     wide = world.submit(request=Request(nodes_min=2, nodes_max=2, tasks=2), no_kill=True)
     world.start()
     world.lose(world.attempt(wide).nodes[1])
+
+
+def shrink(world: World) -> None:
+    """A running job gives its second node back."""
+    wide = world.submit(user=ROOT, priority=10**6, request=Request(nodes_min=2, nodes_max=2, tasks=2))
+    assert wide in world.start()
+    world.send(ResizeJob(ROOT, JobRef(wide), by_nodes=-1))
+    world.deliver()
+    world.end(wide)
+
+
+def grow(world: World) -> None:
+    """A running job gets a second node, at the second try. Its nodes have phases."""
+    for number in range(3):
+        world.register(number, session="s7", phases=("prolog", "epilog"))
+    job_id = world.submit(user=ROOT, time_limit_s=500)
+    first, bad, good = sorted(number for number in world.state.nodes if world.state.ledger.free(number)[0])[
+        :3
+    ]
+    assert place(world, job_id, span(first, 1)) is not None
+    prologs(world, job_id)
+    world.deliver()
+    answer = world.send(ResizeJob(ROOT, JobRef(job_id), by_nodes=1))
+    assert isinstance(answer, Resized)
+    for number in (bad, good):
+        world.pass_time(2)
+        place(world, answer.growth_id, span(number, 1))
+        prologs(world, job_id, is_good=number == good)
+        world.deliver()
+    assert world.attempt(job_id).held == {first, good}
+    world.end(job_id)
+    world.gone(first, job_id, 1)
+    world.gone(good, job_id, 1)
+    world.pass_time(60)
+    world.deliver()
+
+
+def prologs(world: World, job_id: int, *, is_good: bool = True) -> None:
+    """The nodes that are to be prepared for the job run their prologs."""
+    for send in world.sends():
+        if not isinstance(send.body, Prepare) or send.body.launch.job_id != job_id:
+            continue
+        if not is_good:
+            world.done(send, nodes=())
+            continue
+        world.done(send, payload=msgspec.msgpack.encode(Preparing(300)))
+        for number in send.nodes:
+            incarnation = world.state.nodes[number].incarnation
+            world.report(PhaseReported(number, incarnation, job_id, 1, "prolog", StepEnd(0)))
 
 
 def test_the_history_has_every_kind_of_fact() -> None:
