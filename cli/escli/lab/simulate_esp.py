@@ -203,9 +203,7 @@ def _check_outputs(files: dict[str, Path | None], levels: Sequence[str]) -> None
         if not picture.available():
             raise unusable("--picture: matplotlib is not installed: pip install 'eslurm[lab]'")
     if files["--otf2"] is not None and not otf2.available():
-        raise unusable(
-            "--otf2: the OTF2 library is not installed: pip install otf2, or use --trace"
-        )
+        raise unusable("--otf2: the OTF2 library is not installed: pip install otf2, or use --trace")
 
 
 def _write(files: dict[str, Path | None], course: Course, setting: Setting) -> None:
