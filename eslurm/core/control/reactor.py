@@ -201,17 +201,28 @@ class Reactor:
 def _left_of(state: State, fact: facts.Fact) -> facts.Fact | None:
     """The rest of a fact when another one of the same message has already brought the job, or its attempt, to its end.
 
-    The end of one member of a pack may end the attempts of others.
+    The end of one member of a pack may end the attempts of others, and that of a running job its growth.
     """
     if isinstance(fact, facts.JobFinished):
         job = state.get_job(fact.job_id)
         is_over = job.state in FINAL or (job.pack is not None and settled_outcome(job) is not None)
         return None if is_over else fact
+    if isinstance(fact, facts.JobsPromised):
+        # A job that is ended to make room takes its growth with it.
+        waiting = tuple([one for one in fact.promises if not _has_ended(state, one.job_id)])
+        return (
+            fact if len(waiting) == len(fact.promises) else facts.JobsPromised(waiting) if waiting else None
+        )
     if isinstance(fact, facts.AttemptEnded | facts.StopRequested):
         job = state.get_job(fact.job_id)
         if job.pack is not None and _is_over(job, fact.attempt):
             return _released(state, fact) if isinstance(fact, facts.AttemptEnded) else None
     return fact
+
+
+def _has_ended(state: State, job_id: int) -> bool:
+    job = state.find_job(job_id)
+    return job is None or job.state in FINAL
 
 
 def _is_over(job: Job, number: int) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from eslurm.api.infos import job_info
 from eslurm.core.control.reactor import BatchAnswer
-from eslurm.core.model.accounts import Amount, Limit, Policy, Reservation, Validity, kind_of
+from eslurm.core.model.accounts import Amount, Limit, Policy, Qos, Reservation, Validity, kind_of
 from eslurm.core.model.config import PriorityWeights
 from eslurm.core.model.job import Attempt, Principal, StepEnd
 from eslurm.core.model.messages import (
@@ -16,13 +16,16 @@ from eslurm.core.model.messages import (
     CreateStep,
     ExtendJob,
     JobRef,
+    PlanMade,
     PolicyChange,
+    Preemption,
     Resized,
     ResizeJob,
     StepCreated,
     SuspendJobs,
     UpdateJob,
 )
+from eslurm.core.model.promise import Promise, PromisedStart, Run
 from eslurm.core.model.protocol import End, HeldAttempt, LaunchStep, PhaseReported, Prepare, Preparing
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.plan.cycle.reasons import WhyKind
@@ -540,6 +543,22 @@ def test_where_no_other_node_is_left_it_waits_with_the_reason() -> None:
     assert world.attempt(job).held == {0} and growth not in schedule.bookings
     assert plan.waiting[growth].text
     assert world.kinds().count("GrowthPlaced") == 1
+
+
+def test_a_growth_whose_job_is_preempted_by_the_same_plan_has_no_promise() -> None:
+    """Goal: the plan promises the growth a start, and ends its job to make room for another one."""
+    world = World(4)
+    rule(world, Qos("low", preempt_mode="cancel"))
+    rule(world, Qos("high", preempts=("low",)))
+    job = run(world, (0,), qos="low")
+    growth = ask(world, job, by_nodes=1)
+    urgent = world.submit(request=Request(cpus_per_task=4), qos="high")
+    start = PromisedStart(world.now_us + SECOND, (Run(1, 1, 1, (4, 0)),))
+    promises = (Promise(growth, (start,)), Promise(urgent, (start,)))
+    victim = Preemption(job, 1, "cancel", urgent)
+    world.send(PlanMade((), world.state.generation, (victim,), promises))
+    assert world.attempt(job).stop is not None and world.state_of(growth) == "CANCELLED"
+    assert set(world.state.promises) == {urgent}
 
 
 def test_a_dry_run_asks_for_nothing() -> None:
