@@ -123,6 +123,8 @@ JOB_REQUEST: Table = {
     "elastic": (46, "bool", None),
     "cooperate": (50, "text", None),
     "borrow": (51, "text", None),
+    "wckey": (55, "text", None),
+    "command": (56, "text", None),
 }
 
 PACK_REQUEST: Table = {

@@ -43,6 +43,7 @@ from eslurm.ports.store import AttemptRow
 from eslurm.v1 import controller_pb2 as pb
 
 _PASSED = tuple(name for name in PASSED if name in pb.JobInfo.DESCRIPTOR.fields_by_name)
+_RANGES_TOLD = 1000
 LOGIN = "LOGIN"
 """Flag of a login host."""
 REASONS = {
@@ -121,6 +122,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         resources=resource_text(request),
         constraint=request.constraint,
         trace=spec.trace.hex(),
+        details=_details(job),
+        request=_request_message(request),
     )
     for name in _PASSED:
         setattr(info, name, getattr(spec, name))
@@ -207,6 +210,31 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     elif job.transfer is not None and job.state is JobState.TRANSFERRED:
         info.reason_text = transfer_text(job.transfer)
     return info
+
+
+def _details(job: Job) -> pb.JobDetails:
+    """The rest of a job's record; of an array with many gaps only the beginning of the failed tasks."""
+    failed = task_list(job.tasks_failed[:_RANGES_TOLD], 0) if job.is_array else ""
+    return pb.JobDetails(gid=job.spec.user.gid, input=job.spec.input, tasks_failed=failed)
+
+
+def _request_message(request: Request) -> pb.ResourceRequest:
+    """A part's request as tasks on nodes; the constraint has a field of its own, and chunks are left out."""
+    return pb.ResourceRequest(
+        tasks=request.tasks,
+        cpus_per_task=request.cpus_per_task,
+        nodes_min=request.nodes_min,
+        nodes_max=request.nodes_max,
+        tasks_per_node=request.tasks_per_node,
+        memory_per_node_mib=request.memory_per_node_mib,
+        memory_per_cpu_mib=request.memory_per_cpu_mib,
+        exclusive=request.exclusive,
+        include=request.include,
+        exclude=request.exclude,
+        per_node=[pb.ResourceAmount(name=name, items=items) for name, items in request.per_node],
+        per_task=[pb.ResourceAmount(name=name, items=items) for name, items in request.per_task],
+        wide=[pb.ResourceAmount(name=name, items=items) for name, items in request.wide],
+    )
 
 
 def _add_retries(job: Job, wish: RetryRequest, info: pb.JobInfo) -> None:

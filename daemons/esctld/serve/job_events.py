@@ -139,7 +139,7 @@ class JobEvents:
             match fact:
                 case facts.JobSubmitted():
                     ring.append(JobEvent(pb.JobEvent.SUBMITTED, fact.job_id, now_us, 0, fact.spec))
-                case facts.JobChanged():
+                case facts.JobChanged() if not self._is_growth(fact.job_id):
                     ring.append(JobEvent(pb.JobEvent.CHANGED, fact.job_id, now_us, 0, fact.spec))
                 case facts.JobPlaced() if fact.array_job_id:
                     self._on_task(fact, now_us)
@@ -156,6 +156,9 @@ class JobEvents:
                     ring.append(JobEvent(pb.JobEvent.ENDED, fact.job_id, now_us))
         # Ends come last: a job submitted at the same instant did not know of them.
         for job, attempt in batch.touched.ended:
+            if job.grows is not None:
+                # Its begin was never told: it does not run.
+                continue
             self._on_ended(job, run_time_s(attempt), now_us, was_waiting=job.job_id in finished)
             if job.job_id in retried and job.outcome is JobState.PENDING:
                 # It waits again with other limits; that nodes still give the old ones back is no news.
@@ -164,6 +167,10 @@ class JobEvents:
         if len(ring) >= 2 * self._ring_max:
             del ring[: self._ring_max]
             self._first += self._ring_max
+
+    def _is_growth(self, job_id: int) -> bool:
+        job = self._dispatcher.state.find_job(job_id)
+        return job is not None and job.grows is not None
 
     def _on_task(self, fact: facts.JobPlaced, now_us: int) -> None:
         """A task of an array got a record of its own."""
@@ -284,7 +291,8 @@ class JobEvents:
             self._is_followed = True
             self._before = dict(view.jobs)
         # The view is what the ring has been told of: until here nothing is awaited.
-        then, now_us, next_id, living = self._end, view.now_us, state.next_id, list(view.jobs.values())
+        then, now_us, next_id = self._end, view.now_us, state.next_id
+        living = [job for job in view.jobs.values() if job.grows is None]
         await paced(self._see_who_runs(living))
         recorded = Recorded(self._store, state.owner, self._history_jobs)
         told = await recorded.load(next_id, now_us, await paced(open_ids(living)))

@@ -165,6 +165,9 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Cooperation of its application's scheduler with this system (R-06): off, report, full; empty: off."""
     borrow: Passed[str] = ""
     """It accepts cores of running jobs, on these terms (`lending.terms_of`); empty: it does not."""
+    wckey: Passed[str] = ""
+    command: Passed[str] = ""
+    """The file that the script was read from; empty: none."""
 
 
 PASSED: Final[Mapping[str, type]] = {

@@ -1,6 +1,6 @@
-"""What people of a simulated cluster do to the nodes of running jobs. In some worlds nobody does anything of it.
+"""Draws of the changes that users of a simulated cluster make to the nodes of running jobs; in most worlds there are none.
 
-It has a random source of its own: its draws move no other's.
+They have a random source of their own: they move no other draw.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from esctld.serve.job_event_messages import JobEvent, event_bytes
 from esctld.serve.job_events import WAITING_MAX, Cursor
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import STARTED
-from eslurm.core.model.messages import JobRef, SuspendJobs, UpdateJob
+from eslurm.core.model.messages import JobRef, ResizeJob, SuspendJobs, UpdateJob
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.request import Chunk, Request
 from eslurm.core.model.retry import RetryRequest
@@ -86,6 +86,26 @@ def test_a_retried_job_is_told_with_its_next_limit() -> None:
         kinds = [kind for kind, _ in await follower.read()]
         assert kinds == ["SUBMITTED", "STARTED", "REQUEUED", "CHANGED"]
         assert follower.events[-1].job.limit_s == world.job(job).spec.time_limit_s == 900
+
+    scenario(body)
+
+
+def test_a_growth_of_a_running_job_is_no_job_to_estimate() -> None:
+    """Goal: an estimator hears of jobs alone, whether it has followed or begins anew."""
+
+    async def body(world: FedWorld, follower: Follower) -> None:
+        await follower.read()
+        job = world.submit(time_limit_s=600)
+        world.start()
+        for _ in range(2):
+            world.send(ResizeJob(ALICE, JobRef(job), to_nodes=4))
+            world.pass_time(150)
+            world.send(ResizeJob(ALICE, JobRef(job), to_nodes=1))
+        assert "JobChanged" in world.kinds() and world.kinds().count("GrowthAsked") == 2
+        world.send(ResizeJob(ALICE, JobRef(job), to_nodes=3))
+        assert await follower.read() == [("SUBMITTED", job), ("STARTED", job)]
+        anew = Follower(world)
+        assert await anew.read() == [("SUBMITTED", job), ("STARTED", job)]
 
     scenario(body)
 

@@ -159,7 +159,7 @@ def _told(
     return [facts.StopRequested(job.job_id, attempt.number, told)]
 
 
-def without_steps(state: State, job: Job, number: int, why: str) -> list[facts.Fact]:
+def _without(state: State, job: Job, number: int, why: str) -> list[facts.Fact]:
     """Fail the part of steps that wait for this node to start them; a step that runs there loses its connection."""
     return [
         facts.StepAnswered(job.job_id, step, (), ((number, why),))
@@ -220,10 +220,10 @@ def node_gone(
     if number in attempt.leaving:
         # The job has given it back: it only waited for what was left there.
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
-        return [released, lost] if may_run_on else [released]
+        return [released, *([lost] if may_run_on else ()), *_without(state, job, number, why)]
     if job.spec.no_kill and attempt.stop is None:
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
-        return [released, lost, *without_steps(state, job, number, why)]
+        return [released, lost, *_without(state, job, number, why)]
     if may_run_on and (attempt.stop is None or stopped_outcome(job, attempt.stop.cause) in AGAIN_OR_LOST):
         return [released, *_told(job, attempt, StopCause.NODE_LOST, now_us, why, is_final=True)]
     return [released, *stop(state, job, StopCause.NODE_LOST, now_us, why)]

@@ -108,15 +108,26 @@ def test_new_steps_get_only_what_is_left() -> None:
     assert "2 nodes" in refused(create(world, job, nodes=3))
 
 
-def test_a_step_that_is_being_started_there_fails_there() -> None:
-    """Goal: a launch that waits for a leaving node waits no longer, and its command hears why."""
+def test_a_step_that_is_being_started_there_waits_for_the_nodes_word() -> None:
+    """Goal: its tasks may run before the controller knows: the others go on, and those there get the grace."""
+    world, job = running()
+    create(world, job)
+    (launch,) = world.sends()
+    resize(world, job, by_nodes=-1)
+    assert world.state.steps[job, 0].waiting == {0, 1, 2, 3}
+    world.done(launch)
+    assert world.state.steps[job, 0].state is StepState.RUNNING
+    create(world, job)
+    assert world.state.steps[job, 1].nodes == (0, 1, 2)
+
+
+def test_a_step_that_is_being_started_on_a_leaving_node_that_is_lost_fails_there() -> None:
     world, job = running()
     create(world, job)
     resize(world, job, by_nodes=-1)
+    world.lose(3)
     step = world.state.steps[job, 0]
-    assert step.waiting == {0, 1, 2} and step.failed == ((3, "given back by alice"),)
-    world.deliver()
-    assert world.state.steps[job, 0].state is StepState.FAILED
+    assert step.waiting == {0, 1, 2} and [node for node, _ in step.failed] == [3]
 
 
 def test_crashes_between_all_of_it_lose_nothing() -> None:
@@ -150,7 +161,7 @@ def test_a_late_word_of_its_end_frees_nothing_twice() -> None:
     assert world.attempt(other).held == {3} and free(world)[3] == 0
 
 
-def test_a_leaving_node_that_is_lost_ends_nobody() -> None:
+def test_a_leaving_node_that_is_lost_does_not_end_the_job() -> None:
     world, job = running()
     resize(world, job, by_nodes=-1)
     world.lose(3)
