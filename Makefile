@@ -30,7 +30,7 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check check-types check-audit check-collect format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery bench-plan bench-estimator bench-federation curves sim verify-upgrade verify-compose integration worlds security fuzz audit secrets lock clean
+	bench-recovery bench-plan bench-estimator bench-federation curves sim verify-upgrade verify-compose integration worlds security clients fuzz audit secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -38,6 +38,7 @@ help:
 	@echo 'make integration  tests of real processes on loopback: daemons, commands, whole clusters and what they survive'
 	@echo 'make worlds       tests on simulated clusters: drawn faults, planted bugs, seeds that failed once'
 	@echo 'make security     attacks a cluster as another user of the host (as root; otherwise most of it is skipped)'
+	@echo 'make clients      programs that speak to Slurm, unmodified, on a cluster: submitit, dask-jobqueue, parsl, psij, snakemake'
 	@echo 'make check        what CI runs: format, lint, types, layers, generated files, audit, and the four kinds of tests above'
 	@echo 'make fuzz         nearly right requests and frames against the doors of a live cluster, for SECONDS=$(SECONDS) (as root)'
 	@echo 'make audit        dangerous calls in the sources (bandit), advisories for locked packages (pip-audit)'
@@ -85,6 +86,9 @@ worlds: $(READY)
 security: $(READY)
 	@exec sh scripts/security.sh "$(BIN)/python" $(ARGS)
 
+clients: $(READY)
+	@exec sh scripts/clients.sh "$(BIN)/python" build/clients $(ARGS)
+
 audit: $(READY)
 	@$(BIN)/python scripts/audit.py
 
@@ -100,6 +104,7 @@ check: $(READY)
 	@$(STAGE) integration $(MAKE) integration
 	@$(STAGE) worlds $(MAKE) worlds
 	@$(STAGE) security $(MAKE) security
+	@$(STAGE) clients $(MAKE) clients
 
 check-types: $(READY)
 	@$(STAGE) types $(MAKE) types

@@ -7,6 +7,7 @@
     job.shrink(by=2)                       # gives two nodes back
     job.move_starts(earlier_by=1800)       # the other jobs of its pack start half an hour earlier
     job.set_dependency(42, "afterok:17")   # job 42, of the same user, waits for job 17
+    job.report(idle=2, remaining_s=340)    # two of this node's cores are for others
 
 Each call speaks one line of the protocol in docs/reference/job-protocol.md to the agent of its node, waits until the change
 is durable, and returns what was before and what is after it. With `dry_run` nothing is changed. `JobError` says why not.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "Amounts",
+    "Cores",
     "DependencySet",
     "Extended",
     "JobError",
@@ -33,6 +35,7 @@ __all__ = [
     "finish_part",
     "grow",
     "move_starts",
+    "report",
     "set_dependency",
     "show",
     "shrink",
@@ -144,6 +147,26 @@ class DependencySet:
     job: int
     before: str
     after: str
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Cores of this job on this node. The application leaves `excluded` of them to others; `asked` is how many more it
+    is asked for: it grants them by reporting more idle cores, or rejects. `level` is off, report or full (`--cooperate`).
+    """
+
+    job: int
+    node: str
+    level: str
+    cores: int
+    idle: int
+    excluded: int
+    asked: int
+
+    @property
+    def usable(self) -> int:
+        """Cores on which the application may run now."""
+        return self.cores - self.excluded
 
 
 def finish_part(
@@ -272,6 +295,43 @@ def set_dependency(job: int, on: str, *, dry_run: bool = False) -> DependencySet
     return DependencySet(int(found["job"]), found["before"], found["after"])
 
 
+def report(
+    *,
+    idle: int | None = None,
+    remaining_s: int | None = None,
+    worker: int = 0,
+    reject: bool = False,
+    wait_s: int = 0,
+    job: int | None = None,
+    node: str | None = None,
+) -> Cores:
+    """Say how many cores of this node the application does not use, and what work is left in seconds of one core.
+
+    Several processes on a node each speak for themselves, as `worker` 0, 1, ...: their idle cores add up, and stay when
+    they end. Fewer than before asks for cores back: run nothing on them before `excluded` has fallen; with `wait_s` the
+    call returns when it has, or after so long. `reject` rejects what was `asked`.
+    """
+    name = os.environ.get("SLURMD_NODENAME", "") if node is None else node
+    given = {
+        "idle": idle,
+        "remaining": remaining_s,
+        "worker": worker or None,
+        "wait": wait_s or None,
+        "node": name or None,
+    }
+    values: dict[str, object] = {key: value for key, value in given.items() if value is not None}
+    found = _ask("report", job, values, timeout_s=TIMEOUT_S + wait_s, reject=reject)
+    return Cores(
+        int(found["job"]),
+        found["node"],
+        found["level"],
+        int(found["cores"]),
+        int(found["idle"]),
+        int(found["excluded"]),
+        int(found["asked"]),
+    )
+
+
 def show(*, job: int | None = None) -> dict[str, str]:
     """This job as the controller knows it, by the words of the protocol."""
     return _ask("show", job, {})
@@ -286,13 +346,15 @@ def _amounts(found: dict[str, str], word: str) -> Amounts:
     )
 
 
-def _ask(verb: str, job: int | None, values: dict[str, object], **flags: bool) -> dict[str, str]:
+def _ask(
+    verb: str, job: int | None, values: dict[str, object], *, timeout_s: float = TIMEOUT_S, **flags: bool
+) -> dict[str, str]:
     """The answer's values. Raises `JobError`, OSError."""
     named = job if job is not None else _own_job()
     words = [verb, f"job={named}", *[f"{name}={_encoded(str(value))}" for name, value in values.items()]]
     words += [name.replace("_", "-") for name, is_given in flags.items() if is_given]
     found: dict[str, str] = {}
-    for line in _lines(" ".join(words)):
+    for line in _lines(" ".join(words), timeout_s):
         if line == "ok":
             return found
         if line.startswith("error "):
@@ -310,14 +372,14 @@ def _own_job() -> int:
     return int(text)
 
 
-def _lines(request: str) -> Iterator[str]:
+def _lines(request: str, timeout_s: float) -> Iterator[str]:
     path = os.environ.get("ESLURM_JOB_SOCKET", "")
     if not path:
         raise JobError(
             "UNAVAILABLE", "this node's agent has no socket for jobs: ESLURM_JOB_SOCKET is not set"
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(TIMEOUT_S)
+        connection.settimeout(timeout_s)
         connection.connect(path)
         connection.sendall(request.encode("ascii") + b"\n")
         with connection.makefile("rb") as answer:

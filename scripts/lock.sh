@@ -1,5 +1,5 @@
 #!/bin/sh
-# Resolves the dependencies of pyproject.toml and requirements/dev.in and locks them with hashes: scripts/lock.sh PYTHON
+# Resolves the dependencies of pyproject.toml and requirements/*.in and locks them with hashes: scripts/lock.sh PYTHON
 #
 # pip-tools lives in an environment of its own under build/: it is needed here only and pins nothing of ours. What is
 # locked already stays unless ARGS asks otherwise (ARGS=--upgrade, or ARGS='--upgrade-package NAME').
@@ -21,6 +21,8 @@ echo "locking requirements/run.txt"
 compile pyproject.toml requirements/run.txt --all-extras
 echo "locking requirements/dev.txt"
 compile requirements/dev.in requirements/dev.txt
+echo "locking requirements/clients.txt"
+compile requirements/clients.in requirements/clients.txt
 # What the container image holds, and what its wheel is made with: the same versions, only fewer.
 echo "locking requirements/image.txt"
 compile pyproject.toml requirements/image.txt "--constraint=requirements/run.txt --extra=postgresql"

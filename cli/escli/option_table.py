@@ -20,7 +20,17 @@ _COMMAND = "This command"
 """The group of options that every command has."""
 _OPTIONS = "Options"
 
-PASSED = ("partition", "account", "qos", "comment", "reservation", "no-kill", "elastic")
+PASSED = (
+    "partition",
+    "account",
+    "qos",
+    "comment",
+    "reservation",
+    "no-kill",
+    "elastic",
+    "cooperate",
+    "borrow",
+)
 """Options of essubmit whose value the request has, as it was written, in the field of the same name."""
 
 
@@ -101,6 +111,11 @@ ROWS: tuple[Option, ...] = (
         ("-H --hold", "do not start before `esctl release`"),
         ("--elastic", "with a range of --nodes: get more of them while it runs, when they come free"),
         ("-k --no-kill", "go on without a node that is lost, unless it is the first one"),
+        ("--cooperate off|report|full", "its application tells of idle cores; full: it also hears requests for more (off)",
+         "--cooperate=full"),
+        ("--borrow requeue|end[,S]",
+         "start on lent cores of running jobs; asked back, it has S seconds (30), and waits again or ends",
+         "--borrow=requeue,60"),
         ("--requeue", "may be started again when a node is lost"),
         ("--no-requeue", "never start it a second time"),
         ("--retry-on CAUSES[:N]", "start a next attempt, at most N times (1), after these ends: timeout, node-fail",

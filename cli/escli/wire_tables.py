@@ -121,6 +121,10 @@ JOB_REQUEST: Table = {
     "grow_memory_percent": (44, "int", None),
     "max_memory_mib": (45, "int", None),
     "elastic": (46, "bool", None),
+    "cooperate": (50, "text", None),
+    "borrow": (51, "text", None),
+    "wckey": (55, "text", None),
+    "command": (56, "text", None),
 }
 
 PACK_REQUEST: Table = {

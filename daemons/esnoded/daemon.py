@@ -67,6 +67,7 @@ from esnoded.checks import run_check
 from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
 from esnoded.health import watch
+from esnoded.job_cores import JobCores
 from esnoded.job_socket import NAME as JOB_SOCKET
 from esnoded.job_socket import JobSocket
 from esnoded.kept_identity import IdentifiedSpool
@@ -224,6 +225,7 @@ class NodeDaemon:
             await rpc.start()
             await server.start()
             if not options.is_login:
+                job_socket.cores = JobCores(shell, self._local_nodes)
                 await job_socket.start()
             if isinstance(self._driver, FaultyRelayServer):
                 chaos = ChaosSocket(

@@ -88,6 +88,21 @@ def _decoded(name: str, value: str) -> str:
     return text
 
 
+def value_of(line: Line, key: str) -> str:
+    """A value that the verb needs. Raises `LineError`."""
+    if key not in line.values:
+        raise LineError("INVALID", f"{line.verb} needs {key}=")
+    return line.values[key]
+
+
+def number_of(line: Line, key: str, most: int, *, least: int = 1) -> int:
+    """A number that the verb needs. Raises `LineError`."""
+    text = value_of(line, key)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 13) or not least <= int(text) <= most:
+        raise LineError("INVALID", f"{key}={text[:64]} is not a number from {least} to {most}")
+    return int(text)
+
+
 def answer(pairs: Iterable[tuple[str, object]]) -> bytes:
     """The answer to a request that went well."""
     lines = [f"{key}={_encoded(str(value))}\n" for key, value in pairs]

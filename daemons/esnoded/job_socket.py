@@ -23,6 +23,7 @@ from eslurm.core.agent.node import LocalNode
 from eslurm.ports.api import Answerer
 from eslurm.transport.counters import ApiCounters
 from eslurm.transport.fair_quota import FairQuota
+from esnoded.job_cores import JobCores
 from esnoded.job_lines import LINE_BYTES_MAX, LineError, answer, read_line, refusal
 from esnoded.job_verbs import Verbs
 
@@ -54,6 +55,8 @@ class JobSocket:
         counters: ApiCounters,
         settings: JobSocketSettings | None = None,
     ) -> None:
+        """`cores` is set once the agent's core is there."""
+        self.cores: JobCores | None = None
         self.path = path
         self._answerer = answerer
         self._nodes = nodes
@@ -132,7 +135,7 @@ class JobSocket:
         self._counters.calls += 1
         try:
             request = read_line(line)
-            return answer(await Verbs(self._answerer, uid, gid, self._jobs(uid)).answer(request))
+            return answer(await Verbs(self._answerer, uid, gid, self._jobs(uid), self.cores).answer(request))
         except LineError as error:
             self._counters.calls_refused += 1
             return refusal(error.code, str(error))

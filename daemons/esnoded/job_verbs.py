@@ -22,7 +22,8 @@ from eslurm.core.model.request_limits import COUNT_MAX, NODES_NAMED_MAX, TIME_LI
 from eslurm.core.model.units import SECOND_US
 from eslurm.ports.api import Answerer, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
-from esnoded.job_lines import Line, LineError
+from esnoded.job_cores import JobCores
+from esnoded.job_lines import Line, LineError, number_of, value_of
 
 PROTOCOL: Final = 1
 PATIENCE_S: Final = 30.0
@@ -63,8 +64,16 @@ Pairs = list[tuple[str, object]]
 class Verbs:
     """Answers requests of one user: `uid` and `gid` are the kernel's word. `jobs` are the user's jobs that run here."""
 
-    def __init__(self, answerer: Answerer, uid: int, gid: int, jobs: Collection[int]) -> None:
+    def __init__(
+        self,
+        answerer: Answerer,
+        uid: int,
+        gid: int,
+        jobs: Collection[int],
+        cores: JobCores | None = None,
+    ) -> None:
         self._answerer = answerer
+        self._cores = cores
         self._who = Principal(str(uid), uid, gid)
         self._jobs = jobs
 
@@ -122,7 +131,7 @@ class Verbs:
         """Let another job of the user wait for something else."""
         if not self._jobs:
             raise LineError("NOT_FOUND", "no job of this user runs here")
-        job_id, text = _number(line, "job", ID_MAX), _value(line, "on")
+        job_id, text = number_of(line, "job", ID_MAX), value_of(line, "on")
         request = pb.UpdateJobRequest(job=pb.JobRef(job_id=job_id), dry_run="dry-run" in line.flags)
         try:
             conditions, request.dependencies.any = parse_dependencies(text, "on") if text else ((), False)
@@ -142,8 +151,8 @@ class Verbs:
             raise LineError("INVALID", "extend takes by=SECONDS or to=SECONDS")
         request = pb.ExtendJobRequest(
             job=pb.JobRef(job_id=await self._begun(line)),
-            by_s=_number(line, "by", TIME_LIMIT_MAX_S) if "by" in line.values else 0,
-            to_s=_number(line, "to", TIME_LIMIT_MAX_S) if "to" in line.values else 0,
+            by_s=number_of(line, "by", TIME_LIMIT_MAX_S) if "by" in line.values else 0,
+            to_s=number_of(line, "to", TIME_LIMIT_MAX_S) if "to" in line.values else 0,
             dry_run="dry-run" in line.flags,
         )
         reply: pb.ExtendJobReply = await self._call(methods.EXTEND_JOB, request, PLANNER_PATIENCE_S)
@@ -162,8 +171,8 @@ class Verbs:
             raise LineError("INVALID", "move-starts takes earlier=SECONDS, to=EPOCH or asap")
         request = pb.MovePackRequest(
             job=pb.JobRef(job_id=await self._begun(line)),
-            earlier_s=_number(line, "earlier", TIME_LIMIT_MAX_S) if "earlier" in line.values else 0,
-            to_us=_number(line, "to", EPOCH_MAX_S) * SECOND_US if "to" in line.values else 0,
+            earlier_s=number_of(line, "earlier", TIME_LIMIT_MAX_S) if "earlier" in line.values else 0,
+            to_us=number_of(line, "to", EPOCH_MAX_S) * SECOND_US if "to" in line.values else 0,
             dry_run="dry-run" in line.flags,
         )
         reply: pb.MovePackReply = await self._call(methods.MOVE_PACK, request, PLANNER_PATIENCE_S)
@@ -181,7 +190,7 @@ class Verbs:
 
     async def finish_part(self, line: Line) -> Pairs:
         """Give a part of the job back."""
-        part = _number(line, "part", ID_MAX, least=0)
+        part = number_of(line, "part", ID_MAX, least=0)
         job_id = await self._begun(line)
         request = pb.FinishPartRequest(
             job=pb.JobRef(job_id=job_id, part=part),
@@ -206,9 +215,9 @@ class Verbs:
         request = pb.ResizeJobRequest(job=ref, dry_run="dry-run" in line.flags)
         match self._one_of(line, "by", "to", "nodes"):
             case "by":
-                request.by_nodes = _number(line, "by", COUNT_MAX)
+                request.by_nodes = number_of(line, "by", COUNT_MAX)
             case "to":
-                request.to_nodes = _number(line, "to", COUNT_MAX)
+                request.to_nodes = number_of(line, "to", COUNT_MAX)
             case _:
                 request.nodes.extend(_node_names(line, "nodes"))
         return await self._resize(request)
@@ -219,9 +228,9 @@ class Verbs:
         request = pb.ResizeJobRequest(job=ref, dry_run="dry-run" in line.flags)
         match self._one_of(line, "by", "to", "nodes"):
             case "by":
-                request.by_nodes = -_number(line, "by", COUNT_MAX)
+                request.by_nodes = -number_of(line, "by", COUNT_MAX)
             case "to":
-                request.to_nodes = _number(line, "to", COUNT_MAX)
+                request.to_nodes = number_of(line, "to", COUNT_MAX)
             case _:
                 request.without.extend(_node_names(line, "nodes"))
         return await self._resize(request)
@@ -255,12 +264,20 @@ class Verbs:
             ("text", reply.reason),
         ]
 
+    async def report(self, line: Line) -> Pairs:
+        """Take a process's word for its cores: it stays on the node, and goes up when it is news."""
+        if self._cores is None:
+            raise LineError(
+                "UNAVAILABLE", "the agent of this node takes no reports yet: try again in a moment"
+            )
+        return await self._cores.report(self._who.uid, self._job(line), line)
+
     # ---- the controller ----
 
     def _job(self, line: Line) -> int:
         """The job that is meant: one of the user's that runs here; the only one where none is named."""
         if "job" in line.values:
-            job_id = _number(line, "job", ID_MAX)
+            job_id = number_of(line, "job", ID_MAX)
             if job_id not in self._jobs:
                 raise LineError("NOT_FOUND", f"job {job_id} of this user does not run here")
             return job_id
@@ -321,22 +338,9 @@ def _decision(text: str, *, is_open: bool) -> Pairs:
 
 def _node_names(line: Line, key: str) -> Sequence[str]:
     try:
-        return expand(_value(line, key), key, NODES_NAMED_MAX)
+        return expand(value_of(line, key), key, NODES_NAMED_MAX)
     except OptionError as error:
         raise LineError("INVALID", str(error)) from None
-
-
-def _value(line: Line, key: str) -> str:
-    if key not in line.values:
-        raise LineError("INVALID", f"{line.verb} needs {key}=")
-    return line.values[key]
-
-
-def _number(line: Line, key: str, most: int, *, least: int = 1) -> int:
-    text = _value(line, key)
-    if not (text.isascii() and text.isdecimal() and len(text) <= 10) or not least <= int(text) <= most:
-        raise LineError("INVALID", f"{key}={text[:64]} is not a number from {least} to {most}")
-    return int(text)
 
 
 _Verb = Callable[[Verbs, Line], Awaitable[Pairs]]
@@ -348,5 +352,6 @@ _VERBS: Final[dict[str, tuple[_Verb, Sequence[str], Sequence[str]]]] = {
     "move-starts": (Verbs.move_starts, ("job", "earlier", "to"), ("asap", "dry-run")),
     "grow": (Verbs.grow, ("job", "by", "to", "nodes"), ("dry-run",)),
     "shrink": (Verbs.shrink, ("job", "by", "to", "nodes"), ("dry-run",)),
+    "report": (Verbs.report, ("job", "node", "worker", "idle", "remaining", "wait"), ("reject",)),
     "finish-part": (Verbs.finish_part, ("job", "part"), ("kill", "dry-run")),
 }

@@ -19,6 +19,7 @@ from eslurm.core.agent.actions import (
     Answer,
     AwaitStep,
     Contact,
+    ExclusionChanged,
     FetchBlobs,
     LimitStep,
     Numbered,
@@ -111,7 +112,7 @@ class Shell:
         self.agent = agent
         self._check = check
         self.pipeline = AgentPipeline(agent, lambda: spool.wants_compaction)
-        self._now_us = clock.now_us
+        self._now_us = self.now_us = clock.now_us
         self._to_boot_us = clock.to_boot_us
         self._runner = runner
         self._socket, self._job_socket = socket, job_socket
@@ -125,6 +126,8 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._closed = False
+        self.on_exclusion: Callable[[int], None] = _nothing
+        """Called with a job when cores of it were excluded or given back."""
         self._performers: dict[type, Callable[[Any], None]] = {
             WriteSpool: self._writer.begin,
             ProbeSpool: self._writer.begin,
@@ -150,6 +153,7 @@ class Shell:
                 "node %s registers anew: the controller has accepted a late message of an earlier session",
                 action.name,
             ),
+            ExclusionChanged: lambda action: self.on_exclusion(action.job_id),
             Refusal: lambda action: log.error("node %s was refused: %s", action.name, action.why),
         }
 
@@ -404,3 +408,7 @@ async def _ignoring(ask: Callable[P, Awaitable[object]], *about: P.args, **more:
 def internal_error(error: Exception) -> str:
     """The text for a fault of the agent's own; its log has the place."""
     return f"internal error: {type(error).__name__}: {error}"[:INTERNAL_ERROR_CHARS_MAX]
+
+
+def _nothing(_job_id: int) -> None:
+    """No process of a job waits."""

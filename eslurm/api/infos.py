@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from eslurm.api.core_infos import CoresShown, add_cores, shares_cores
 from eslurm.compat.dependencies import format_condition
 from eslurm.core.explain.packs import starts_after
 from eslurm.core.explain.retries import retry_text
@@ -42,6 +43,7 @@ from eslurm.ports.store import AttemptRow
 from eslurm.v1 import controller_pb2 as pb
 
 _PASSED = tuple(name for name in PASSED if name in pb.JobInfo.DESCRIPTOR.fields_by_name)
+_RANGES_TOLD = 1000
 LOGIN = "LOGIN"
 """Flag of a login host."""
 REASONS = {
@@ -80,7 +82,7 @@ def resource_text(*requests: Request) -> str:
     return ",".join(f"{name}:{items}" for name, items in sums.items())
 
 
-class Shown(Startable, Protocol):
+class Shown(Startable, CoresShown, Protocol):
     """The inputs of a job's line beside its record: the committed view, or a replayed state."""
 
     @property
@@ -88,10 +90,6 @@ class Shown(Startable, Protocol):
 
     @property
     def now_us(self) -> int: ...
-
-    def node_names(self, numbers: Iterable[int]) -> list[str]:
-        """Names of nodes for output, see `names_of`."""
-        ...
 
 
 def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = None) -> pb.JobInfo:
@@ -124,6 +122,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         resources=resource_text(request),
         constraint=request.constraint,
         trace=spec.trace.hex(),
+        details=_details(job),
+        request=_request_message(request),
     )
     for name in _PASSED:
         setattr(info, name, getattr(spec, name))
@@ -201,6 +201,8 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     info.first_estimate_s = job.first_estimate_s
     if job.forecast is not None:
         info.forecast.CopyFrom(forecast_message(job.forecast))
+    if attempt is not None and shares_cores(job):
+        add_cores(shown, job, attempt, info)
     if job.state is JobState.PENDING:
         _explain(shown, job, why, info)
     elif job.state is JobState.SUSPENDED:
@@ -208,6 +210,31 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
     elif job.transfer is not None and job.state is JobState.TRANSFERRED:
         info.reason_text = transfer_text(job.transfer)
     return info
+
+
+def _details(job: Job) -> pb.JobDetails:
+    """The rest of a job's record; of an array with many gaps only the beginning of the failed tasks."""
+    failed = task_list(job.tasks_failed[:_RANGES_TOLD], 0) if job.is_array else ""
+    return pb.JobDetails(gid=job.spec.user.gid, input=job.spec.input, tasks_failed=failed)
+
+
+def _request_message(request: Request) -> pb.ResourceRequest:
+    """A part's request as tasks on nodes; the constraint has a field of its own, and chunks are left out."""
+    return pb.ResourceRequest(
+        tasks=request.tasks,
+        cpus_per_task=request.cpus_per_task,
+        nodes_min=request.nodes_min,
+        nodes_max=request.nodes_max,
+        tasks_per_node=request.tasks_per_node,
+        memory_per_node_mib=request.memory_per_node_mib,
+        memory_per_cpu_mib=request.memory_per_cpu_mib,
+        exclusive=request.exclusive,
+        include=request.include,
+        exclude=request.exclude,
+        per_node=[pb.ResourceAmount(name=name, items=items) for name, items in request.per_node],
+        per_task=[pb.ResourceAmount(name=name, items=items) for name, items in request.per_task],
+        wide=[pb.ResourceAmount(name=name, items=items) for name, items in request.wide],
+    )
 
 
 def _add_retries(job: Job, wish: RetryRequest, info: pb.JobInfo) -> None:
@@ -554,6 +581,8 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
     if kept.forecast is not None:
         info.forecast.CopyFrom(forecast_message(kept.forecast))
     info.pack_id, info.pack_index = kept.pack_id, kept.pack_index
+    info.lent_core_s = kept.lent_core_us // SECOND_US
+    info.borrowed_core_s = kept.borrowed_core_us // SECOND_US
     if kept.array_task >= 0:
         info.array_task = kept.array_task
     if kept.end is not None:

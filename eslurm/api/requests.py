@@ -549,8 +549,18 @@ def cancel(request: pb.CancelRequest, by: Principal) -> CancelJobs:
     number = _signal("--signal", request.signal)
     if request.lost and (number or not refs):
         raise _refuse("--lost: name the jobs that are lost with their cell, and give no signal")
+    if request.reach not in ("", "steps", "all"):
+        raise _refuse(f"reach: {quoted(request.reach)} is none of a signal: use steps or all")
     return CancelJobs(
-        by, refs, request.user, request.name, request.partition, request.state, number, request.lost
+        by,
+        refs,
+        request.user,
+        request.name,
+        request.partition,
+        request.state,
+        number,
+        request.lost,
+        request.reach,
     )
 
 

@@ -21,7 +21,7 @@ _NO_SPAN: Final = f"{1:016x}"
 _PLAIN: Final = (
     *("name", "time_limit_s", "begin_us", "start_at_us", "deadline_us", "nice", "umask"),
     *("warn_signal", "warn_before_s", "warn_batch_only", "dependency_any"),
-    *(name for name in PASSED if name != "comment"),
+    *(name for name in PASSED if name not in ("comment", "command")),
 )
 """Fields of the same name and kind."""
 _FILES: Final = ("output", "error", "input", "warn_script")
@@ -35,7 +35,7 @@ def job_request(spec: JobSpec, script: bytes, environment: bytes) -> pb.JobReque
     """The request for a job like this one, whole: with its script and its environment."""
     request = _request(spec)
     request.script, request.environment = script, environment
-    request.work_dir, request.comment = spec.work_dir, spec.comment
+    request.work_dir, request.comment, request.command = spec.work_dir, spec.comment, spec.command
     request.arguments.extend(spec.arguments)
     for name in _FILES:
         setattr(request, name, getattr(spec, name))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _CORES = 0
 _MEMORY_MIB = 1
-_SUBMIT_NAMES = frozenset({"SUBMIT_DIR", "SUBMIT_HOST", "CLUSTER_NAME", "CONF"})
+_SUBMIT_NAMES = frozenset({"SUBMIT_DIR", "SUBMIT_HOST", "CLUSTER_NAME", "CONF", "OPEN_MODE"})
 _OF_JOBS = ("SLURM", "ESLURM")
 """Prefixes of names that may describe a job."""
 PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

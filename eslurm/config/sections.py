@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from eslurm.config.compat import CompatSection
 from eslurm.config.federation import FederationSection
 from eslurm.config.modules import ModuleSection
 from eslurm.config.nodes import (
@@ -362,3 +363,4 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     estimator: EstimatorSection = msgspec.field(default_factory=EstimatorSection)
     tokens: TokensSection = msgspec.field(default_factory=TokensSection)
     federation: FederationSection = msgspec.field(default_factory=FederationSection)
+    compat: CompatSection = msgspec.field(default_factory=CompatSection)

@@ -73,6 +73,9 @@ class Coordinator:
         self._workers: dict[int, _Worker] = {}
         self._free_slots = list(range(technique.workers - 1, -1, -1))
         self._idle: deque[int] = deque()
+        # Workers that are told to leave their cores to others, and those among them that the batch system has asked for.
+        self._resting: set[int] = set()
+        self._away: set[int] = set()
 
     @property
     def is_done(self) -> bool:
@@ -124,11 +127,34 @@ class Coordinator:
         if found is None:
             return
         self._free_slots.append(found.slot)
+        self._resting.discard(worker)
+        self._away.discard(worker)
         self.record.left.add(worker)
         if found.piece is not None:
             piece = found.piece
             self._end(worker, found, now, 0.0, LOST)
             self._do_again(piece, worker, f"worker {self.record.labels[worker]} has ended within the chunk")
+
+    @property
+    def remaining_s(self) -> float:
+        """Estimate the work that is left, in seconds of one core; 0 before the first chunk is done."""
+        done = self.record.done
+        return (self._technique.n - done) * self.record.busy_s / done if done else 0.0
+
+    def asked(self, worker: int) -> None:
+        """Let a worker rest that the batch system asks for its core (R-05), as long as another one works."""
+        if worker in self._workers and len(self._workers) - len(self._away) > 1:
+            self._away.add(worker)
+
+    def rests(self) -> list[int]:
+        """Workers that get no more work as things are, each once: after `grants`."""
+        if self.is_done or self.given_up is not None:
+            return []
+        found = [worker for worker in self._idle if worker in self._workers and worker not in self._resting]
+        if self._technique.remaining or self._again:
+            found = [worker for worker in found if worker in self._away]
+        self._resting.update(found)
+        return found
 
     def grants(self, now: float) -> list[Grant]:
         """Chunks for the workers that have none. One that gets none now gets the next that fails or is lost."""
@@ -140,10 +166,15 @@ class Coordinator:
             state = self._workers.get(worker)
             if state is None or state.piece is not None:
                 continue
+            if worker in self._away and len(self._away) < len(self._workers):
+                self._idle.append(worker)
+                continue
+            self._away.discard(worker)
             piece = self._piece_for(worker, state.slot)
             if piece is None:
                 self._idle.append(worker)
                 continue
+            self._resting.discard(worker)
             state.piece, state.number, state.granted = piece, self._next_number, now
             self._next_number += 1
             found.append(Grant(state.number, worker, piece.start, piece.stop))

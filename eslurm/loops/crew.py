@@ -13,8 +13,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import count
 from typing import Protocol
 
+from eslurm.loops.cores import WORKER_VARIABLE
 from eslurm.loops.frames import COOKIE_BYTES, COOKIE_VARIABLE
 from eslurm.loops.server import Server
 
@@ -57,6 +59,8 @@ class Local:
         self.workers = workers
         self._cookie = b""
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._numbers: dict[int, subprocess.Popen[bytes]] = {}
+        """By number: one that ended has left its number to the next."""
         self._replacements = max(2 * workers, 8)
 
     def start(self, server: Server) -> None:
@@ -83,11 +87,12 @@ class Local:
 
     def _start_one(self, server: Server) -> None:
         ours, theirs = socket.socketpair()
+        number = next(at for at in count() if at not in self._numbers or self._numbers[at].poll() is not None)
         with theirs:
             try:
                 process = subprocess.Popen(  # nosec B603 # this interpreter and this library
                     [*_WORKER, "--fd", str(theirs.fileno())],
-                    env=environment_of(server.cookie),
+                    env=environment_of(server.cookie) | {WORKER_VARIABLE: str(number)},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                 )
@@ -95,6 +100,7 @@ class Local:
                 ours.close()
                 raise
         self._processes.append(process)
+        self._numbers[number] = process
         server.adopt(ours)
 
 

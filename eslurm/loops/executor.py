@@ -21,11 +21,12 @@ from typing import Any
 
 from eslurm.loops import task, words
 from eslurm.loops.coordinator import Coordinator
+from eslurm.loops.cores import COORDINATOR, Core
 from eslurm.loops.crew import Crew, crew_of
 from eslurm.loops.frames import COOKIE_BYTES, FRAME_BYTES_MAX
 from eslurm.loops.progress import Progress
 from eslurm.loops.record import Record
-from eslurm.loops.server import Done, Event, Failed, Gone, Joined, Server
+from eslurm.loops.server import Asked, Done, Event, Failed, Gone, Joined, Server
 from eslurm.loops.technique import checked_count
 from eslurm.loops.techniques import technique_of
 
@@ -140,6 +141,7 @@ class Stream:
             technique_of(technique, len(self._indices), self._crew.workers, **options), retries=retries
         )
         self._server = Server(os.urandom(COOKIE_BYTES))
+        self._core = Core(os.environ, COORDINATOR)
         self._progress = Progress(progress)
         self._ordered = ordered
         self._started = self._began = time.monotonic()
@@ -235,12 +237,17 @@ class Stream:
                 self._machine.lost(worker, now)
                 if not self._machine.is_done:
                     self._crew.replace(self._server)
+            case Asked(worker):
+                self._machine.asked(worker)
 
     def _hand_out(self) -> None:
         if not self._has_begun and not self._begin():
             return
         for grant in self._machine.grants(self._now()):
             self._server.send(grant.worker, words.write_grant(grant.number, grant.start, grant.stop))
+        for worker in self._machine.rests():
+            self._server.send(worker, words.REST)
+        self._core.tell(self._machine.remaining_s)
 
     def _begin(self) -> bool:
         """Begin the loop's time when all workers are there, or the patience with them is over."""

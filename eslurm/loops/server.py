@@ -19,7 +19,7 @@ from eslurm.loops import words
 from eslurm.loops.alive import keep_alive
 from eslurm.loops.frames import FrameError, Frames
 
-__all__ = ["Done", "Event", "Failed", "Gone", "Joined", "Server"]
+__all__ = ["Asked", "Done", "Event", "Failed", "Gone", "Joined", "Server"]
 
 STRANGERS_MAX = 64
 PROVE_S = 20.0
@@ -60,7 +60,14 @@ class Gone:
     worker: int
 
 
-Event = Joined | Done | Failed | Gone
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A worker is asked to leave its core to another job."""
+
+    worker: int
+
+
+Event = Joined | Done | Failed | Gone | Asked
 
 
 @dataclass(slots=True)
@@ -193,6 +200,8 @@ class Server:
             return Done(peer.worker, *words.read_done(rest))
         if peer.has_joined and kind == words.FAILED:
             return Failed(peer.worker, *words.read_failed(rest))
+        if peer.has_joined and kind == words.ASKED:
+            return Asked(peer.worker)
         raise words.WordError(f"a payload of the unknown kind {kind!r}")
 
     def _gone(self, peer: _Peer) -> Iterator[Event]:

@@ -1,7 +1,8 @@
 """The payloads of frames: one letter for the kind, then fields of fixed length, then text or a pickle.
 
 A worker says JOIN once, then DONE or FAILED for each GRANT; the coordinator says WELCOME (its proof, short as a first
-frame is) and TASK once, then a GRANT at a time, at last STOP.
+frame is) and TASK once, then a GRANT at a time, at last STOP. ASKED: another job would use its core;
+REST: leave it to others.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import struct
 
 __all__ = [
+    "ASKED",
     "DONE",
     "FAILED",
     "GRANT",
     "JOIN",
     "LABEL_CHARS_MAX",
+    "REST",
     "STOP",
     "TASK",
     "TEXT_CHARS_MAX",
@@ -30,6 +33,7 @@ __all__ = [
 ]
 
 JOIN, WELCOME, TASK, GRANT, DONE, FAILED, STOP = b"J", b"W", b"T", b"G", b"D", b"F", b"S"
+ASKED, REST = b"A", b"R"
 LABEL_CHARS_MAX = 200
 TEXT_CHARS_MAX = 8_000
 _GRANT = struct.Struct("!QQQ")

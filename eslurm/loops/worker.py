@@ -19,6 +19,7 @@ from collections.abc import MutableMapping, Sequence
 
 from eslurm.loops import task, words
 from eslurm.loops.alive import keep_alive
+from eslurm.loops.cores import Core, worker_of
 from eslurm.loops.frames import COOKIE_VARIABLE, FRAME_BYTES_MAX, FrameError, Frames
 
 __all__ = ["label_of", "main", "serve"]
@@ -56,12 +57,14 @@ class Link:
         return bool(data)
 
 
-def serve(connection: socket.socket, cookie: bytes, label: str) -> None:
+def serve(connection: socket.socket, cookie: bytes, label: str, core: Core | None = None) -> None:
     """Compute chunks until the coordinator has no more. Raises FrameError, OSError."""
+    core = core or Core({}, 0)
     link = Link(connection, cookie)
     link.send(words.write_join(label))
     work: task.Task | None = None
     problem = ""
+    is_resting = False
     while (payload := link.receive()) is not None:
         kind, rest = payload[:1], payload[1:]
         if kind == words.STOP:
@@ -71,8 +74,17 @@ def serve(connection: socket.socket, cookie: bytes, label: str) -> None:
                 work = task.unpack(rest)
             except (Exception, SystemExit):
                 problem = traceback.format_exc()
+        elif kind == words.REST:
+            core.leave()
+            is_resting = True
         elif kind == words.GRANT:
-            link.send(_answer(work, problem, *words.read_grant(rest)))
+            if is_resting:
+                core.take()
+                is_resting = False
+            answer = _answer(work, problem, *words.read_grant(rest))
+            if core.is_asked():
+                link.send(words.ASKED)
+            link.send(answer)
 
 
 def _answer(work: task.Task | None, problem: str, number: int, start: int, stop: int) -> bytes:
@@ -109,9 +121,11 @@ def main(argv: Sequence[str], environ: MutableMapping[str, str]) -> int:
         cookie = bytes.fromhex(environ.pop(COOKIE_VARIABLE, ""))
         # Ctrl-C goes to every process of a terminal; the coordinator ends its workers by itself.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        core = Core(environ, worker_of(environ))
+        core.take()
         with _connected(given.fd, given.connect) as connection, contextlib.suppress(ConnectionError):
             # A connection that ends is the end of the loop: other workers were faster.
-            serve(connection, cookie, label_of(environ))
+            serve(connection, cookie, label_of(environ), core)
     except (FrameError, ValueError) as error:
         sys.stderr.write(f"eslurm.loops.worker: {error}\n")
         return EXIT_USAGE

@@ -76,6 +76,19 @@ def check(state: State) -> None:
     require(wide == state.ledger.wide_free, f"licences free: {state.ledger.wide_free}, by the jobs {wide}")
     lending = {job.job_id for job in state.jobs.values() if job.attempt is not None and job.attempt.room_for}
     require(lending == state.lending, "the index of jobs that make room disagrees with the jobs")
+    loans: dict[tuple[int, int, int], dict[tuple[int, int], int]] = {}
+    for job in state.jobs.values():
+        for attempt in attempts_of(job):
+            for loan in attempt.loans:
+                there = loans.setdefault((loan.owner, loan.attempt, loan.node), {})
+                borrower = job.job_id, attempt.number
+                there[borrower] = there.get(borrower, 0) + loan.cores
+    require(loans == state.loans, "the index of loans disagrees with the jobs")
+    require(not state.loan_ends and not state.owners_gone, "ends of loans are not followed")
+    excluding = {
+        job.job_id for job in state.jobs.values() if job.attempt is not None and job.attempt.exclusions
+    }
+    require(excluding == state.excluding, "the index of jobs that lend cores disagrees with the jobs")
     phased = {number: node.phases for number, node in state.nodes.items() if node.phases}
     require(phased == state.phased, "the index of nodes with phases disagrees with the nodes")
     for position, number in enumerate(state.ledger.topology.numbers):
@@ -144,6 +157,10 @@ def _check_planning(state: State, queued: set[int]) -> None:
         if job.grows is not None and job.state is JobState.PENDING
     }
     require(growing == state.growing, "the index of growths disagrees with the jobs")
+    borrowers = {
+        job_id for job_id in queued if state.jobs[job_id].spec.borrow and state.jobs[job_id].grows is None
+    }
+    require(borrowers == state.borrowers, "the index of jobs that would borrow disagrees with the jobs")
     later = set(state.later.ids())
     require(not later & queued, f"jobs {later & queued} wait for resources and for something else")
     for job_id, promise in state.promises.items():

@@ -20,7 +20,7 @@ from eslurm.core.model.parts import partition_of, spans_by_part, user_parts, use
 from eslurm.core.model.segment import Segment
 from eslurm.core.model.step import Step
 from eslurm.core.state import rows as records
-from eslurm.core.state.allocation_amounts import limit_s
+from eslurm.core.state.allocation_amounts import borrowed_core_us, limit_s
 from eslurm.core.state.apply_accounts import find_record
 from eslurm.core.state.cluster import State
 from eslurm.core.state.segments import segments_of
@@ -129,6 +129,10 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
                 pack_id=job.pack.pack_id if job.pack is not None else 0,
                 pack_index=job.pack.index if job.pack is not None else 0,
                 segments=_segments_used(state, segments),
+                lent_core_us=attempt.more.lent_core_us
+                if attempt is not None and attempt.more is not None
+                else 0,
+                borrowed_core_us=borrowed_core_us(attempt) if attempt is not None else 0,
             )
         ),
     )

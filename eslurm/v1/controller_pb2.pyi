@@ -132,7 +132,7 @@ class TaskRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill", "gateway", "cells", "span", "retry_on", "retries_max", "grow_time_percent", "max_time_s", "grow_memory_percent", "max_memory_mib", "elastic")
+    __slots__ = ("name", "partition", "components", "script", "script_hash", "environment", "environment_hash", "work_dir", "time_limit_s", "output", "error", "input", "truncate_output", "begin_us", "priority", "requeue", "held", "dependencies", "array", "array_limit", "arguments", "account", "comment", "umask", "qos", "reservation", "nice", "start_at_us", "deadline_us", "warn_signal", "warn_before_s", "warn_batch_only", "warn_script", "traceparent", "dependency_any", "no_kill", "gateway", "cells", "span", "retry_on", "retries_max", "grow_time_percent", "max_time_s", "grow_memory_percent", "max_memory_mib", "elastic", "cooperate", "borrow", "wckey", "command")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +179,10 @@ class JobRequest(_message.Message):
     GROW_MEMORY_PERCENT_FIELD_NUMBER: _ClassVar[int]
     MAX_MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
     ELASTIC_FIELD_NUMBER: _ClassVar[int]
+    COOPERATE_FIELD_NUMBER: _ClassVar[int]
+    BORROW_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition: str
     components: _containers.RepeatedCompositeFieldContainer[ResourceRequest]
@@ -225,7 +229,11 @@ class JobRequest(_message.Message):
     grow_memory_percent: int
     max_memory_mib: int
     elastic: bool
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ..., cells: _Optional[_Iterable[str]] = ..., span: _Optional[bool] = ..., retry_on: _Optional[_Iterable[str]] = ..., retries_max: _Optional[int] = ..., grow_time_percent: _Optional[int] = ..., max_time_s: _Optional[int] = ..., grow_memory_percent: _Optional[int] = ..., max_memory_mib: _Optional[int] = ..., elastic: _Optional[bool] = ...) -> None: ...
+    cooperate: str
+    borrow: str
+    wckey: str
+    command: str
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., components: _Optional[_Iterable[_Union[ResourceRequest, _Mapping]]] = ..., script: _Optional[bytes] = ..., script_hash: _Optional[bytes] = ..., environment: _Optional[bytes] = ..., environment_hash: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., truncate_output: _Optional[bool] = ..., begin_us: _Optional[int] = ..., priority: _Optional[int] = ..., requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Iterable[_Union[TaskRange, _Mapping]]] = ..., array_limit: _Optional[int] = ..., arguments: _Optional[_Iterable[str]] = ..., account: _Optional[str] = ..., comment: _Optional[str] = ..., umask: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., start_at_us: _Optional[int] = ..., deadline_us: _Optional[int] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[int] = ..., warn_batch_only: _Optional[bool] = ..., warn_script: _Optional[str] = ..., traceparent: _Optional[str] = ..., dependency_any: _Optional[bool] = ..., no_kill: _Optional[bool] = ..., gateway: _Optional[_Union[GatewayRequest, _Mapping]] = ..., cells: _Optional[_Iterable[str]] = ..., span: _Optional[bool] = ..., retry_on: _Optional[_Iterable[str]] = ..., retries_max: _Optional[int] = ..., grow_time_percent: _Optional[int] = ..., max_time_s: _Optional[int] = ..., grow_memory_percent: _Optional[int] = ..., max_memory_mib: _Optional[int] = ..., elastic: _Optional[bool] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ..., wckey: _Optional[str] = ..., command: _Optional[str] = ...) -> None: ...
 
 class GatewayRequest(_message.Message):
     __slots__ = ("count", "plugin", "file", "binary", "env", "per_node", "cleanup", "quiet", "debug", "apart")
@@ -346,7 +354,7 @@ class JobRef(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., task: _Optional[int] = ..., part: _Optional[int] = ..., cell: _Optional[str] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("jobs", "user", "name", "partition", "state", "signal", "lost")
+    __slots__ = ("jobs", "user", "name", "partition", "state", "signal", "lost", "reach")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -354,6 +362,7 @@ class CancelRequest(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    REACH_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
     user: str
     name: str
@@ -361,7 +370,8 @@ class CancelRequest(_message.Message):
     state: str
     signal: int
     lost: bool
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., signal: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
+    reach: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., signal: _Optional[int] = ..., lost: _Optional[bool] = ..., reach: _Optional[str] = ...) -> None: ...
 
 class HoldRequest(_message.Message):
     __slots__ = ("jobs", "release")
@@ -500,7 +510,7 @@ class PartInfo(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., part: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner", "guests", "guest_of", "span", "retries", "retry_on", "retry_text", "wasted_s", "wasted_cpu_s", "elastic", "growth_id", "grows")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner", "guests", "guest_of", "span", "retries", "retry_on", "retry_text", "wasted_s", "wasted_cpu_s", "elastic", "growth_id", "grows", "cooperate", "borrow", "cores", "loans", "wckey", "command", "details", "request")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -577,6 +587,14 @@ class JobInfo(_message.Message):
     ELASTIC_FIELD_NUMBER: _ClassVar[int]
     GROWTH_ID_FIELD_NUMBER: _ClassVar[int]
     GROWS_FIELD_NUMBER: _ClassVar[int]
+    COOPERATE_FIELD_NUMBER: _ClassVar[int]
+    BORROW_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    LOANS_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -653,7 +671,25 @@ class JobInfo(_message.Message):
     elastic: bool
     growth_id: int
     grows: int
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ..., guests: _Optional[_Iterable[_Union[GuestInfo, _Mapping]]] = ..., guest_of: _Optional[str] = ..., span: _Optional[bool] = ..., retries: _Optional[int] = ..., retry_on: _Optional[str] = ..., retry_text: _Optional[str] = ..., wasted_s: _Optional[int] = ..., wasted_cpu_s: _Optional[int] = ..., elastic: _Optional[bool] = ..., growth_id: _Optional[int] = ..., grows: _Optional[int] = ...) -> None: ...
+    cooperate: str
+    borrow: str
+    cores: CoresInfo
+    loans: _containers.RepeatedCompositeFieldContainer[LoanInfo]
+    wckey: str
+    command: str
+    details: JobDetails
+    request: ResourceRequest
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ..., guests: _Optional[_Iterable[_Union[GuestInfo, _Mapping]]] = ..., guest_of: _Optional[str] = ..., span: _Optional[bool] = ..., retries: _Optional[int] = ..., retry_on: _Optional[str] = ..., retry_text: _Optional[str] = ..., wasted_s: _Optional[int] = ..., wasted_cpu_s: _Optional[int] = ..., elastic: _Optional[bool] = ..., growth_id: _Optional[int] = ..., grows: _Optional[int] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ..., cores: _Optional[_Union[CoresInfo, _Mapping]] = ..., loans: _Optional[_Iterable[_Union[LoanInfo, _Mapping]]] = ..., wckey: _Optional[str] = ..., command: _Optional[str] = ..., details: _Optional[_Union[JobDetails, _Mapping]] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ...) -> None: ...
+
+class JobDetails(_message.Message):
+    __slots__ = ("gid", "input", "tasks_failed")
+    GID_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    gid: int
+    input: str
+    tasks_failed: str
+    def __init__(self, gid: _Optional[int] = ..., input: _Optional[str] = ..., tasks_failed: _Optional[str] = ...) -> None: ...
 
 class GuestInfo(_message.Message):
     __slots__ = ("cell", "nodes", "job_id", "node_list")
@@ -690,6 +726,38 @@ class TellGuestReply(_message.Message):
     node_list: str
     text: str
     def __init__(self, is_held: _Optional[bool] = ..., is_ended: _Optional[bool] = ..., node_list: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class CoresInfo(_message.Message):
+    __slots__ = ("idle", "excluded", "lent", "remaining_s", "reported_us", "lent_core_s", "asked")
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_FIELD_NUMBER: _ClassVar[int]
+    LENT_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_S_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_US_FIELD_NUMBER: _ClassVar[int]
+    LENT_CORE_S_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    idle: int
+    excluded: int
+    lent: int
+    remaining_s: int
+    reported_us: int
+    lent_core_s: int
+    asked: int
+    def __init__(self, idle: _Optional[int] = ..., excluded: _Optional[int] = ..., lent: _Optional[int] = ..., remaining_s: _Optional[int] = ..., reported_us: _Optional[int] = ..., lent_core_s: _Optional[int] = ..., asked: _Optional[int] = ...) -> None: ...
+
+class LoanInfo(_message.Message):
+    __slots__ = ("owner", "node", "cores", "from_us", "until_us")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    FROM_US_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    owner: int
+    node: str
+    cores: int
+    from_us: int
+    until_us: int
+    def __init__(self, owner: _Optional[int] = ..., node: _Optional[str] = ..., cores: _Optional[int] = ..., from_us: _Optional[int] = ..., until_us: _Optional[int] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs", "revision", "now_us")
@@ -1062,7 +1130,7 @@ class AccountingRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., since_us: _Optional[int] = ..., until_us: _Optional[int] = ..., limit: _Optional[int] = ..., page: _Optional[int] = ..., partition: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class AttemptInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us", "time_limit_s", "first_estimate_s", "forecast", "trace", "parts", "pack_id", "pack_index", "segments")
+    __slots__ = ("job_id", "array_job_id", "array_task", "attempt", "name", "user", "account", "partition", "state", "submitted_us", "started_us", "ended_us", "node_names", "nodes", "cpus", "exit_code", "exit_signal", "user_cpu_us", "system_cpu_us", "max_rss_kib", "exit_text", "paused_us", "time_limit_s", "first_estimate_s", "forecast", "trace", "parts", "pack_id", "pack_index", "segments", "lent_core_s", "borrowed_core_s")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -1093,6 +1161,8 @@ class AttemptInfo(_message.Message):
     PACK_ID_FIELD_NUMBER: _ClassVar[int]
     PACK_INDEX_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LENT_CORE_S_FIELD_NUMBER: _ClassVar[int]
+    BORROWED_CORE_S_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -1123,7 +1193,9 @@ class AttemptInfo(_message.Message):
     pack_id: int
     pack_index: int
     segments: _containers.RepeatedCompositeFieldContainer[SegmentInfo]
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., first_estimate_s: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., trace: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ...) -> None: ...
+    lent_core_s: int
+    borrowed_core_s: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., submitted_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., user_cpu_us: _Optional[int] = ..., system_cpu_us: _Optional[int] = ..., max_rss_kib: _Optional[int] = ..., exit_text: _Optional[str] = ..., paused_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., first_estimate_s: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., trace: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., lent_core_s: _Optional[int] = ..., borrowed_core_s: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
     __slots__ = ("from_us", "until_us", "node_names", "nodes", "cpus")

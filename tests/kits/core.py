@@ -36,6 +36,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.protocol import (
     AGENT_PROTOCOL,
+    CoresReported,
     End,
     Gone,
     HeldAttempt,
@@ -51,7 +52,8 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle.plan import PlanLimits
+from eslurm.core.plan.cycle.cycle import exhaust
+from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.state.cluster import State, attempts_of
 from eslurm.core.state.view import View
 from eslurm.replay import state_check
@@ -228,16 +230,27 @@ class World:
         )
         return self.send(SubmitJobs((made,)))
 
+    def cycle(self) -> Plan:
+        """One planning cycle."""
+        return exhaust(plan_slices(self.state, self.now_us, None, PlanLimits()))
+
+    def planned(self) -> PlanMade:
+        """The starts of one planning cycle."""
+        plan = self.cycle()
+        return PlanMade(plan.placements, plan.generation)
+
+    def promised_us(self, job_id: int) -> int | None:
+        """The planned start of a waiting job."""
+        return self.cycle().start_us(job_id)
+
+    def report_cores(self, job_id: int, attempt: int, *, idle: int, excluded: int = 0, node: int = 0) -> None:
+        """The node's report of the attempt's cores."""
+        incarnation = self.state.nodes[node].incarnation
+        self.report(CoresReported(node, incarnation, job_id, attempt, idle, excluded))
+
     def plan(self) -> list[int]:
         """One planning cycle; the ids of the jobs it placed."""
-        slices = plan_slices(self.state, self.now_us, None, PlanLimits())
-        while True:
-            try:
-                next(slices)
-            except StopIteration as finished:
-                plan = finished.value
-                break
-        batch = self.batch(PlanMade(plan.placements, plan.generation))
+        batch = self.batch(self.planned())
         return [fact.job_id for fact in batch.facts if isinstance(fact, JobPlaced)]
 
     def pass_time(self, seconds: float) -> None:

@@ -68,6 +68,8 @@ def test_nothing_of_it_ends_the_job_of_somebody_else(cluster: LiveCluster) -> No
         ({"umask": 2**31}, "--umask: "),
         ({"work_dir": "/tmp\0"}, "contains a NUL"),
         ({"output": "o\0"}, "contains a NUL"),
+        ({"wckey": "a\nb"}, "--wckey: "),
+        ({"command": "/a" * 4096}, "--command: "),
         ({"arguments": ["a\0"]}, "contains a NUL"),
         ({"warn_script": "/a\0", "time_limit_s": 60}, "contains a NUL"),
         (
@@ -82,6 +84,13 @@ def test_nothing_of_it_ends_the_job_of_somebody_else(cluster: LiveCluster) -> No
         assert said in call_as_stranger(cluster, "Submit", job(cluster, **fields))
     assert "is not a signal" in call_as_stranger(
         cluster, "Cancel", pb.CancelRequest(jobs=[pb.JobRef(job_id=mine)], signal=999)
+    )
+    assert "reach: 'all+'" in call_as_stranger(
+        cluster, "Cancel", pb.CancelRequest(jobs=[pb.JobRef(job_id=mine)], signal=10, reach="all+")
+    )
+    # Refused job by job: the call as a whole is taken.
+    call_as_stranger(
+        cluster, "Cancel", pb.CancelRequest(jobs=[pb.JobRef(job_id=victim)], signal=9, reach="all")
     )
     good: dict[str, object] = {
         "job_id": mine,

@@ -136,3 +136,50 @@ def test_a_stranger_s_flood_and_garbage_keep_no_job_out(cluster: LiveCluster) ->
     assert ask(path, b"hello").endswith("ok\n")
     (cluster.work / "over").write_text("")
     assert int(finish(pid, read_fd)) > 0
+
+
+def test_another_user_lends_no_core_of_a_job(cluster: LiveCluster) -> None:
+    """Goal: a stranger's reports about a job that cooperates are those about no job at all, and lend nothing of it."""
+    job_id = cluster.submit("-t", "10", "-c", "4", "-w", "cn0001", "--cooperate=full", "--wrap", FOREVER)
+    cluster.reaches(job_id, "RUNNING")
+    borrower = cluster.submit("-c", "2", "-w", "cn0001", "--borrow=requeue", "--wrap", "true")
+    path = find_socket(cluster)
+    lines = [
+        f"report job={job_id} idle=4".encode(),
+        b"report idle=4",
+        f"report job={job_id} node=cn0001 worker=1 idle=2 remaining=1".encode(),
+        f"report job={job_id} idle=0 wait=1".encode(),
+    ]
+    said = as_stranger(cluster.work, lambda: ask(path, *lines)).splitlines()
+    assert [line.split()[:2] for line in said] == [["error", "NOT_FOUND"]] * 4
+    assert (cluster.job(job_id).cores.idle, cluster.job(borrower).state) == (0, "PENDING")
+
+
+def test_hostile_reports_of_a_job_end_no_agent(cluster: LiveCluster) -> None:
+    """Goal: each is refused by name, the job and its agent go on, and the job can still lend what it has."""
+    job_id = cluster.submit("-t", "10", "-c", "4", "-w", "cn0001", "--cooperate=full", "--wrap", FOREVER)
+    cluster.reaches(job_id, "RUNNING")
+    path = find_socket(cluster)
+    hostile = [
+        "idle=5",
+        "idle=-1",
+        "idle=99999999999999999999",
+        "idle=1 worker=4096",
+        "idle=1 worker=x",
+        "idle=1 remaining=1e9",
+        "idle=1 wait=100000",
+        "idle=%00",
+        "node=../../etc idle=1",
+        "idle=1 idle=2",
+        "idle=1 excluded=0",
+    ]
+    said = ask(path, *[f"report job={job_id} {words}".encode() for words in hostile]).splitlines()
+    refused = [line.split()[:2] for line in said]
+    assert len(refused) == len(hostile) and all(word == "error" for word, _ in refused), said
+    assert {code for _, code in refused} <= {"INVALID", "NOT_FOUND"}
+    crowd = [f"report job={job_id} idle=0 worker={number}".encode() for number in range(200)]
+    assert ask(path, *crowd).count("ok\n") == len(crowd)
+    assert "idle=4\n" in ask(path, f"report job={job_id} idle=4 remaining=10".encode())
+    borrower = cluster.submit("-c", "2", "-w", "cn0001", "--borrow=requeue", "--wrap", "true")
+    assert cluster.end(borrower) == "COMPLETED"
+    assert cluster.job(job_id).state == "RUNNING"

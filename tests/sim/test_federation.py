@@ -100,7 +100,7 @@ def first_failure(seeds: Iterable[int]) -> Failure | None:
         (planted.name_of_another_taken, range(16, 18), "the name alpha of"),
         (planted.lease_granted_once, range(1, 3), "shows the sound cell"),
         (planted.lease_kept_by_a_former_leader, range(2, 4), "as alive, "),
-        (planted.owner_changed_without_comparison, range(4, 6), "and ran in cell"),
+        (planted.owner_changed_without_comparison, range(6, 10), "and ran in cell"),
         (planted.started_before_the_store_says_so, range(4, 6), "and the store says"),
         (planted.nodes_counted_on_before_they_are_held, range(4, 6), "which has not begun"),
     ],

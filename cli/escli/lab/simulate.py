@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from escli import exits
 from escli.errors import ClusterError, unusable
 from escli.lab.progress import Progress
+from escli.lab.simulate_esp import simulate_esp
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, quoted
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from eslurm.lab.workloads.swf import Header
     from eslurm.lab.workloads.workload import Choices, Names, Workload
 
+ESP: Final = "esp"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FIELDS = click.Choice(["user", "group", "queue", "partition"])
 
@@ -56,7 +58,20 @@ class Asked(msgspec.Struct, frozen=True):
     as_json: bool
 
 
-@click.command(short_help="The log of a real machine, replayed by the planner in virtual time.")
+class _Simulate(click.Command):
+    """`simulate esp` is another command: ESP brings its own jobs. A log of this name is `./esp`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] == ESP:
+            return simulate_esp.make_context(f"{info_name} {ESP}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(
+    cls=_Simulate, short_help="The log of a real machine, replayed by the planner in virtual time."
+)
 @click.argument("trace", type=_FILE)
 @click.option(
     "--policy",
@@ -176,6 +191,7 @@ def simulate(
     eslurm simulate site.swf --config eslurm.toml --records site.toml --qos-from queue --by qos
     eslurm simulate KTH.swf.gz --jobs 500 --gantt kth.svg --trace kth.json
     eslurm simulate KTH.swf.gz --workflows 30 --coupled pack --coupled moved
+    eslurm simulate esp --help                                 a benchmark whose applications lend idle cores
     """
     from eslurm.lab.workloads.workload import Choices
 

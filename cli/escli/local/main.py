@@ -23,6 +23,7 @@ from escli.lab.simulate import simulate
 from escli.lab.simulate_federation import simulate_federation
 from escli.local import settings
 from escli.local.chaos import ACTIONS, Chaos, Request
+from escli.local.compat import compat
 from escli.local.convert_command import convert_command
 from escli.local.down import take_down
 from escli.local.health_command import health
@@ -535,6 +536,7 @@ commands.add_command(health)
 commands.add_command(keys)
 commands.add_command(join)
 commands.add_command(convert_command)
+commands.add_command(compat)
 
 
 if __name__ == "__main__":

@@ -83,11 +83,24 @@ USAGE = Described(
     "What an account itself has used as fair share counts it: weighted, and halved with every half-life.",
     ("account",),
 )
+CORES_IDLE = Described(
+    "eslurm_cores_idle_reported", "gauge", "Cores of running jobs that their applications do not use."
+)
+CORES_EXCLUDED = Described(
+    "eslurm_cores_excluded", "gauge", "Those of them that nodes have confirmed: they may be lent."
+)
+CORES_LENT = Described("eslurm_cores_lent", "gauge", "Cores of running jobs that other jobs use.")
+CORE_REPORTS = Described(
+    "eslurm_core_reports_total",
+    "counter",
+    "Reports of applications about their cores since this controller leads.",
+)
 STORE_BYTES = Described("eslurm_store_size_bytes", "gauge", "Size of the job store.")
 AGE = Described("eslurm_census_age_seconds", "gauge", "Time since the queue and the nodes were counted.")
 CENSUS = (
     *(JOBS, WAITING, TASKS, NODES, LOGIN, DRAINING, FAULTED, IDLE, CORES, CORES_USED, USABLE, PARTITION_IDLE),
     *(PARTITION_WAITING, ACCOUNT_CORES, USAGE, STORE_BYTES, AGE),
+    *(CORES_IDLE, CORES_EXCLUDED, CORES_LENT, CORE_REPORTS),
 )
 
 
@@ -111,6 +124,10 @@ class StateMetrics:
         """The last counts."""
         yield from self._found
         yield STORE_BYTES.is_(self._store_bytes)
+        yield CORE_REPORTS.is_(self._view.reports.received)
+        yield CORES_IDLE.is_(self._view.reports.idle)
+        yield CORES_LENT.is_(sum(sum(one.values()) for one in self._view.loans.values()))
+        yield CORES_EXCLUDED.is_(self._view.cores_excluded())
         yield AGE.is_(time.monotonic() - self._counted_s)
 
     async def run(self) -> None:

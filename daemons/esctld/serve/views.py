@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from esctld.lead.planner import Planner
+from eslurm.api.core_infos import shares_cores
 from eslurm.api.infos import job_info, module_info, node_info, partition_info, partitions_of_nodes
 from eslurm.core.control.privacy import JOBS, Visibility
 from eslurm.core.model.job import Job
@@ -103,6 +104,9 @@ class Queries:
             info.asked.extend(asked_words(job.spec.components[0]) if not info.parts else ())
             return _line_of(info)
         line = _line_of(info)
+        if shares_cores(job):
+            # What its application says changes without its record.
+            return line
         if len(self._lines) >= CACHE_MAX:
             self._lines.clear()
         self._lines[job.job_id] = (job, why, priority, line)

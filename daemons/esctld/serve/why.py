@@ -24,6 +24,7 @@ from eslurm.core.control.privacy import Visibility
 from eslurm.core.explain.alternatives import Alternative
 from eslurm.core.explain.easy_heads import head_starts
 from eslurm.core.explain.inquiry import Answer, why_waiting, would_wait, would_wait_together
+from eslurm.core.explain.lent_cores import lent_cores_text
 from eslurm.core.explain.start_interval import UNKNOWN, Interval, StartIntervals
 from eslurm.core.explain.why import Holder, Reason, known_us
 from eslurm.core.model.accounts import Reservation, Validity
@@ -142,6 +143,9 @@ class Inquiries:
         )
         _fill(reply, answer, partial(_is_seen, state, Visibility(self._view, who)))
         reply.reasons.extend(bid_reasons(self._bids_of(job.job_id)))
+        lent = lent_cores_text(state, live)
+        if lent:
+            reply.reasons.append(pb.Reason(kind="lent", text=lent))
         interval = await paced(_interval(state, intervals, answer, live))
         reply.start_earliest_us, reply.start_latest_us = interval
         # A booking is shown with the job, too; an estimate is no promise.

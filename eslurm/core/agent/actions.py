@@ -172,6 +172,13 @@ class Overtaken(msgspec.Struct, frozen=True):
     name: str
 
 
+class ExclusionChanged(msgspec.Struct, frozen=True):
+    """The controller has excluded cores of the job on this node, or given some back: who waits for that may look."""
+
+    node: int
+    job_id: int
+
+
 Action: TypeAlias = (
     Answer
     | FetchBlobs
@@ -191,4 +198,5 @@ Action: TypeAlias = (
     | Numbered
     | Refusal
     | Overtaken
+    | ExclusionChanged
 )

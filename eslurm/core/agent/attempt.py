@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from eslurm.core.agent.actions import AttemptKey, Ref
+from eslurm.core.agent.cores import Cores
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.job_states import IllegalTransition
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
@@ -152,6 +153,8 @@ class Attempt:
     """The end of the helper that writes its routes was reported."""
     in_inventory: bool = False
     owes_gone: bool = False
+    cores: Cores | None = None
+    """The words of its application for its cores here, if there are any."""
     live: set[int] = field(default_factory=set)
     steps: dict[int, PendingStep] = field(default_factory=dict)
     starts: list[Waiter] = field(default_factory=list)

@@ -17,6 +17,7 @@ from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref
 from eslurm.core.agent.adjustments import adjusted
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.blob_waiters import BlobWaiters
+from eslurm.core.agent.cooperation import Cooperation, CoresView, noted
 from eslurm.core.agent.faults import Faults
 from eslurm.core.agent.fence import Addressed
 from eslurm.core.agent.lifecycle import Lifecycle
@@ -30,9 +31,12 @@ from eslurm.core.agent.reports import Reports
 from eslurm.core.model.contact import Heard
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import (
+    AskCores,
     CheckPassed,
     Command,
+    CoresReported,
     End,
+    Exclude,
     Heartbeat,
     LaunchStep,
     Prepare,
@@ -81,6 +85,7 @@ class Agent:
             by_number,
         )
         self.faults = Faults(self.buffer, reports, by_number)
+        self.cooperation = Cooperation(self.buffer, reports, by_number)
         self.registry.on_accepted = self._on_accepted
         for offer in offers:
             self.registry.by_name[offer.name] = LocalNode(offer)
@@ -94,6 +99,8 @@ class Agent:
             Suspend: self.lifecycle.adjustments.suspend,
             SetTime: self.lifecycle.adjustments.set_time,
             LaunchStep: self.lifecycle.tasks.launch,
+            Exclude: self.cooperation.exclude,
+            AskCores: self.cooperation.ask,
         }
 
     # ---- inputs ----
@@ -159,6 +166,20 @@ class Agent:
         self.faults.on_checked(node, passed=passed)
         return self._done(now_us)
 
+    def on_cores(
+        self,
+        attempt: Attempt,
+        worker: int,
+        idle: int | None,
+        remaining_s: int,
+        now_us: int,
+        *,
+        rejects: bool = False,
+    ) -> tuple[list[Action], CoresView]:
+        """A process of the attempt reports its cores. Raises ValueError for numbers that cannot be."""
+        view = self.cooperation.report(attempt, worker, idle, remaining_s, now_us, rejects=rejects)
+        return self._done(now_us), view
+
     def on_ack(self, ack: ReportAck, now_us: int) -> list[Action]:
         """The controller has committed reports of this process."""
         if ack.process != self.report_queue.process:
@@ -172,6 +193,8 @@ class Agent:
             elif body is not None:
                 node = self.registry.by_number[body.node]
                 self._reports.settle(node, body)
+                if isinstance(body, CoresReported):
+                    continue
                 self.faults.on_committed(node, body)
                 if not isinstance(body, CheckPassed):
                     self.lifecycle.on_committed(node, body, ack.revision)
@@ -203,6 +226,7 @@ class Agent:
         self.report_queue.on_timer(now_us)
         self.registry.on_timer(now_us)
         self.faults.on_timer(now_us)
+        self.cooperation.on_timer(now_us)
         return self._done(now_us)
 
     def next_timer_us(self) -> int | None:
@@ -212,6 +236,7 @@ class Agent:
             self.report_queue.next_timer_us(),
             self.registry.next_timer_us(),
             self.faults.next_timer_us(),
+            self.cooperation.next_timer_us(),
         )
         for at_us in others:
             if at_us is not None and (due_us is None or at_us < due_us):
@@ -237,6 +262,7 @@ class Agent:
                     continue
                 state.prepared.pop(key, None)
                 state.adjusted.pop(key, None)
+                state.cores.pop(key, None)
                 state.buried[key] = Buried(*key, owner, tombstone.revision, tombstone.started)
             for revision, index, number in fence.signals:
                 state.signalled[number, owner, revision, index] = Signalled(number, owner, revision, index)
@@ -358,6 +384,7 @@ class Agent:
     def _on_accepted(self, node: LocalNode, reply: RegistrationReply) -> None:
         """Commands may overtake the registration's reply, which says whether they are for this incarnation."""
         self.faults.on_registered(node, reply.faults)
+        self.cooperation.on_registered(node)
         parked, node.parked = node.parked, []
         for command, incarnation, waiter in ((p.command, p.incarnation, p.waiter) for p in parked):
             if not self._command_refusal(command):
@@ -406,3 +433,5 @@ def _fold_attempt(state: Folded, attempt: Attempt, phases: Phases) -> None:
     )
     if attempt.suspend_revision or attempt.time_revision:
         state.adjusted[attempt.node, attempt.job_id, attempt.number] = adjusted(attempt)
+    if (cores := noted(attempt)) is not None:
+        state.cores[attempt.node, attempt.job_id, attempt.number] = cores

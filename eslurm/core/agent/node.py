@@ -17,13 +17,14 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.protocol import (
     CheckPassed,
     Command,
+    CoresReported,
     GatewayReported,
     NodeGone,
     PhaseReported,
     StepEnded,
 )
 
-OwedBody: TypeAlias = StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported
+OwedBody: TypeAlias = StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported | CoresReported
 OwedKey: TypeAlias = tuple[type[OwedBody], int, int, str]
 """(kind of report, job, attempt, phase)."""
 

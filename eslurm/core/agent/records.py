@@ -148,6 +148,20 @@ class EpilogOwed(msgspec.Struct, frozen=True, array_like=True, tag=12):
     started_us: int = 0
 
 
+class CoresNoted(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """Cores that the attempt's application does not use here, and those that the order of this revision has excluded.
+
+    `idle` are (process, cores).
+    """
+
+    node: int
+    job_id: int
+    attempt: int
+    revision: int
+    excluded: int
+    idle: tuple[tuple[int, int], ...] = ()
+
+
 Record: TypeAlias = (
     Booted
     | Identity
@@ -161,6 +175,7 @@ Record: TypeAlias = (
     | Adjusted
     | Preparing
     | EpilogOwed
+    | CoresNoted
 )
 
 LASTING = (Booted, Identity, NumberGiven)
@@ -183,6 +198,7 @@ class Folded:
     floors: dict[str, int] = field(default_factory=dict)
     prepared: dict[NodeAttempt, Prepared] = field(default_factory=dict)
     adjusted: dict[NodeAttempt, Adjusted] = field(default_factory=dict)
+    cores: dict[NodeAttempt, CoresNoted] = field(default_factory=dict)
     preparing: dict[NodeAttempt, Preparing] = field(default_factory=dict)
     epilogs: dict[NodeAttempt, EpilogOwed] = field(default_factory=dict)
     buried: dict[NodeAttempt, Buried] = field(default_factory=dict)
@@ -205,6 +221,7 @@ class Folded:
             case EpilogOwed():
                 key = (record.node, record.launch.job_id, record.launch.attempt)
                 self.prepared.pop(key, None)
+                self.cores.pop(key, None)
                 self.preparing.pop(key, None)
                 self.before_boot.discard(key)
                 self.epilogs[key] = record
@@ -218,6 +235,7 @@ class Folded:
                 key = (record.node, record.job_id, record.attempt)
                 self.prepared.pop(key, None)
                 self.adjusted.pop(key, None)
+                self.cores.pop(key, None)
                 self.preparing.pop(key, None)
                 self.epilogs.pop(key, None)
                 self.buried[key] = record
@@ -225,6 +243,10 @@ class Folded:
                 key = (record.node, record.job_id, record.attempt)
                 if key in self.prepared or key in self.preparing:
                     self.adjusted[key] = record
+            case CoresNoted():
+                key = (record.node, record.job_id, record.attempt)
+                if key in self.prepared:
+                    self.cores[key] = record
             case Signalled():
                 self.signalled[record.node, record.owner, record.revision, record.index] = record
             case FloorRaised():
@@ -255,6 +277,7 @@ class Folded:
             self.before_boot.update(key for key, prepared in self.prepared.items() if prepared.prolog)
             self.prepared.clear()
             self.adjusted.clear()
+            self.cores.clear()
             self.preparing.clear()
             self.epilogs.clear()
         self.cluster = record.cluster
@@ -290,4 +313,5 @@ def unfold(state: Folded) -> Iterator[Record]:
     yield from state.preparing.values()
     yield from state.epilogs.values()
     yield from state.adjusted.values()
+    yield from state.cores.values()
     yield from state.signalled.values()

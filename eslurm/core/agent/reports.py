@@ -12,7 +12,14 @@ from eslurm.core.agent.attempt import Attempt
 from eslurm.core.agent.node import LocalNode, OwedBody, OwedKey
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.model.job import StepEnd
-from eslurm.core.model.protocol import CheckPassed, GatewayReported, NodeGone, PhaseReported, StepEnded
+from eslurm.core.model.protocol import (
+    CheckPassed,
+    CoresReported,
+    GatewayReported,
+    NodeGone,
+    PhaseReported,
+    StepEnded,
+)
 from eslurm.core.model.step_key import PROLOG
 
 
@@ -39,6 +46,25 @@ class Reports:
     def owe_addresses(self, node: LocalNode, attempt: Attempt, addresses: tuple[str, ...]) -> None:
         """Owe the report of the addresses at which an attempt's gateway daemons serve."""
         body = GatewayReported(node.number, node.incarnation, attempt.job_id, attempt.number, addresses)
+        self._owe(node, body)
+
+    def owe_cores(
+        self,
+        node: LocalNode,
+        attempt: Attempt,
+        idle: int,
+        excluded: int,
+        remaining_s: int,
+        rejects: bool,
+    ) -> None:
+        """Owe the latest word of an attempt's application for its cores here: it replaces the one before."""
+        key = (node.number, node.incarnation, attempt.job_id, attempt.number)
+        body = CoresReported(*key, idle, excluded, remaining_s, rejects)
+        owed = _key(body)
+        node.owed.pop(owed, None)
+        seq = node.sent.pop(owed, None)
+        if seq is not None:
+            self._report_queue.withdraw(seq)
         self._owe(node, body)
 
     def owe_check(self, node: LocalNode) -> None:

@@ -126,6 +126,7 @@ def _restore_prepared(agent: Agent, spool: Folded) -> None:
         attempt.was_prepared = bool(record.launch.phases)
         attempt.phase_credential = record.phase_credential
         readjust(attempt, spool.adjusted.get((number, job_id, attempt_number)))
+        agent.cooperation.restore(attempt, spool.cores.get((number, job_id, attempt_number)))
 
 
 def _restore_phases(agent: Agent, spool: Folded) -> None:

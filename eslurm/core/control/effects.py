@@ -22,8 +22,10 @@ from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, AttemptMore, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.protocol import (
+    AskCores,
     Body,
     End,
+    Exclude,
     JobLaunch,
     LaunchStep,
     NodeGroup,
@@ -62,6 +64,9 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
         case facts.OrphanFound():
             body = End(fact.job_id, fact.attempt, 0.0, "orphan")
             return Effect(state.revision, (fact.number,), body, owed=False)
+        case facts.CoresAsked():
+            ask = AskCores(fact.job_id, fact.attempt, fact.cores)
+            return Effect(state.revision, (fact.node,), ask, owed=False)
         case (
             facts.JobPlaced()
             | facts.NodesPrepared()
@@ -77,6 +82,7 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.JobFinished()
             | facts.GatewaysStaged()
             | facts.ControllerPhaseEnded()
+            | facts.CoresExcluded()
         ):
             return find_owed(state, state.revision)
         case _:
@@ -101,6 +107,8 @@ class Owing(enum.Enum):
     SET_TIME = "set_time"
     FINISH = "finish"
     """End what is left on the nodes of finished parts, or on those that the job gives back."""
+    EXCLUDE = "exclude"
+    """Leave cores to others, or take them back."""
     GATEWAYS = "gateways"
     """The command of the present stage of its gateways."""
     JOIN = "join"
@@ -132,6 +140,8 @@ def find_owing(state: State, revision: int) -> tuple[Job, Attempt, Owing] | None
             return job, attempt, Owing.FINISH
         if attempt.growth is not None and attempt.growth.revision == revision:
             return job, attempt, Owing.JOIN
+        if any(one.revision == revision for one in attempt.exclusions):
+            return job, attempt, Owing.EXCLUDE
     return None
 
 
@@ -153,6 +163,8 @@ def owed_nodes(state: State, revision: int) -> frozenset[int]:
             return attempt.informing
         case Owing.FINISH:
             return attempt.leaving
+        case Owing.EXCLUDE:
+            return frozenset(one.node for one in attempt.exclusions if one.revision == revision)
         case Owing.GATEWAYS:
             return attempt.gateway.waiting if attempt.gateway is not None else frozenset()
         case Owing.JOIN:
@@ -190,6 +202,9 @@ def find_owed(state: State, revision: int) -> Effect | None:
             body = Suspend(job.job_id, attempt.number, resume=not attempt.suspended_us)
         case Owing.SET_TIME:
             body = SetTime(job.job_id, attempt.number, limit_s(job, attempt))
+        case Owing.EXCLUDE:
+            wanted = next(one.wanted for one in attempt.exclusions if one.revision == revision)
+            body = Exclude(job.job_id, attempt.number, wanted)
         case Owing.GATEWAYS:
             body = _gateway_step(state, job, attempt)
     return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)

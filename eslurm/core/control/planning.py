@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from eslurm.core.control import promises
+from eslurm.core.control import lending, promises
 from eslurm.core.control.fair_share import OthersUsage, rank
 from eslurm.core.control.job_ids import take_task_ids
 from eslurm.core.control.jobs import growing
@@ -37,7 +37,9 @@ from eslurm.core.resources.devices import Picker
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.shares import by_node
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.allocation_amounts import own_spans
 from eslurm.core.state.cluster import State, task_slots, waits
+from eslurm.core.state.core_reports import ReportKey
 from eslurm.core.state.job_indexes import fills
 
 LIMITS: Final = PlanLimits(placements_max=256, examined_max=2_000, improved_max=500)
@@ -154,6 +156,8 @@ def take_snapshot(
     )
     if state.growing:
         snapshot = replace(snapshot, fillers=growing.fillers(state, now_us))
+    if state.loans or state.excluding:
+        snapshot = replace(snapshot, lendable=lending.lendable(state), lent=lending.lent(state))
     if ranking is None or not weighs(state.config.priority):
         return snapshot
     ordered = ranking.ordered()
@@ -187,6 +191,7 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         return found
     scratch = state.ledger.fork() if message.generation != state.generation else None
     taken: dict[int, int] = {}
+    lent: dict[ReportKey, int] = {}
     planned: set[int] = set()
     new_tasks = 0
     drafts: list[tuple[Job, Placement, int]] = []
@@ -207,8 +212,13 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
         group = job.job_id if job.is_array else job.array_job_id
         if not _has_room(state, job, taken.get(group, 0)):
             continue
+        if placement.loans and not lending.can_lend(state, placement.loans, lent):
+            continue
         if scratch is not None and not _take(scratch, placement):
             continue
+        for loan in placement.loans:
+            key = loan.owner, loan.attempt, loan.node
+            lent[key] = lent.get(key, 0) + loan.cores
         if group:
             taken[group] = taken.get(group, 0) + 1
         drafts.append((job, placement, new_tasks if job.is_array else -1))
@@ -252,6 +262,7 @@ def on_plan_made(state: State, message: PlanMade, now_us: int) -> list[facts.Fac
                     wide=wide,
                     late_us=placement.late_us,
                     anchor_us=placement.anchor_us if job.pack is not None else 0,
+                    loans=placement.loans,
                 )
             )
             continue
@@ -272,6 +283,8 @@ def _counts_all(state: State, generation: int) -> bool:
 
 def _take(scratch: Ledger, placement: Placement) -> bool:
     """Hold a placement on this ledger, if it fits there."""
+    if placement.loans:
+        placement = replace(placement, spans=own_spans(placement.spans, placement.loans))
     if not revalidate(placement, scratch):
         return False
     scratch.hold_wide(placement.wide)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from eslurm.core.control import lending
 from eslurm.core.control.decide import Answer, decide
 from eslurm.core.control.effects import Effect, effect_of
 from eslurm.core.control.jobs.controller_phases import begun
@@ -30,7 +31,7 @@ from eslurm.core.model.messages import (
     Tick,
     UpdateNodes,
 )
-from eslurm.core.model.protocol import RegistrationReply, ReportAck
+from eslurm.core.model.protocol import CoresReported, RegistrationReply, ReportAck
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State, Touched
 from eslurm.core.state.endings import settled_outcome
@@ -86,6 +87,8 @@ class Reactor:
         for message in messages:
             batch.answers.append(self._answer(message, batch))
         self._settle(batch)
+        if self.state.reports and (self.state.reports.changed or self.state.borrowers):
+            self._apply_all(lending.due(self.state, now_us), batch)
         if self.state.lending:
             # Before any plan uses the released resources: they are theirs.
             self._apply_all(resumptions(self.state, now_us), batch)
@@ -154,6 +157,10 @@ class Reactor:
         seqs: dict[str, list[int]] = {}
         replies: dict[str, list[RegistrationReply]] = {}
         for report in message.reports:
+            if type(report.body) is CoresReported:
+                lending.note(self.state, report.body, batch.now_us)
+                seqs.setdefault(report.process, []).append(report.seq)
+                continue
             try:
                 found, answer = decide(self.state, report.body, batch.now_us)
             except Exception as bug:

@@ -44,6 +44,8 @@ DEADLINE_US = {
     "suspend": 5 * SECOND_US,
     "set_time": 5 * SECOND_US,
     "launch_step": 30 * SECOND_US,
+    "exclude": 5 * SECOND_US,
+    "ask_cores": 5 * SECOND_US,
 }
 """Deadlines of effects' answers. Short where one slow node would delay the release of the others' resources."""
 HEARTBEAT_DATE_US = min(DEADLINE_US.values())

@@ -92,8 +92,9 @@ class OldWord(OneSwap):
         swap = self.take(now_us, draw)
         if swap is not None:
             self._is_gone = bool(swap.revision) and self._change.is_mine(swap.current)
-            # A site may keep a cell that shares nothing from these keys.
-            self.pause(now_us + REMOVE_AGAIN_US)
+            if not self._is_gone:
+                # A site may keep a cell that shares nothing from these keys.
+                self.pause(now_us + REMOVE_AGAIN_US)
         is_member = self._membership.standing is Standing.MEMBER
         if not self._is_gone and is_member and self.is_free(now_us):
             # No mirror shows the key: a cell that does not share its usage does not follow that of others.

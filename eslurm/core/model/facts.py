@@ -20,6 +20,7 @@ from eslurm.core.model.gateways import GatewayStage
 from eslurm.core.model.guests import Guest, GuestOf, JointStep
 from eslurm.core.model.job import Dependency, JobSpec, Span, StepEnd, Stop
 from eslurm.core.model.job_states import JobState
+from eslurm.core.model.lending import Loan
 from eslurm.core.model.member import JoinToken, Member, Revocation
 from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.node_states import NodeState
@@ -245,6 +246,8 @@ class JobPlaced(FactBase, frozen=True, tag=True):
     wide: tuple[int, ...] = ()
     late_us: int = 0
     anchor_us: int = 0
+    loans: tuple[Loan, ...] = ()
+    """Cores of the spans that running jobs lend it."""
 
 
 class NodesPrepared(FactBase, frozen=True, tag=True):
@@ -349,6 +352,38 @@ class AttemptInformed(FactBase, frozen=True, tag=True):
     attempt: int
     revision: int
     nodes: tuple[int, ...]
+
+
+class CoresExcluded(FactBase, frozen=True, tag=True):
+    """The application of a running attempt is to leave so many cores to others on each of these nodes.
+
+    More than before is lent when the node has confirmed it; less counts from now on.
+    """
+
+    job_id: int
+    attempt: int
+    nodes: tuple[int, ...]
+    cores: int
+
+
+class CoresConfirmed(FactBase, frozen=True, tag=True):
+    """These nodes have done what `CoresExcluded` of that revision says; those `refused` have left it as it was."""
+
+    job_id: int
+    attempt: int
+    revision: int
+    nodes: tuple[int, ...]
+    refused: tuple[int, ...] = ()
+
+
+class CoresAsked(FactBase, frozen=True, tag=True):
+    """The application is asked to leave that many more cores of this node to a waiting job (R-02). It may reject."""
+
+    job_id: int
+    attempt: int
+    node: int
+    cores: int
+    for_job: int
 
 
 class AttemptEnded(FactBase, frozen=True, tag=True):
@@ -852,6 +887,9 @@ Fact: TypeAlias = (
     | GrowthPreparing
     | NodesJoined
     | GrowthFailed
+    | CoresExcluded
+    | CoresConfirmed
+    | CoresAsked
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

@@ -22,6 +22,7 @@ from eslurm.core.model.gateways import GatewayRequest, GatewayState
 from eslurm.core.model.growth import Growth, GrowthPlace, Joined
 from eslurm.core.model.guests import GuestOf, Guests, GuestStage
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.lending import Exclusion, Loan
 from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
@@ -160,6 +161,13 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """Retries by the server after ends by some causes; None: it asks for none."""
     elastic: Passed[bool] = False
     """Once it runs on fewer nodes than it may have, it gets more when they come free."""
+    cooperate: Passed[str] = ""
+    """Cooperation of its application's scheduler with this system (R-06): off, report, full; empty: off."""
+    borrow: Passed[str] = ""
+    """It accepts cores of running jobs, on these terms (`lending.terms_of`); empty: it does not."""
+    wckey: Passed[str] = ""
+    command: Passed[str] = ""
+    """The file that the script was read from; empty: none."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -261,6 +269,14 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """Further nodes that it has asked for."""
     grown: tuple[Joined, ...] = ()
     """The nodes that it got while it ran."""
+    loans: tuple[Loan, ...] = ()
+    """Cores of its spans that other jobs own, or owned when it was placed."""
+    exclusions: tuple[Exclusion, ...] = ()
+    """Cores of its spans that its application leaves to others, in the order of nodes."""
+    lent_core_us: int = 0
+    """Core-microseconds that others have used of it in loans that are over."""
+    asked: tuple[int, int] = (0, 0)
+    """(count, time) of requests to exclude cores since its application has last granted one."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -347,6 +363,20 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     def given(self) -> frozenset[tuple[int, int]]:
         """(part, node) of what finished parts have given back."""
         return self.more.given if self.more is not None else frozenset()
+
+    @property
+    def loans(self) -> tuple[Loan, ...]:
+        """Cores that it uses and others own: on the nodes that it holds, until their owners go."""
+        if self.more is None or not self.more.loans:
+            return ()
+        return tuple([loan for loan in self.more.loans if not loan.until_us and loan.node in self.held])
+
+    @property
+    def exclusions(self) -> tuple[Exclusion, ...]:
+        """Cores that its application leaves to others, on the nodes that it holds."""
+        if self.more is None or not self.more.exclusions:
+            return ()
+        return tuple([one for one in self.more.exclusions if one.node in self.held])
 
     @property
     def has_parts(self) -> bool:

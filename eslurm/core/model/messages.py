@@ -97,6 +97,8 @@ class CancelJobs(msgspec.Struct, frozen=True, gc=False):
     state: str = ""
     signal: int = 0
     lost: bool = False
+    reach: str = ""
+    """Of a signal: `steps`, `all`, or empty: the script with what it has started, which `all` reaches, too."""
 
 
 class HoldJobs(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,7 @@ import msgspec
 
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.job import Span
+from eslurm.core.model.lending import Loan
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -21,3 +22,5 @@ class Placement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     wide: Vector = ()
     late_us: int = 0
     anchor_us: int = 0
+    loans: tuple[Loan, ...] = ()
+    """Cores of its spans that running jobs lend it."""

@@ -169,7 +169,31 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     unheard: tuple[int, ...] = ()
 
 
-Body: TypeAlias = Prepare | Start | End | Signal | Suspend | SetTime | LaunchStep | Heartbeat
+class Exclude(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="exclude", gc=False):
+    """Let the application of the attempt leave so many cores of this node to others from now on.
+
+    Fails where it uses them (again); giving cores back to it always succeeds. Idempotent.
+    """
+
+    job_id: int
+    attempt: int
+    cores: int
+
+
+class AskCores(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="ask_cores", gc=False):
+    """Ask the application of the attempt to leave that many more cores of this node to others (R-02).
+
+    It hears of it with the answer to its next report, and may reject.
+    """
+
+    job_id: int
+    attempt: int
+    cores: int
+
+
+Body: TypeAlias = (
+    Prepare | Start | End | Signal | Suspend | SetTime | LaunchStep | Heartbeat | Exclude | AskCores
+)
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -320,7 +344,27 @@ class Registration(
     """Programs that this node's own configuration names: prolog, epilog, check."""
 
 
-ReportBody: TypeAlias = Registration | StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported
+class CoresReported(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="cores_reported", gc=False
+):
+    """The application's word for the cores of its attempt on this node, see `lending.CoreReport` (R-01, R-03).
+
+    The latest one of an attempt replaces those before; it is no fact.
+    """
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+    idle: int
+    excluded: int = 0
+    remaining_s: int = -1
+    rejects: bool = False
+
+
+ReportBody: TypeAlias = (
+    Registration | StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported | CoresReported
+)
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -14,10 +14,10 @@ PARTITION_CHARS_MAX = 63
 RESOURCE_CHARS_MAX = 63
 """Names of GPUs, licences and other resources."""
 COMMENT_CHARS_MAX = 1024
-LINE_CHARS_MAX = {"partition": PARTITION_CHARS_MAX, "comment": COMMENT_CHARS_MAX}
-"""Of fields of a job whose bound is not NAME_CHARS_MAX."""
 REASON_CHARS_MAX = 1024
 PATH_CHARS_MAX = 4096
+LINE_CHARS_MAX = {"partition": PARTITION_CHARS_MAX, "comment": COMMENT_CHARS_MAX, "command": PATH_CHARS_MAX}
+"""Of fields of a job whose bound is not NAME_CHARS_MAX."""
 ARGUMENTS_MAX = 16_384
 ARGUMENT_BYTES_MAX = 131_071
 """Of one argument: what the kernel takes, without the byte that ends it."""

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from eslurm.core.model.protocol import Command, End, SetTime, Suspend, Unhealthy
+from eslurm.core.model.protocol import Command, End, Exclude, SetTime, Suspend, Unhealthy
 from eslurm.core.relay.results import Results, Status
 
 EXPIRY_TOLERANCE_US = 60_000_000
@@ -29,7 +29,7 @@ STEP_US = 10_000_000
 AHEAD_MAX_US = 86_400_000_000
 """A clock that is off by more than a day is beyond what a time zone explains: it has to be set."""
 
-_UNDATED = (End, Suspend, SetTime)
+_UNDATED = (End, Suspend, SetTime, Exclude)
 _decoder = msgspec.msgpack.Decoder(Unhealthy)
 
 

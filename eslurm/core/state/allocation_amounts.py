@@ -6,10 +6,13 @@ the attempt's record alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.job import NO_LIMIT, Attempt, Job, Span
+from eslurm.core.model.lending import Loan
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.shares import Share, by_node
 from eslurm.core.resources.timeline import INFINITY_US
@@ -64,9 +67,39 @@ def spans_to_come(attempt: Attempt, *, with_joining: bool = False) -> Sequence[S
 
 
 def amounts_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
-    """The amounts on these of its nodes, lent or not, the sum over its parts for each."""
+    """The amounts of its own on these of its nodes, lent or not, the sum over its parts for each.
+
+    Cores that it has borrowed are their owners'.
+    """
     spans = spans_in_use(attempt)
-    return by_node(spans if len(nodes) == len(spans) else [span for span in spans if span.node in nodes])
+    shares = by_node(spans if len(nodes) == len(spans) else [span for span in spans if span.node in nodes])
+    more = attempt.more
+    if more is None or not more.loans:
+        return shares
+    borrowed = _borrowed(more.loans)
+    return [(node, _less_cores(amounts, borrowed.get(node, 0))) for node, amounts in shares]
+
+
+def own_spans(spans: Sequence[Span], loans: Iterable[Loan]) -> tuple[Span, ...]:
+    """The spans of a job of one part without the cores that it borrows."""
+    borrowed = _borrowed(loans)
+    return tuple(
+        [
+            replace(span, amounts=_less_cores(span.amounts, borrowed[span.node]))
+            if span.node in borrowed
+            else span
+            for span in spans
+        ]
+    )
+
+
+def _borrowed(loans: Iterable[Loan]) -> dict[int, int]:
+    """Borrowed cores by node."""
+    found: dict[int, int] = {}
+    for loan in loans:
+        if not loan.until_us:
+            found[loan.node] = found.get(loan.node, 0) + loan.cores
+    return found
 
 
 def shares_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
@@ -111,6 +144,19 @@ def lent_by_part(attempt: Attempt) -> tuple[tuple[int, int, Vector], ...]:
     lent = attempt.held - attempt.leaving
     return tuple(
         [(span.component, span.node, span.amounts) for span in spans_in_use(attempt) if span.node in lent]
+    )
+
+
+def _less_cores(amounts: Vector, cores: int) -> Vector:
+    """The same amounts with so many cores less."""
+    return (*amounts[:CORES], amounts[CORES] - cores, *amounts[CORES + 1 :]) if cores else amounts
+
+
+def borrowed_core_us(attempt: Attempt) -> int:
+    """Core-microseconds that an attempt which has ended has used of other jobs' cores."""
+    return sum(
+        loan.cores * max(0, min(loan.until_us or attempt.ended_us, attempt.ended_us) - loan.from_us)
+        for loan in (attempt.more.loans if attempt.more is not None else ())
     )
 
 

@@ -15,6 +15,7 @@ from eslurm.core.state import apply_elastic as elastic
 from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_guests as guest
 from eslurm.core.state import apply_jobs as job
+from eslurm.core.state import apply_lending as lending
 from eslurm.core.state import apply_members as member
 from eslurm.core.state import apply_moves as moves
 from eslurm.core.state import apply_nodes as node
@@ -124,6 +125,9 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.GuestsGivenUp: guest.apply_given_up,
     facts.GuestGone: guest.apply_gone,
     facts.GuestKept: guest.apply_kept,
+    facts.CoresExcluded: lending.apply_excluded,
+    facts.CoresConfirmed: lending.apply_confirmed,
+    facts.CoresAsked: lending.apply_asked,
 }
 
 
@@ -134,3 +138,5 @@ def apply(state: State, fact: facts.Fact, revision: int, now_us: int) -> None:
     state.revision = revision
     state.now_us = now_us
     _APPLY[type(fact)](state, fact)
+    if state.loan_ends or state.owners_gone:
+        lending.settle(state)

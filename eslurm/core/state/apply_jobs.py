@@ -15,6 +15,7 @@ from eslurm.core.state import (
     apply_controller_phases,
     apply_elastic,
     apply_gateways,
+    apply_lending,
     apply_moves,
     apply_packs,
     apply_parts,
@@ -149,7 +150,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
     attempt = Attempt(
         number=fact.attempt,
         phase=AttemptPhase.PREPARING,
-        spans=fact.spans,
+        spans=apply_lending.marked(fact.spans, fact.loans),
         placed_us=state.now_us,
         placed_revision=state.revision,
         until_us=fact.until_us,
@@ -158,7 +159,7 @@ def apply_placed(state: State, fact: facts.JobPlaced) -> None:
         wide=fact.wide,
         forecast=job.forecast,
         planned_us=fact.until_us - fact.late_us if fact.until_us < INFINITY_US else 0,
-        more=apply_phases.of_placement(state, nodes),
+        more=apply_lending.of_placement(apply_phases.of_placement(state, nodes), fact.loans, state.now_us),
     )
     state.put_job(
         replace(
@@ -353,6 +354,9 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         ended_us=ended_us,
     )
     attempt = apply_gateways.over(apply_phases.prepared(attempt, attempt.preparing))
+    if attempt.more is not None and attempt.more.exclusions:
+        lent_core_us = apply_lending.lent_core_us(state, job, attempt)
+        attempt = replace(attempt, more=replace(attempt.more, lent_core_us=lent_core_us))
     if attempt.informing:
         attempt = _informed(attempt, fact.released)
     job = replace(

@@ -23,6 +23,7 @@ from eslurm.core.model.job import Attempt, AttemptMore, Job
 from eslurm.core.model.job_ids import IdRange
 from eslurm.core.model.job_states import ACTIVE, FINAL, JobState
 from eslurm.core.model.job_weight import weight
+from eslurm.core.model.lending import Loan
 from eslurm.core.model.node import Node, is_older, is_usable, names_of
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import PackPlace
@@ -44,10 +45,12 @@ from eslurm.core.resources.nodes import Topology
 from eslurm.core.resources.windows import Calendar, DatesOnly
 from eslurm.core.state import packs
 from eslurm.core.state.allocation_amounts import attempts_of, lends
+from eslurm.core.state.core_reports import CoreReports
 from eslurm.core.state.job_counts import JobCounts
 from eslurm.core.state.job_indexes import (
     began,
     fills,
+    has_lending,
     has_wish,
     name_key,
     owed_revisions,
@@ -173,6 +176,18 @@ class State:
         # Jobs with an open wish: waiting members of a pack that is to be moved, and running jobs that want more time.
         self.wishing: set[int] = set()
         self.growing: dict[int, int] = {}
+        # Borrowers by what they have borrowed from: (owner, attempt, node) -> {(job, attempt): cores}.
+        self.loans: dict[tuple[int, int, int], dict[RunningKey, int]] = {}
+        self.loan_changes = 0
+        """Number of changes of `loans`: readers take a copy when it has grown."""
+        # Running jobs whose applications leave cores to others, and jobs that wait and accept such cores.
+        self.excluding: set[int] = set()
+        self.borrowers: set[int] = set()
+        # What the fact that is being applied has ended: loans, and (owner, attempt, node) that owners have left.
+        self.loan_ends: list[Loan] = []
+        self.owners_gone: list[tuple[int, int, int]] = []
+        # The reactor's: what applications say of their cores. Nodes report again to a new leader.
+        self.reports = CoreReports()
         self.owed: dict[int, int] = {}
         self.step_owed: dict[int, tuple[int, int]] = {}
         self.steps_of: dict[int, set[int]] = {}
@@ -281,6 +296,8 @@ class State:
             self._index_first(new, new.pack)
         self._index_live(old, new)
         follow_holdings(self, old, new)
+        if self.loans or self.reports or self.excluding or has_lending(new):
+            self._follow_loans(old, new)
         self._index_owed(old, new)
         if has_wish(new):
             self.wishing.add(new.job_id)
@@ -565,6 +582,10 @@ class State:
         startable = self.startable(new) if waits(new) else 0
         if startable:
             pending = self._pending(new, startable)
+            if new.spec.borrow and new.grows is None:
+                self.borrowers.add(new.job_id)
+            elif self.borrowers:
+                self.borrowers.discard(new.job_id)
             if new.job_id not in self.queue:
                 self.queue.add(pending)
                 self.want_plan()
@@ -573,6 +594,7 @@ class State:
                 self.want_plan()
         elif new.job_id in self.queue:
             self.queue.remove(new.job_id)
+            self.borrowers.discard(new.job_id)
             self._give_up_plans(new)
         if new.is_array and old is not None and bool(task_slots(old)) != bool(task_slots(new)):
             self._refresh_waiting_tasks(new.job_id)
@@ -686,6 +708,7 @@ class State:
                 or (previous.more is not attempt.more and previous.given != attempt.given)
                 or previous.until_us != attempt.until_us
                 or lends(previous) != lends(attempt)
+                or (previous.more is not attempt.more and previous.loans != attempt.loans)
                 or previous.time_limit_s != attempt.time_limit_s
                 or old.spec is not new.spec
                 or old.forecast != new.forecast
@@ -697,6 +720,57 @@ class State:
                 self.live[new.job_id, attempt.number] = self._running(new, attempt)
         for number in before:
             self.live.pop((new.job_id, number), None)
+
+    def _follow_loans(self, old: Job | None, new: Job) -> None:
+        """Follow what the job has borrowed, and leaves to others; note what has ended with this change."""
+        before = attempts_of(old) if old is not None else ()
+        after = {attempt.number: attempt for attempt in attempts_of(new)}
+        for attempt in after.values():
+            if attempt.more is not None and attempt.more.loans:
+                self._index_loans(new.job_id, attempt)
+        for attempt in before:
+            more = attempt.more
+            current = after.get(attempt.number)
+            if current is attempt:
+                continue
+            held = current.held if current is not None else frozenset[int]()
+            if more is not None and more.loans:
+                left = current.loans if current is not None else ()
+                for loan in attempt.loans:
+                    if loan not in left:
+                        self._unindex_loan(new.job_id, attempt.number, loan)
+            gone = attempt.held - held
+            if not gone:
+                continue
+            self.reports.forget(new.job_id, attempt.number, gone)
+            for one in attempt.exclusions if more is not None else ():
+                if one.node in gone and (new.job_id, attempt.number, one.node) in self.loans:
+                    self.owners_gone.append((new.job_id, attempt.number, one.node))
+        if new.attempt is not None and new.attempt.exclusions:
+            self.excluding.add(new.job_id)
+        elif self.excluding:
+            self.excluding.discard(new.job_id)
+
+    def _index_loans(self, job_id: int, attempt: Attempt) -> None:
+        found: dict[tuple[int, int, int], int] = {}
+        for loan in attempt.loans:
+            key = (loan.owner, loan.attempt, loan.node)
+            found[key] = found.get(key, 0) + loan.cores
+        borrower = job_id, attempt.number
+        for key, cores in found.items():
+            there = self.loans.setdefault(key, {})
+            if there.get(borrower) != cores:
+                there[borrower] = cores
+                self.loan_changes += 1
+
+    def _unindex_loan(self, job_id: int, number: int, loan: Loan) -> None:
+        key = (loan.owner, loan.attempt, loan.node)
+        borrowers = self.loans.get(key, {})
+        borrowers.pop((job_id, number), None)
+        if not borrowers:
+            self.loans.pop(key, None)
+        self.loan_changes += 1
+        self.loan_ends.append(loan)
 
     def _refresh_waiting_tasks(self, array_id: int) -> None:
         """Follow the array's limit for tasks that wait for another attempt."""

@@ -15,6 +15,7 @@ from eslurm.core.model.parts import gateway_nodes
 from eslurm.core.model.retry import RetryRecord
 from eslurm.core.model.step_key import EPILOG
 from eslurm.core.model.transfer import Transfer, TransferStage
+from eslurm.core.resources.vector import CORES
 from eslurm.core.state.cluster import (
     State,
     attempts_of,
@@ -46,6 +47,8 @@ def check_job(state: State, job: Job) -> None:
         nodes = {span.node for span in held.spans}
         require(held.held <= nodes, f"{name} holds nodes outside its spans")
         _check_parts(job, held, name)
+        if held.more is not None and (held.more.loans or held.more.exclusions):
+            _check_lending(state, job, held, name)
         gone = held.gone
         require(
             not gone & held.held and gone <= nodes, f"{name} goes on without nodes that it holds or never had"
@@ -102,6 +105,34 @@ def _check_retry(job: Job, record: RetryRecord, name: str) -> None:
     is_settling = job.state is JobState.COMPLETING
     require(record.grown is None or is_settling, f"{name} has limits that wait for its nodes")
     require(record.count == 0 or record.latest is not None, f"{name} was retried for no cause")
+
+
+def _check_lending(state: State, job: Job, attempt: Attempt, name: str) -> None:
+    """Check that a loan is confirmed, lies within both spans, and that no core is lent twice."""
+    cores = {span.node: span.amounts[CORES] for span in attempt.spans}
+    marked = {span.node for span in attempt.spans if span.lent}
+    borrowed: dict[int, int] = {}
+    for loan in attempt.more.loans if attempt.more is not None else ():
+        require(loan.node in marked, f"{name} has a loan on node {loan.node}, where its span has none")
+        if loan.until_us:
+            owner = state.find_attempt(loan.owner, loan.attempt)
+            is_left = owner is None or loan.node not in owner[1].held
+            require(is_left, f"{name} owns what job {loan.owner} still holds: {loan}")
+    for loan in attempt.loans:
+        borrowed[loan.node] = borrowed.get(loan.node, 0) + loan.cores
+        found = state.find_attempt(loan.owner, loan.attempt)
+        require(found is not None and loan.owner != job.job_id, f"{name} borrows from nothing: {loan}")
+        assert found is not None
+        one = next((one for one in found[1].exclusions if one.node == loan.node), None)
+        lent = sum(state.loans.get((loan.owner, loan.attempt, loan.node), {}).values())
+        require(one is not None and lent <= one.cores, f"{name}: {lent} cores are lent of {one}")
+    within = all(0 < count <= cores[node] for node, count in borrowed.items())
+    require(within, f"{name} borrows {borrowed}, its spans have {cores}")
+    for one in attempt.exclusions:
+        own = cores[one.node] - borrowed.get(one.node, 0)
+        is_sane = 0 <= one.cores <= one.wanted <= own
+        require(is_sane, f"{name} leaves {one} to others of its {own} cores")
+        require((one.wanted > one.cores) <= bool(one.revision), f"{name} waits for nothing with {one}")
 
 
 def _check_parts(job: Job, attempt: Attempt, name: str) -> None:

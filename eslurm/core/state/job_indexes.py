@@ -101,6 +101,14 @@ def has_wish(job: Job) -> bool:
     return not job.pack.wish.said and waits_for_start(job)
 
 
+def has_lending(job: Job) -> bool:
+    """Check whether an attempt of the job has borrowed cores, or leaves cores to others."""
+    more = job.attempt.more if job.attempt is not None else None
+    if more is not None and (more.loans or more.exclusions):
+        return True
+    return any(attempt.more is not None and attempt.more.loans for attempt in job.residues)
+
+
 def name_key(spec: JobSpec) -> tuple[int, str]:
     """The key that `singleton` compares."""
     return (spec.user.uid, spec.name)
@@ -145,4 +153,5 @@ def owed_revisions(attempt: Attempt) -> tuple[int, ...]:
             revisions.append(attempt.more.part_revision)
         if attempt.growth is not None and attempt.growth.waiting:
             revisions.append(attempt.growth.revision)
+        revisions += dict.fromkeys([one.revision for one in attempt.exclusions if one.revision])
     return tuple(revisions)

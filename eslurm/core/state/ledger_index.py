@@ -114,6 +114,8 @@ def follow_holdings(state: AllocationIndexes, old: Job | None, new: Job) -> None
                 state.ledger.give_back_wide(attempt.wide)
         if same is not attempt and same.given != attempt.given:
             _hold_less(state, same, attempt)
+        if same is not attempt and same.loans != attempt.loans:
+            _hold_own(state, same, attempt)
     if new.attempt is not None and new.attempt.room_for:
         state.lending.add(new.job_id)
     else:
@@ -160,6 +162,15 @@ def _hold_less(state: AllocationIndexes, before: Attempt, after: Attempt) -> Non
     for span in after.spans:
         if span.devices and span.node in nodes and (span.component, span.node) in given:
             state.devices.give_back(span.node, span.devices)
+    state.want_plan()
+
+
+def _hold_own(state: AllocationIndexes, before: Attempt, after: Attempt) -> None:
+    """Hold the cores whose owners have gone: they were borrowed."""
+    nodes = frozenset(loan.node for loan in before.loans) & after.held
+    has = dict(shares_on(after, nodes))
+    changes = [(number, had, has[number]) for number, had in shares_on(before, nodes) if had != has[number]]
+    state.ledger.rehold(changes, before.until_us, after.until_us)
     state.want_plan()
 
 

@@ -80,6 +80,7 @@ def pending_of(
         is_owed=owed_us > 0,
         phases_us=phases_us,
         apart=job.grows.apart if job.grows is not None else frozenset(),
+        borrows=bool(spec.borrow) and not is_placed and job.grows is None,
     )
 
 

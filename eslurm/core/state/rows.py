@@ -93,6 +93,10 @@ class Accounted(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     pack_index: int = 0
     segments: tuple[SegmentUse, ...] = ()
     """Of a run whose nodes changed."""
+    lent_core_us: int = 0
+    """Core-microseconds of its cores that other jobs have used."""
+    borrowed_core_us: int = 0
+    """Core-microseconds that it has used of other jobs' cores."""
 
 
 _encoder = msgspec.msgpack.Encoder()

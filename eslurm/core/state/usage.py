@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.fair_tree import Association
 from eslurm.core.plan.slices import parts
-from eslurm.core.state.allocation_amounts import paused_us, spans_in_use
+from eslurm.core.state.allocation_amounts import own_spans, paused_us, spans_in_use
 from eslurm.core.state.apply_accounts import put_usage
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def charge_left(state: State, job: Job, attempt: Attempt, spans: Iterable[Span])
     if not attempt.started_us:
         return
     from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, state.now_us)
-    amount = _worth_of(state, job, attempt, list(spans), (), from_us, state.now_us)
+    own = own_spans(list(spans), attempt.more.loans if attempt.more is not None else ())
+    amount = _worth_of(state, job, attempt, list(own), (), from_us, state.now_us)
     _add(state, job, amount, state.now_us)
 
 
@@ -118,7 +119,10 @@ def _add(state: State, job: Job, amount: float, until_us: int) -> None:
 def _worth(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
     gone = attempt.gone
     used = [span for span in spans_in_use(attempt) if span.node not in gone]
-    return _worth_of(state, job, attempt, used, attempt.wide, from_us, until_us)
+    worth = _worth_of(state, job, attempt, used, attempt.wide, from_us, until_us)
+    if attempt.more is not None and attempt.more.loans:
+        worth = max(0.0, worth - _borrowed(state, job, attempt, from_us, until_us))
+    return worth
 
 
 def _worth_of(
@@ -144,6 +148,17 @@ def _worth_of(
         rate_of(state.config, [span.amounts for span in spans], wide), from_us, until_us, half_life_s
     )
     return amount * usage_factor(state, job.spec.qos)
+
+
+def _borrowed(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
+    """The part of an attempt's use that is charged to the owners of its cores (R-04)."""
+    half_life_s = state.config.priority.half_life_s
+    found = 0.0
+    for loan in attempt.more.loans if attempt.more is not None else ():
+        begin_us, end_us = max(from_us, loan.from_us), min(until_us, loan.until_us or until_us)
+        rate = rate_of(state.config, [(loan.cores,)])
+        found += stay(rate, begin_us, end_us, half_life_s) * decay(until_us - end_us, half_life_s)
+    return found * usage_factor(state, job.spec.qos)
 
 
 def usage_now(

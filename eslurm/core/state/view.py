@@ -17,6 +17,7 @@ from eslurm.core.model.step import Step
 from eslurm.core.state.allocation_amounts import attempts_of, lends
 from eslurm.core.state.apply_accounts import Record, find_record, records_of
 from eslurm.core.state.cluster import State, Touched
+from eslurm.core.state.core_reports import CoreReports
 from eslurm.core.state.job_indexes import is_movable, startable
 
 K = TypeVar("K")
@@ -50,6 +51,7 @@ class View:
         self._take_scalars()
         self._take_holdings()
         self._take_coordinators()
+        self._take_loans()
 
     def find_job(self, job_id: int) -> Job | None:
         """The job, if it is still in memory."""
@@ -62,6 +64,16 @@ class View:
     def all_of(self, kind: type[R]) -> list[R]:
         """All records of this class."""
         return [record for record in self.records.values() if isinstance(record, kind)]
+
+    @property
+    def reports(self) -> CoreReports:
+        """The latest words of applications for their cores: soft state, which no commit makes."""
+        return self._state.reports
+
+    def cores_excluded(self) -> int:
+        """Confirmed cores that running jobs leave to others."""
+        jobs = [self._state.jobs[job_id] for job_id in self._state.excluding]
+        return sum(one.cores for job in jobs if job.attempt is not None for one in job.attempt.exclusions)
 
     @property
     def usage(self) -> dict[tuple[str, str], Usage]:
@@ -97,10 +109,17 @@ class View:
                 _refresh(self.policies[kind], self._state.policies[kind], {name})
         if any(kind == "account" for kind, _ in touched.records):
             self._take_coordinators()
+        if self._loan_changes != self._state.loan_changes:
+            self._take_loans()
         self.revision = revision
         self.now_us = now_us
         self.pending_count = self._state.pending_count
         self.active_count = self._state.active_count
+
+    def _take_loans(self) -> None:
+        """Copy the borrowers by what they have borrowed from."""
+        self._loan_changes = self._state.loan_changes
+        self.loans = {key: dict(borrowers) for key, borrowers in self._state.loans.items()}
 
     def _take_coordinators(self) -> None:
         self.coordinators = {user: frozenset(names) for user, names in self._state.coordinators.items()}
@@ -176,7 +195,7 @@ def _holds_otherwise(before: Sequence[Attempt], after: Sequence[Attempt]) -> boo
             old.number != new.number
             or old.held is not new.held
             or lends(old) != lends(new)
-            or (old.more is not new.more and old.given != new.given)
+            or (old.more is not new.more and (old.given != new.given or old.loans != new.loans))
         ):
             return True
     return False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from eslurm.core.agent import actions as act
+from eslurm.core.agent.attempt import MAY_START_STEPS
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.pipeline import (
@@ -389,6 +390,16 @@ class AgentDriver(Process):
 
     def _on_checked(self, node: int, passed: bool) -> None:
         self._do(self.agent.on_checked(node, self.now_us, passed=passed))
+
+    def report_cores(self, key: StepKey, idle: int, *, rejects: bool = False) -> tuple[int, int] | None:
+        """An application says how many cores it does not use: (excluded, asked), None when its node cannot say."""
+        node = self.agent.registry.by_number.get(key.node)
+        attempt = node.attempts.get((key.job_id, key.attempt)) if node is not None else None
+        if attempt is None or attempt.stage not in MAY_START_STEPS or attempt.launch is None:
+            return None
+        actions, view = self.agent.on_cores(attempt, 0, idle, -1, self.now_us, rejects=rejects)
+        self._do(actions)
+        return view.excluded, view.asked
 
     def _to_boot_us(self, at_us: int) -> int:
         """A time of this process by the host's clock, which the runner shares; 0 stays 0."""

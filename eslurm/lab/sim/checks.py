@@ -32,6 +32,7 @@ from eslurm.lab.sim.elastic_checks import ElasticChecks
 from eslurm.lab.sim.gateway_checks import WATCHED as OF_GATEWAYS
 from eslurm.lab.sim.gateway_checks import GatewayChecks
 from eslurm.lab.sim.host import Host
+from eslurm.lab.sim.lending_apps import Applications
 from eslurm.lab.sim.log_keeper import stored_bases
 from eslurm.lab.sim.naive_dependencies import DependencyChecks
 from eslurm.lab.sim.pack_checks import WATCHED as OF_PACKS
@@ -88,6 +89,13 @@ class Checks:
         )
         self.controller_phases = ControllerPhaseChecks(world.config.phases, world.coverage)
         self.elastic = ElasticChecks(world.coverage)
+        self.applications = Applications(
+            world,
+            self._on_unused,
+            self._stands_still,
+            lambda: world.faults.calm_since_us,
+            world.coverage.count,
+        )
         self._replica = State(world.owner)
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.
@@ -356,6 +364,17 @@ class Checks:
         require(not problem, problem)
         if run.shares_node:
             self._world.coverage.count("two parts on one node")
+        if launch.spec.cooperate:
+            self.applications.begin(host, key, launch)
+
+    def _on_unused(self, key: StepKey, cores: int) -> None:
+        """An application runs nothing on so many of its cores."""
+        run = self._runs[key.job_id, key.attempt]
+        problem = self._occupancy.leave(run, key.node, cores, self._world.totals)
+        require(not problem, problem)
+
+    def _stands_still(self, key: StepKey) -> bool:
+        return self._runs[key.job_id, key.attempt].clock.is_still
 
     def on_step_ended(self, outcome: StepOutcome) -> None:
         """Processes are gone; said any number of times."""
@@ -367,6 +386,7 @@ class Checks:
         if self._live.get(key.job_id, {}).pop(key, None) is None or key.step != BATCH_STEP:
             return
         self._world.coverage.on_ended(outcome)
+        self.applications.end(key)
         run = self._runs[key.job_id, key.attempt]
         run.outcome = outcome
         if outcome.cause is StepEndCause.TIME_LIMIT:
@@ -404,6 +424,7 @@ class Checks:
         for live in self._live.values():
             for key in [key for key, other in live.items() if other is host]:
                 del live[key]
+                self.applications.end(key)
                 if key.step == BATCH_STEP:
                     run = self._runs[key.job_id, key.attempt]
                     run.disturbed = True

@@ -49,6 +49,8 @@ from eslurm.core.state.cluster import State
 from eslurm.lab.sim import wire
 from eslurm.lab.sim.elastic_draws import EVERY_US, ElasticDraws
 from eslurm.lab.sim.gateway_draws import draw_gateway_spec, gateways_of
+from eslurm.lab.sim.lending_apps import BURSTS as LENDING_BURSTS
+from eslurm.lab.sim.lending_apps import draw_lending, has_lenders
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.step_runner import LONG_LIMIT_S
 from eslurm.lab.sim.violation import require
@@ -117,6 +119,7 @@ class Client(Process):
         self._moves_random = random.Random(f"{world.seed}/moves")
         self._parts_random = random.Random(f"{world.seed}/finished parts")
         self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
+        self._lending_random = random.Random(f"{world.seed}/lending jobs")
         self._movable_random = random.Random(f"{world.seed}/movable jobs")
         self._spanning_random = random.Random(f"{world.seed}/spanning jobs")
         self._retries_random = random.Random(f"{world.seed}/retries")
@@ -158,6 +161,9 @@ class Client(Process):
         if self._retries_random.random() < RETRIES_SHARE and not world.movable_bursts:
             for _ in range(RETRIED_SUBMISSIONS):
                 self.later(self._retries_random.randint(SECOND_US, last_us), self._submit_retried)
+        if has_lenders(world.seed):
+            for _ in range(LENDING_BURSTS):
+                self.later(self._lending_random.randint(SECOND_US, last_us), self._submit_lending)
 
         for at_us in range(EVERY_US, world.faults.plan.calm_us, EVERY_US) if self._elastic.is_on else ():
             self.later(at_us, self._resize)
@@ -294,6 +300,14 @@ class Client(Process):
         beside = self._spec(rng)
         members, delays_s = draw_pack(rng, (spec, beside) if rng.random() < 0.5 else (beside, spec))
         self.call(SubmitJobs(members, (PackDraft(0, delays_s),)), None, blobs)
+
+    def _submit_lending(self) -> None:
+        """A job whose application lends cores, and some that would borrow them."""
+        rng = self._lending_random
+        specs = draw_lending(rng, self._spec(rng), self.world.config)
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
+        self.call(SubmitJobs(specs[:1]), None, blobs)
+        self.call(SubmitJobs(specs[1:]), None, blobs)
 
     def _submit_movable(self) -> None:
         """More jobs at once than start at once, which any cell may take."""

@@ -56,6 +56,10 @@ PATHS: Final = (
     "job retried after a node failure",
     "retries used up",
     "retried job cancelled",
+    "cores excluded",
+    "cores given back",
+    "request to exclude cores granted",
+    "job placed on borrowed cores",
     "link out for longer than node_lost_after_s",
     "link in for longer than node_lost_after_s",
     "link slow for longer than node_lost_after_s",
@@ -104,6 +108,10 @@ class Coverage:
 
     def _on_nodes_lost(self, _fact: facts.NodesLost) -> None:
         self.count("job went on without a lost node")
+
+    def _on_placed(self, fact: facts.JobPlaced) -> None:
+        if fact.loans:
+            self.count("job placed on borrowed cores")
 
     def _on_part_finished(self, _fact: facts.PartFinished) -> None:
         self.count("part given back")
@@ -166,6 +174,7 @@ _COUNTERS: Final[Mapping[type[facts.Fact], Callable[[Coverage, Any], None]]] = {
     facts.AttemptEnded: Coverage._on_attempt_ended,
     facts.NodesLost: Coverage._on_nodes_lost,
     facts.PartFinished: Coverage._on_part_finished,
+    facts.JobPlaced: Coverage._on_placed,
     facts.NodeFaulted: Coverage._on_faulted,
     facts.NodeCleared: Coverage._on_cleared,
     facts.NodeRegistered: Coverage._on_registered,

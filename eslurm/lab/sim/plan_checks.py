@@ -14,7 +14,7 @@ from functools import partial
 from eslurm.core.explain.inquiry import why_waiting
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Qos
-from eslurm.core.model.job import Job
+from eslurm.core.model.job import Job, Stop
 from eslurm.core.model.job_states import JobState, StopCause
 from eslurm.core.plan.cycle.cycle import exhaust
 from eslurm.core.plan.cycle.plan import Plan
@@ -69,6 +69,7 @@ TAKES_NOTHING = frozenset(
 )
 """Facts that can take nothing from a planned job: a later job comes behind it (C-59), an ended one releases resources."""
 FOR_JOB = re.compile(r"to make room for job (\d+)$")
+RECALLED = re.compile(r"to give job (\d+) its cores back")
 PREEMPTING = frozenset({StopCause.PREEMPT, StopCause.EVICT})
 
 Attempted = tuple[int, int]
@@ -121,6 +122,8 @@ class PlanChecks:
         match fact:
             case facts.JobPlaced():
                 self._on_placed(state, fact)
+            case facts.StopRequested(job_id, _, stop) if RECALLED.search(stop.by):
+                self._on_recalled(state, job_id, stop)
             case facts.StopRequested(job_id, _, stop) if stop.cause in PREEMPTING:
                 self._on_preempted(state, job_id, stop.by)
             case facts.AttemptSuspended(room_for=room_for) if room_for:
@@ -134,6 +137,19 @@ class PlanChecks:
         assert job.attempt is not None
         for what in naive_rules.broken(state, job, job.attempt):
             require(not what, f"job {fact.job_id} {what}")
+
+    def _on_recalled(self, state: State, job_id: int, stop: Stop) -> None:
+        """A borrower has to go: it has borrowed from that owner, and goes as it agreed to."""
+        self._count("recalled")
+        found = RECALLED.search(stop.by)
+        attempt = state.jobs[job_id].attempt
+        assert found is not None and attempt is not None
+        owners = {loan.owner for loan in attempt.loans}
+        require(int(found[1]) in owners, f"job {job_id} is to give job {found[1]} what it has of {owners}")
+        mode, _, grace = state.jobs[job_id].spec.borrow.partition(",")
+        is_agreed = (stop.cause is StopCause.PREEMPT) == (mode == "requeue")
+        require(is_agreed, f"job {job_id} agreed to {mode}, and goes by {stop.cause.value}")
+        require(stop.grace_s == int(grace or 30), f"job {job_id} agreed to {grace} s, and has {stop.grace_s}")
 
     def _on_preempted(self, state: State, job_id: int, by: str) -> None:
         self._count("preempted")

@@ -37,6 +37,11 @@ class Clock:
             self._still_us += now_us - self._still_since_us
             self._still_since_us = None
 
+    @property
+    def is_still(self) -> bool:
+        """Check whether it stands still."""
+        return self._still_since_us is not None
+
     def used_us(self, now_us: int) -> int:
         """Run time in microseconds."""
         until_us = now_us if self._still_since_us is None else self._still_since_us
@@ -60,6 +65,7 @@ class Run:
         "outcome",
         "parts",
         "shares_node",
+        "unused",
         "usage",
     )
 
@@ -82,6 +88,8 @@ class Run:
         self.devices = launch.devices
         self.device_parts = launch.device_parts
         self.lent: dict[int, int] = {}
+        self.unused: dict[int, int] = {}
+        """By node the cores that its application leaves to others."""
         self.outcome: StepOutcome | None = None
         self.disturbed = False
 
@@ -139,6 +147,7 @@ class Occupancy:
             self._used[number][at] -= amount
         if number in run.lent:
             self._used[number][CORES] += run.lent.pop(number)
+        self._used[number][CORES] += run.unused.pop(number, 0) if amounts else 0
         for node, resource, devices in run.devices:
             for device in devices if node == number else ():
                 if self._devices.get((node, resource, device)) is run.key:
@@ -161,9 +170,22 @@ class Occupancy:
     def lend(self, run: Run) -> None:
         """A script stands still: others may have its cores, nothing else."""
         if not run.lent:
-            run.lent = {number: amounts[CORES] for number, amounts in run.usage.items()}
+            run.lent = {
+                number: amounts[CORES] - run.unused.get(number, 0) for number, amounts in run.usage.items()
+            }
             for number, cores in run.lent.items():
                 self._used[number][CORES] -= cores
+
+    def leave(self, run: Run, number: int, cores: int, totals: Sequence[tuple[int, ...]]) -> str:
+        """A script runs nothing on so many of its cores; what is wrong when it takes some back, if anything."""
+        if number not in run.usage:
+            return ""
+        used = self._used[number]
+        used[CORES] -= cores - run.unused.get(number, 0)
+        run.unused[number] = cores
+        if used[CORES] > totals[number][CORES]:
+            return f"node {number} runs {used[CORES]} of {totals[number][CORES]} in resource {CORES}, {run.key} uses its own"
+        return ""
 
     def go_on(self, run: Run, totals: Sequence[tuple[int, ...]]) -> str:
         """A script goes on with its cores; what is wrong with that, if anything."""

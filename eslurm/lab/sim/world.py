@@ -36,6 +36,7 @@ from eslurm.lab.sim.gateway_draws import LIMIT_S as GATEWAYS_LIMIT_S
 from eslurm.lab.sim.gateway_draws import draw_gateway_script, draw_modules
 from eslurm.lab.sim.gateway_faults import GatewayFaults
 from eslurm.lab.sim.host import Host
+from eslurm.lab.sim.lending_apps import LIMIT_S as LENDING_LIMIT_S
 from eslurm.lab.sim.memory_store import MemoryStore
 from eslurm.lab.sim.network import Network
 from eslurm.lab.sim.phase_checks import draw_phases, draw_script
@@ -285,6 +286,8 @@ class World:
             seconds = rng.uniform(40.0, 130.0)
         if spec.time_limit_us == GATEWAYS_LIMIT_S * SECOND_US:
             seconds = rng.uniform(1.0, 20.0)
+        if spec.time_limit_us == LENDING_LIMIT_S * SECOND_US:
+            seconds = rng.uniform(10.0, 90.0)
         return StepScript(
             duration_us=int(seconds * SECOND_US) if key.step == BATCH_STEP or rng.random() < 0.9 else None,
             exit_code=0 if rng.random() < 0.85 else 1,

@@ -197,13 +197,28 @@ class CoreDriver:
         self._now_us = now_us
         self._send(Tick())
 
+    def spec_of(self, job: Job) -> JobSpec:
+        """The job that is submitted for one of the log."""
+        return JobSpec(
+            name=job.name,
+            user=user_of(job),
+            partition=job.asked_partition,
+            components=job.requests or (job.pending.request,),
+            script_hash=b"",
+            environment_hash=b"",
+            work_dir="/",
+            time_limit_s=job.pending.time_limit_us // SECOND_US,
+            account=job.account,
+            qos=job.qos,
+        )
+
     def arrive(self, job: Job) -> str:
         """A job is submitted; why it is refused, "" if it is not."""
-        return self._submit((job,), SubmitJobs((_spec_of(job),)))
+        return self._submit((job,), SubmitJobs((self.spec_of(job),)))
 
     def arrive_together(self, workflow: Workflow, jobs: Sequence[Job]) -> str:
         """The stages of a workflow are submitted; why they are refused, "" if they are not."""
-        specs = tuple([_spec_of(job) for job in jobs])
+        specs = tuple([self.spec_of(job) for job in jobs])
         if workflow.mode in ("pack", "moved"):
             delays_s = tuple([stage.delay_us // SECOND_US for stage in workflow.stages])
             return self._submit(jobs, SubmitJobs(specs, (PackDraft(0, delays_s),)))
@@ -360,18 +375,3 @@ def user_of(job: Job) -> Principal:
 
 def _group(record: Record) -> int:
     return record.group if record.group >= 0 else UNKNOWN_ID
-
-
-def _spec_of(job: Job) -> JobSpec:
-    return JobSpec(
-        name=job.name,
-        user=user_of(job),
-        partition=job.asked_partition,
-        components=job.requests or (job.pending.request,),
-        script_hash=b"",
-        environment_hash=b"",
-        work_dir="/",
-        time_limit_s=job.pending.time_limit_us // SECOND_US,
-        account=job.account,
-        qos=job.qos,
-    )

@@ -34,13 +34,13 @@ def events(result: Result) -> Iterator[dict[str, Any]]:
     """Names of the tracks, then jobs in the order of their start, then the counters."""
     lanes = Lanes(result.machine)
     begin_us = min((one.job.submit_us for one in result.ran), default=0)
-    yield _named("process_name", 0, f"{result.policy}: {result.machine.shape}")
+    yield named("process_name", 0, f"{result.policy}: {result.machine.shape}")
     topology = result.machine.topology
     for position, name in enumerate(topology.names):
         cores = topology.totals[position][CORES]
         for core in range(cores):
             label = name if cores == 1 else f"{name} core {core}"
-            yield _named("thread_name", lanes.first[position] + core, label)
+            yield named("thread_name", lanes.first[position] + core, label)
     shown: set[tuple[int, int]] = set()
     nodes = _node_of(lanes)
     for bar in lanes.bars(result, joined=False):
@@ -93,5 +93,6 @@ def _counters(result: Result, begin_us: int) -> Iterator[dict[str, Any]]:
             yield {"name": name, "ph": "C", "pid": PROCESS, "ts": at_us - begin_us, "args": {"value": value}}
 
 
-def _named(kind: str, track: int, name: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": PROCESS, "tid": track, "args": {"name": name}}
+def named(kind: str, track: int, name: str, process: int = PROCESS) -> dict[str, Any]:
+    """The event that names a track (`thread_name`) or a process (`process_name`)."""
+    return {"name": kind, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}

@@ -51,6 +51,8 @@ def on_effect_done(state: State, message: EffectDone, now_us: int) -> list[facts
             return _on_informed(job, attempt, message)
         case Owing.JOIN:
             return growing.on_prepared(state, job, attempt, message, now_us)
+        case Owing.EXCLUDE:
+            return _on_excluded(job, attempt, message)
         case Owing.GATEWAYS:
             return gateways.on_launched(state, job, attempt, message, now_us)
         case _:
@@ -177,6 +179,20 @@ def _on_informed(job: Job, attempt: Attempt, message: EffectDone) -> list[facts.
     told = [number for outcome in message.outcomes if outcome.status == "ok" for number in outcome.nodes]
     known = tuple(number for number in told if number in attempt.held)
     return [facts.AttemptInformed(job.job_id, attempt.number, message.revision, known)] if known else []
+
+
+def _on_excluded(job: Job, attempt: Attempt, message: EffectDone) -> list[facts.Fact]:
+    waiting = {one.node for one in attempt.exclusions if one.revision == message.revision}
+    done: list[int] = []
+    refused: list[int] = []
+    for outcome in message.outcomes:
+        if outcome.status in ("ok", "failed"):
+            told = done if outcome.status == "ok" else refused
+            told += [node for node in outcome.nodes if node in waiting]
+    if not done and not refused:
+        return []
+    key = job.job_id, attempt.number, message.revision
+    return [facts.CoresConfirmed(*key, tuple(done), tuple(refused))]
 
 
 def _on_end_answered(

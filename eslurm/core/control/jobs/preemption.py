@@ -135,6 +135,8 @@ def _running(
     standing = _standing(state, job)
     exempt_s = qos.preempt_exempt_s if qos is not None else 0
     is_still = bool(attempt.suspended_us)
+    # Cores that are lent, or borrowed, cannot be lent once more.
+    is_shared = attempt.more is not None and bool(attempt.exclusions or attempt.loans)
     priority = job.priority
     if weighed is not None and (held := state.live[job.job_id, attempt.number].job) is not None:
         priority = weighed.priority_then(held, attempt.started_us)
@@ -148,8 +150,8 @@ def _running(
         qos=job.spec.qos,
         tier=standing.tier,
         # What stands still has made its room, or is an operator's to decide on.
-        by_qos=OFF if qos is None or is_still else qos.preempt_mode,
-        by_tier=OFF if is_still else standing.by_tier,
+        by_qos=OFF if qos is None or is_still else _mode(qos.preempt_mode, is_shared=is_shared),
+        by_tier=OFF if is_still else _mode(standing.by_tier, is_shared=is_shared),
         exempt_until_us=attempt.started_us + exempt_s * SECOND_US,
         is_going=(
             attempt.stop is not None
@@ -159,6 +161,10 @@ def _running(
         ),
         level=ranks.level(job.spec.qos),
     )
+
+
+def _mode(mode: str, *, is_shared: bool) -> str:
+    return OFF if is_shared and mode == SUSPEND else mode
 
 
 def _standing(state: State, job: Job) -> Standing:

@@ -31,6 +31,7 @@ from eslurm.core.model.messages import (
     SuspendJobs,
 )
 from eslurm.core.model.parts import partitions_of, user_parts
+from eslurm.core.model.step import StepState
 from eslurm.core.state.allocation_amounts import lends
 from eslurm.core.state.cluster import State
 
@@ -141,7 +142,7 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
         if message.lost:
             return given_up(job, message.by.name, now_us)
         if message.signal:
-            return _signal(state, job, task, message.signal, message.by.name, signalled)
+            return _signal(state, job, task, message, signalled)
         if task >= 0:
             return [facts.TasksDropped(job.job_id, ((task, task),), f"cancelled by {message.by.name}")]
         with_it = _with_others(state, message.by, job, message.jobs)
@@ -168,7 +169,8 @@ def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> lis
     return stop(state, job, StopCause.CANCEL, now_us, by) if job.state in ACTIVE else []
 
 
-def _signal(state: State, job: Job, task: int, signal: int, by: str, signalled: set[int]) -> list[facts.Fact]:
+def _signal(state: State, job: Job, task: int, message: CancelJobs, signalled: set[int]) -> list[facts.Fact]:
+    """Signal the script and what it has started, or the job's steps, as far as the message reaches."""
     records = _with_tasks(state, job) if task < 0 else []
     running = [record for record in records if record.state in STARTED]
     if not running:
@@ -176,8 +178,19 @@ def _signal(state: State, job: Job, task: int, signal: int, by: str, signalled: 
     found: list[facts.Fact] = []
     for record in _once(running, signalled):
         assert record.attempt is not None
-        found.append(facts.JobSignalled(record.job_id, record.attempt.number, signal, by))
+        number, signal, by = record.attempt.number, message.signal, message.by.name
+        if message.reach in ("", "all"):
+            found.append(facts.JobSignalled(record.job_id, number, signal, by))
+        if message.reach in ("steps", "all"):
+            steps = _running_steps(state, record.job_id, number)
+            found += [facts.JobSignalled(record.job_id, number, signal, by, step) for step in steps]
     return found
+
+
+def _running_steps(state: State, job_id: int, attempt: int) -> list[int]:
+    """The numbers of the steps that have begun in this attempt and not ended."""
+    steps = [state.steps[job_id, number] for number in sorted(state.steps_of.get(job_id, ()))]
+    return [one.step for one in steps if one.attempt == attempt and one.state is StepState.RUNNING]
 
 
 def _selected(state: State, message: CancelJobs) -> list[JobRef]:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from eslurm.core.plan.cycle import filling, moves, resuming
+from msgspec.structs import replace
+
+from eslurm.core.plan.cycle import borrowing, filling, moves, resuming
 from eslurm.core.plan.cycle.forward import ForwardPlanner
 from eslurm.core.plan.cycle.plan import Plan, PlanLimits
 from eslurm.core.plan.cycle.policies import get_policy
+from eslurm.core.plan.cycle.policies.fcfs import Fcfs
 from eslurm.core.plan.cycle.policy import Cycle
 from eslurm.core.plan.cycle.preemption import PreemptionPlanner, Work
 from eslurm.core.plan.cycle.reconcile import reconcile
@@ -24,6 +27,7 @@ from eslurm.core.plan.slices import exhaust
 __all__ = ["exhaust", "plan_at_once", "plan_cycle"]
 
 DEFAULT_LIMITS: Final = PlanLimits()
+STRICT: Final = Fcfs.name
 
 
 def plan_cycle(
@@ -40,6 +44,8 @@ def plan_cycle(
     `ValueError` for an unknown policy.
     """
     chosen = get_policy(policy)
+    if policy == STRICT:
+        snapshot = replace(snapshot, is_strict=True)
     schedule = schedule if schedule is not None else Schedule()
     yield from resuming.forget(schedule)
     yield from reconcile(schedule, snapshot, limits.overdue_grace_us)
@@ -56,14 +62,18 @@ def plan_cycle(
         schedule.preemptors.clear()
         schedule.pushes.clear()
         yield from resuming.foresee(cycle)
+        yield from borrowing.foresee(cycle)
         yield from chosen.plan(cycle)
+        yield from borrowing.start_on_lent(cycle)
         yield from filling.fill(cycle)
         return (yield from moves.answered(cycle, cycle.finish()))
     making = PreemptionPlanner(cycle, work)
     yield from making.keep()
     yield from resuming.foresee(cycle)
+    yield from borrowing.foresee(cycle)
     yield from chosen.plan(cycle)
     preemptor, victims = yield from making.make()
+    yield from borrowing.start_on_lent(cycle)
     if not preemptor:
         yield from filling.fill(cycle)
     return (yield from moves.answered(cycle, cycle.finish(preemptor, victims)))

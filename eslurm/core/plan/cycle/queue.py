@@ -78,6 +78,8 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     is_owed: bool = False
     phases_us: int = 0
     apart: frozenset[int] = frozenset()
+    borrows: bool = False
+    """It accepts cores that running jobs lend."""
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -355,12 +355,13 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
-                lasts = held.booking.stop_us > self.now_us
-                if one is not None and lasts and self._lasts_alike(one, held):
-                    if _has_grown(one, held):
-                        grown.append((key, held, one))
-                    else:
-                        yield from self._keep_rest(key, held, one)
+                lasts = (
+                    one is not None and held.booking.stop_us > self.now_us and self._lasts_alike(one, held)
+                )
+                if one is not None and lasts and _has_grown(one, held.running):
+                    grown.append((key, held, one))
+                elif one is not None and lasts and not _has_more(one, held.running):
+                    yield from self._keep_rest(key, held, one)
                 else:
                     yield from self._end(key, held, one)
                 work += 1 + len(held.running.spans) // NODES_PER_SLICE
@@ -515,17 +516,26 @@ class _Following:
         self.schedule.changed_ends.update((key[0], one.array_job_id))
 
 
+def _has_more(one: Running, before: Running) -> bool:
+    """Check whether the attempt holds more than before on some node: it is booked when all that has ended is not."""
+    had = dict(before.spans)
+    return any(
+        number not in had or any(more > less for more, less in zip(amounts, had[number], strict=False))
+        for number, amounts in one.spans
+    )
+
+
+def _has_grown(one: Running, before: Running) -> bool:
+    """Check whether the attempt got nodes: they are booked for its growth, whose booking ends before they are its own."""
+    had = {number for number, _ in before.spans}
+    return any(number not in had for number, _ in one.spans)
+
+
 def _spans_of(one: Running) -> tuple[Span, ...]:
     """The holdings of an attempt as spans of a booking, part by part."""
     if one.parts:
         return tuple([Span(node, amounts, 0, part) for part, node, amounts in one.parts])
     return tuple([Span(node, amounts, 0) for node, amounts in one.spans])
-
-
-def _has_grown(one: Running, held: Held) -> bool:
-    """Check whether the attempt got nodes: they are booked for its growth, whose booking ends before they are its own."""
-    had = {node for node, _ in held.running.spans}
-    return any(node not in had for node, _ in one.spans)
 
 
 def _had_no_foreseen_start(schedule: Schedule, job_id: int) -> bool:

@@ -59,6 +59,23 @@ RunningKey: TypeAlias = tuple[int, int]
 """(job id, attempt number)."""
 
 
+class Lendable(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Cores on one node that a running attempt lends, and that no job has borrowed."""
+
+    owner: RunningKey
+    node: int
+    cores: int
+
+
+class Lent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Cores on one node that an attempt has borrowed from another."""
+
+    borrower: RunningKey
+    owner: RunningKey
+    node: int
+    cores: int
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """The immutable input of one cycle; `pending` and `later` are in planning order.
 
@@ -68,6 +85,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     are those of `running` that have lent cores. `has_estimates`: some waiting job has an estimate below its limit.
     `promises` are the initial ones of a new schedule. `has_packs`: some waiting job is a pack or of one that has begun.
     `wishes` are to be answered by this cycle. `fillers` are growths that take what is free at its end.
+    `wishes` are to be answered by this cycle. `lendable` are cores for jobs that accept borrowed ones, `lent` those that
+    running jobs have borrowed.
     """
 
     ledger: Ledger
@@ -91,6 +110,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     has_packs: bool = False
     wishes: Wishes | None = None
     fillers: Sequence[QueueEntry] = ()
+    lendable: Sequence[Lendable] = ()
+    lent: Sequence[Lent] = ()
+    is_strict: bool = False
+    """Its policy lets no job start before one ahead of it that could use the same nodes."""
 
     def has_partitions(self, job: Pending) -> bool:
         """Check whether all partitions exist that the job's nodes come from."""

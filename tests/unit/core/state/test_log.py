@@ -172,7 +172,27 @@ def history() -> World:
     move_between_cells(world)
     span_cells(world)
     grow(world)
+    lend_cores(world)
     return world
+
+
+def lend_cores(world: World) -> None:
+    """An application is asked for cores, and lends some."""
+    for number in range(4):
+        world.register(number, session="s6")
+    world.pass_time(60)
+    owner = world.submit(request=Request(cpus_per_task=3), cooperate="full", time_limit_s=600)
+    world.start()
+    node = world.attempt(owner).first
+    number = world.attempt(owner).number
+    world.report_cores(owner, number, idle=0, node=node)
+    borrower = world.submit(request=Request(tasks=11), borrow="end,5", time_limit_s=60)
+    for _ in range(3):
+        world.pass_time(6)
+    world.report_cores(owner, number, idle=2, node=node)
+    world.deliver()
+    world.cancel(borrower)
+    world.deliver()
 
 
 def move_between_cells(world: World) -> None:

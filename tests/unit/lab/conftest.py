@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the replay."""
+"""Fixtures of the tests of replays and of applications."""
 
 from __future__ import annotations
 

@@ -1,0 +1,98 @@
+"""The page `docs/reference/slurm-commands.md`: what Slurm's commands take and show, from their tables."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from escli.slurm.launch import COMMANDS, MODULES
+from escli.slurm.refused import WHY
+from eslurm.compat.slurm import job_fields, node_fields, run_fields
+from eslurm.compat.slurm.getopt import DONE, HARMLESS, REFUSED
+from eslurm.compat.slurm.release import FULL
+from eslurm.compat.slurm.sbatch_options import VARIABLES
+from eslurm.compat.slurm.scontrol_options import COMMANDS as CONTROLS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from eslurm.compat.slurm.getopt import Row
+
+INTRO = """\
+Slurm's commands over an eslurm cluster ([guide](../guide/slurm-commands.md)): what they take and show. An option that is not
+here, or is marked *no*, ends the command with one line and exit code 1: nothing that changes what a job means is left out
+silently. *No effect* says that an option, or some of its values, mean nothing here, and why.
+"""
+
+
+def page(note: str) -> str:
+    """The whole page; `note` says that it is generated."""
+    parts = [f"# Slurm's commands\n\n{note}\n{INTRO}\nReleases: {', '.join(FULL.values())}.\n"]
+    parts += ["\n".join(_section(command)) + "\n" for command in COMMANDS]
+    return "\n".join(parts)
+
+
+def _section(command: str) -> Iterator[str]:
+    yield f"## `{command}`"
+    yield ""
+    if command in WHY:
+        yield f"Not supported: {WHY[command]}. It takes `--version` and `--help`."
+        return
+    if command == "srun":
+        yield "Inside jobs only, as `esrun`. All options that are not in this table are refused."
+        yield ""
+    yield from _options(import_module(MODULES[command]).ROWS)
+    if command == "sbatch":
+        yield ""
+        given = ", ".join(f"`{name}`" for name in sorted(VARIABLES))
+        yield f"Variables that give options: {given}."
+    if command == "scontrol":
+        yield ""
+        yield "| command | | |"
+        yield "|---|---|---|"
+        for name, text in CONTROLS.items():
+            status, _, note = text.partition(" ")
+            yield f"| `{name}` | {'yes' if status == DONE else '**no**'} | {_cell(note)} |"
+    if command == "squeue":
+        yield ""
+        letters = ", ".join(f"`%{letter}`" for letter in sorted(job_fields.BY_LETTER))
+        yield f"Letters of `-o`: {letters}. Names of `-O`: {_listed(job_fields.FIELDS)}."
+    if command == "sinfo":
+        yield ""
+        letters = ", ".join(f"`%{letter}`" for letter in sorted(node_fields.BY_LETTER))
+        yield f"Letters of `-o`: {letters}. Names of `-O`: {_listed(node_fields.FIELDS)}."
+    if command == "sacct":
+        yield ""
+        yield f"Columns: {_listed(run_fields.CELLS)}."
+        yield ""
+        unknown = [name for name in run_fields.WIDTHS if name not in run_fields.CELLS]
+        yield f"Columns that are empty, as what they show is not kept: {_listed(unknown)}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _options(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| option | | |"
+    yield "|---|---|---|"
+    for row in rows:
+        short = f"`-{row.short}`, " if row.short else ""
+        yield f"| {short}`{row.spelling}` | {_status(row)} | {_cell(row.note)} |"
+
+
+def _status(row: Row) -> str:
+    if row.treatment == DONE:
+        return "yes"
+    if row.treatment == REFUSED:
+        return "**no**"
+    if row.treatment == HARMLESS:
+        return "no effect"
+    if row.treatment.startswith("as:"):
+        return f"as `--{row.treatment[3:]}`"
+    values = [value or "no value" for value in row.treatment[5:].split("|")]
+    return f"only {' or '.join(dict.fromkeys(values))}" + ("" if row.long == "exclusive" else ": no effect")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

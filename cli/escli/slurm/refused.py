@@ -1,0 +1,36 @@
+"""The commands of Slurm that are not supported: they tell their version, and what is missing."""
+
+from __future__ import annotations
+
+from escli.slurm import frame
+from eslurm.compat.slurm.getopt import table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from escli.slurm.frame import Context
+    from eslurm.compat.slurm.getopt import Options
+
+REFUSES_ALL = True
+ROWS = table("""
+help h - yes show this text
+usage . - yes show this text
+version V - yes show the version
+""")
+WHY: Mapping[str, str] = {
+    "salloc": "nodes are not given to a shell: submit a script with sbatch",
+    "sstat": "usage of running steps is not collected: see sacct when the job has ended",
+    "sattach": "output of running tasks is not shared out: read the job's output file",
+    "sbcast": "files are not sent to nodes: use a shared directory",
+    "sreport": "sums of usage are not kept: see sshare, and sacct --json",
+    "scrontab": "jobs are not repeated by a clock: use cron with sbatch",
+    "sdiag": "the controller's statistics are metrics: see eslurm status, and /metrics",
+    "strigger": "no programs are started by events: see metrics and alerts",
+}
+"""The missing things, and what to use instead."""
+
+
+def run(context: Context, given: Options) -> int:
+    """Refuse whatever is asked."""
+    raise frame.Failed(f"{context.command}: error: not supported: {WHY[context.command]}")

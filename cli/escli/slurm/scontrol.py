@@ -1,0 +1,473 @@
+"""`scontrol`: records of jobs, nodes and partitions; hold, release, requeue, suspend, resume, update."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from escli import exits
+from escli.failures import CommandFailed
+from escli.slurm import frame
+from escli.slurm.squeue import is_shown
+from eslurm.compat.errors import OptionError
+from eslurm.compat.hostlist import expand, fold
+from eslurm.compat.slurm import job_fields, records, words
+from eslurm.compat.slurm.release import version_line
+from eslurm.compat.slurm.scontrol_options import COMMANDS
+from eslurm.compat.slurm.scontrol_options import ROWS as ROWS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeAlias
+
+    from escli.api import Api
+    from escli.slurm.frame import Context
+    from eslurm.compat.slurm.getopt import Options
+
+    Action: TypeAlias = Callable[["_Call", Sequence[str]], int]
+
+NO_JOB = "slurm_load_jobs error: Invalid job id specified"
+_FLAGS = ("oneliner", "details", "all", "hide", "quiet", "verbose")
+_POLL_S = 1.0
+
+
+class _Call:
+    """One command: its surroundings and flags. `api` is opened where it is first needed."""
+
+    def __init__(self, context: Context, given: Options) -> None:
+        self.context = context
+        self.given = given
+        self.is_oneliner = given.has("oneliner")
+        self.has_details = given.has("details")
+        self.has_json = given.has("json")
+        self._api: Api | None = None
+
+    @property
+    def api(self) -> Api:
+        if self._api is None:
+            clusters = frame.clusters_of(self.given, os.environ)
+            self._api = self.context.open_api()
+            if clusters:
+                self._api = self.context.cluster_api(clusters[0], frame.own_cluster(self._api))
+        return self._api
+
+    def close(self) -> None:
+        if self._api is not None:
+            self._api.__exit__()
+
+    def around(self, now_us: int) -> job_fields.Around:
+        """The data that cells need besides the record."""
+        moment = frame.moment_writer(os.environ)
+        return job_fields.Around(now_us, "", self.context.release, moment, frame.group_name)
+
+
+def run(context: Context, given: Options) -> int:
+    """The command; returns the exit code."""
+    call = _Call(context, given)
+    rest = list(given.rest)
+    while rest and rest[0].lower() in _FLAGS:
+        word = rest.pop(0).lower()
+        call.is_oneliner |= word == "oneliner"
+        call.has_details |= word == "details"
+    if not rest:
+        raise frame.Failed("scontrol: error: the interactive mode is not supported: give a command")
+    word = _command(rest[0].lower())
+    try:
+        return _ACTIONS[word](call, rest[1:])
+    finally:
+        call.close()
+
+
+def _command(word: str) -> str:
+    """The command that a word, or its beginning, names. Raises Failed."""
+    found = [name for name in COMMANDS if name == word] or [
+        name for name in COMMANDS if name.startswith(word)
+    ]
+    if not found:
+        raise frame.Failed(f"invalid keyword: {word}")
+    for name in found:
+        if name in _ACTIONS:
+            return name
+    status = COMMANDS[found[0]].partition(" ")[2]
+    raise frame.Failed(f"scontrol: error: {found[0]} is not supported: {status}")
+
+
+# ---- show ----
+
+
+def _show(call: _Call, rest: Sequence[str]) -> int:
+    if not rest:
+        raise frame.Failed("too few arguments for keyword:show")
+    subject, named = rest[0].lower(), list(rest[1:])
+    for equals in ("jobid=", "job=", "nodename=", "node=", "partitionname=", "partition="):
+        if subject.startswith(equals):
+            subject, named = (
+                equals[:-1].removesuffix("id").removesuffix("name"),
+                [rest[0].partition("=")[2], *named],
+            )
+    for name, action in _SUBJECTS.items():
+        if len(subject) >= 3 and (name.startswith(subject) or subject == f"{name}s"):
+            return action(call, named)
+    raise frame.Failed(
+        f"scontrol: error: show {subject} is not supported: see docs/reference/slurm-commands.md"
+    )
+
+
+def _show_jobs(call: _Call, named: Sequence[str]) -> int:
+    from escli.job_refs import job_refs, split_jobs
+    from eslurm.v1 import controller_pb2 as pb
+
+    parts = [part for word in named for part in split_jobs(word)]
+    try:
+        refs = job_refs(parts, "job")
+    except OptionError:
+        raise frame.Failed(NO_JOB) from None
+    try:
+        reply = call.api.call("Jobs", pb.JobsRequest(jobs=refs, finished_too=True))
+    except CommandFailed as failure:
+        raise frame.Failed(f"slurm_load_jobs error: {frame.trouble(failure)}") from None
+    found = _with_tasks(call.api, reply.jobs, refs)
+    if named and not found:
+        raise frame.Failed(NO_JOB)
+    fill_ended(call.api, found)
+    around = call.around(reply.now_us)
+    if call.has_json:
+        from eslurm.compat.slurm.job_json import jobs_document
+
+        sys.stdout.write(jobs_document(found, around, sys.argv, reply.now_us))
+        return exits.OK
+    if not found:
+        frame.print_line("No jobs in the system")
+    for info in found:
+        sys.stdout.write(
+            records.job_record(info, around, is_oneliner=call.is_oneliner, has_details=call.has_details)
+        )
+    return exits.OK
+
+
+def _with_tasks(api: Api, infos: Sequence[Any], refs: Sequence[Any]) -> list[Any]:
+    """The records that stand for jobs; of an array that is named as a whole its tasks, too."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    whole = {ref.job_id for ref in refs if not ref.HasField("task")}
+    found = {info.job_id: info for info in infos}
+    if whole.intersection(info.job_id for info in infos if not is_shown(info) or info.array_tasks_left):
+        everything = api.call("Jobs", pb.JobsRequest(finished_too=True))
+        found |= {info.job_id: info for info in everything.jobs if info.array_job_id in whole}
+    return [info for _, info in sorted(found.items()) if is_shown(info)]
+
+
+def fill_ended(api: Api, infos: Sequence[Any]) -> None:
+    """Add the nodes of jobs that have ended, which accounting alone remembers."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    ended = {info.job_id: info for info in infos if info.state in words.ENDED and info.started_us}
+    if not ended:
+        return
+    request = pb.AccountingRequest(jobs=[pb.JobRef(job_id=job_id) for job_id in ended], limit=10_000)
+    for run in api.call("Accounting", request).attempts:
+        info = ended.get(run.job_id)
+        if info is not None:
+            info.node_names, info.nodes, info.cpus = run.node_names, run.nodes, run.cpus
+
+
+def _show_nodes(call: _Call, named: Sequence[str]) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    names = [name for word in named if word.upper() != "ALL" for name in expand(word, "node")]
+    try:
+        reply = call.api.call("Nodes", pb.NodesRequest(names=names))
+    except CommandFailed as failure:
+        if failure.code == exits.UNREACHABLE:
+            raise frame.Failed(f"slurm_load_node error: {frame.trouble(failure)}") from None
+        reply = pb.NodesReply()
+    nodes = [node for node in reply.nodes if "LOGIN" not in node.flags]
+    around = call.around(reply.now_us)
+    known = {node.name for node in nodes}
+    missing = next((name for name in names if name not in known), "")
+    if call.has_json:
+        from eslurm.compat.slurm.node_json import nodes_document
+
+        sys.stdout.write(nodes_document(nodes, call.context.release, sys.argv))
+        return exits.FAILED if missing else exits.OK
+    for node in nodes:
+        sys.stdout.write(records.node_record(node, around, is_oneliner=call.is_oneliner))
+    if missing:
+        frame.print_line(f"Node {missing} not found")
+        return exits.FAILED
+    return exits.OK
+
+
+def _show_partitions(call: _Call, named: Sequence[str]) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    reply = call.api.call("Nodes", pb.NodesRequest())
+    found = [one for one in reply.partitions if not one.role and (not named or one.name in named)]
+    around = call.around(reply.now_us)
+    if named and not found:
+        frame.print_line(f"Partition {named[0]} not found")
+        return exits.FAILED
+    if call.has_json:
+        from eslurm.compat.slurm.node_json import partitions_document
+
+        sys.stdout.write(partitions_document(found, reply.nodes, call.context.release, sys.argv))
+        return exits.OK
+    for one in found:
+        sys.stdout.write(records.partition_record(one, reply.nodes, around, is_oneliner=call.is_oneliner))
+    return exits.OK
+
+
+def _show_hostnames(_call: _Call, named: Sequence[str]) -> int:
+    text = named[0] if named else os.environ.get("SLURM_JOB_NODELIST", "")
+    if not text:
+        raise frame.Failed("scontrol: error: host list is empty")
+    try:
+        frame.print_line("\n".join(expand(text, "hostnames")))
+    except OptionError:
+        raise frame.Failed(f"Invalid hostlist: {text}") from None
+    return exits.OK
+
+
+def _show_hostlist(_call: _Call, named: Sequence[str]) -> int:
+    frame.print_line(fold(_hosts(named)))
+    return exits.OK
+
+
+def _show_sorted(_call: _Call, named: Sequence[str]) -> int:
+    frame.print_line(fold(sorted(set(_hosts(named)), key=_natural)))
+    return exits.OK
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    stem = name.rstrip("0123456789")
+    digits = name[len(stem) :]
+    return stem, int(digits) if digits else -1, name
+
+
+def _hosts(named: Sequence[str]) -> tuple[str, ...]:
+    if not named:
+        raise frame.Failed("Hostlist is NULL")
+    text = named[0]
+    if text.startswith("/"):
+        try:
+            with open(text, encoding="utf-8") as file:
+                text = ",".join(file.read().replace(",", " ").split())
+        except OSError:
+            raise frame.Failed(f"Can't open {named[0]}") from None
+    try:
+        return expand(text, "hostlist")
+    except OptionError:
+        raise frame.Failed(f"Invalid hostlist: {text}") from None
+
+
+def _show_config(call: _Call, _named: Sequence[str]) -> int:
+    from escli.slurm.config_text import config_text
+
+    sys.stdout.write(config_text(call.api, call.context.release, frame.moment_writer(os.environ)))
+    return exits.OK
+
+
+# ---- changes ----
+
+
+def _ping(call: _Call, _rest: Sequence[str]) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    try:
+        reply = call.api.call("Controllers", pb.ControllersRequest(), 5.0)
+    except CommandFailed as failure:
+        if failure.code != exits.UNREACHABLE:
+            raise
+        frame.print_line("Slurmctld(primary) is DOWN")
+        return exits.FAILED
+    ordered = sorted(reply.controllers, key=lambda one: one.role != "leader")
+    for place, one in enumerate(ordered):
+        role = "primary" if not place else "backup" if len(ordered) == 2 else f"backup{place}"
+        frame.print_line(f"Slurmctld({role}) at {one.name} is UP")
+    return exits.OK
+
+
+def _version(call: _Call, _rest: Sequence[str]) -> int:
+    frame.print_line(version_line(call.context.release))
+    return exits.OK
+
+
+def _help(_call: _Call, _rest: Sequence[str]) -> int:
+    for name, status in COMMANDS.items():
+        frame.print_line(f"     {name:<24} {status.partition(' ')[2]}")
+    return exits.OK
+
+
+def _hold(call: _Call, rest: Sequence[str]) -> int:
+    return _change_jobs(call, "hold", rest)
+
+
+def _release(call: _Call, rest: Sequence[str]) -> int:
+    return _change_jobs(call, "release", rest)
+
+
+def _requeue(call: _Call, rest: Sequence[str]) -> int:
+    return _change_jobs(call, "requeue", rest)
+
+
+def _suspend(call: _Call, rest: Sequence[str]) -> int:
+    return _change_jobs(call, "suspend", rest)
+
+
+def _resume(call: _Call, rest: Sequence[str]) -> int:
+    return _change_jobs(call, "resume", rest)
+
+
+def _change_jobs(call: _Call, action: str, rest: Sequence[str]) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    if not rest:
+        raise frame.Failed(f"too few arguments for keyword:{action}")
+    jobs = _jobs(call, rest)
+    if action in ("hold", "release"):
+        reply = call.api.call(
+            "Hold", pb.HoldRequest(jobs=jobs, release=action == "release"), request_id=os.urandom(16)
+        )
+    elif action == "requeue":
+        reply = call.api.call("Requeue", pb.RequeueRequest(jobs=jobs), request_id=os.urandom(16))
+    else:
+        reply = call.api.call(
+            "Suspend", pb.SuspendRequest(jobs=jobs, resume=action == "resume"), request_id=os.urandom(16)
+        )
+    code = _told(reply)
+    if action == "release" and any(problem.code == "not_found" for problem in reply.problems):
+        frame.print_error("slurm_suspend error: Invalid job id specified")
+    return code
+
+
+def _jobs(call: _Call, rest: Sequence[str]) -> list[Any]:
+    """The jobs that the words name: by ids, or by `jobname=NAME`. Raises Failed."""
+    from escli.job_refs import job_refs, split_jobs
+    from eslurm.v1 import controller_pb2 as pb
+
+    found = []
+    for word in rest:
+        key, equals, value = word.partition("=")
+        if equals and key.lower() in ("name", "jobname"):
+            reply = call.api.call("Jobs", pb.JobsRequest(name=value))
+            found += [pb.JobRef(job_id=info.job_id) for info in reply.jobs]
+            continue
+        for part in split_jobs(value if equals and key.lower() in ("jobid", "job") else word):
+            try:
+                found += job_refs([part], "job")
+            except OptionError:
+                raise frame.Failed(f"Invalid job id specified for job {part}") from None
+    return found
+
+
+def _told(reply: Any) -> int:
+    for problem in reply.problems:
+        text = "Invalid job id specified" if problem.code == "not_found" else str(problem.text)
+        frame.print_error(f"{text} for job {problem.what}" if problem.what else text)
+    return exits.FAILED if reply.problems else exits.OK
+
+
+def _update(call: _Call, rest: Sequence[str]) -> int:
+    keys = [word.partition("=")[0].lower() for word in rest]
+    if not rest:
+        raise frame.Failed("No valid entity in update command")
+    if "jobid" in keys or "job" in keys:
+        return _update_job(call, rest)
+    if keys[0].startswith("nodename"):
+        return _update_node(call, rest)
+    raise frame.Failed(f"Update of this parameter is not supported: {rest[0]}", "Request aborted")
+
+
+def _update_job(call: _Call, rest: Sequence[str]) -> int:
+    from escli.admin.updates import job_update
+
+    job = next(word for word in rest if word.partition("=")[0].lower() in ("jobid", "job"))
+    others = [word for word in rest if word is not job]
+    job_id = job.partition("=")[2]
+    for word in others:
+        if word.lower() in ("hold", "holdjob"):
+            return _change_jobs(call, "hold", [job_id])
+    try:
+        reply = call.api.call(
+            "UpdateJob", job_update(call.api, [f"JobId={job_id}", *others]), request_id=os.urandom(16)
+        )
+    except OptionError as error:
+        if "cannot be updated" in str(error):
+            raise frame.Failed(
+                f"Update of this parameter is not supported: {error.value}", "Request aborted"
+            ) from None
+        raise
+    return _told(reply)
+
+
+_STATES: Mapping[str, str] = {
+    "drain": "drain",
+    "resume": "resume",
+    "undrain": "resume",
+    "down": "lost",
+    "idle": "resume",
+}
+
+
+def _update_node(call: _Call, rest: Sequence[str]) -> int:
+    from eslurm.v1 import controller_pb2 as pb
+
+    values = {key.lower(): value for key, _, value in (word.partition("=") for word in rest)}
+    for word in rest:
+        if word.partition("=")[0].lower() not in ("nodename", "state", "reason"):
+            raise frame.Failed(f"Update of this parameter is not supported: {word}", "Request aborted")
+    action = _STATES.get(values.get("state", "").lower())
+    if action is None:
+        raise frame.Failed(f"Invalid input: State={values.get('state', '')}", "Request aborted")
+    if action in ("drain", "lost") and not values.get("reason"):
+        raise frame.Failed("You must specify a reason when DOWNING a node", "Request denied")
+    names = list(expand(values["nodename"], "NodeName"))
+    request = pb.UpdateNodesRequest(names=names, action=action, reason=values.get("reason", ""))
+    reply = call.api.call("UpdateNodes", request, request_id=os.urandom(16))
+    for problem in reply.problems:
+        frame.print_error(f"slurm_update error: {problem.text}")
+    return exits.FAILED if reply.problems else exits.OK
+
+
+def _wait_job(call: _Call, rest: Sequence[str]) -> int:
+    from escli.job_refs import job_refs
+    from eslurm.v1 import controller_pb2 as pb
+
+    if not rest:
+        raise frame.Failed("too few arguments for keyword:wait_job")
+    refs = job_refs([rest[0]], "wait_job")
+    while True:
+        reply = call.api.call("Jobs", pb.JobsRequest(jobs=refs, finished_too=True))
+        if not reply.jobs or reply.jobs[0].state in words.ENDED:
+            raise frame.Failed(f"Job {rest[0]} is no longer running" if reply.jobs else NO_JOB)
+        if reply.jobs[0].state == "RUNNING":
+            frame.print_line(f"Nodes {reply.jobs[0].node_names} are ready for job")
+            return exits.OK
+        time.sleep(_POLL_S)
+
+
+_SUBJECTS: Mapping[str, Action] = {
+    "job": _show_jobs,
+    "node": _show_nodes,
+    "partition": _show_partitions,
+    "config": _show_config,
+    "hostnames": _show_hostnames,
+    "hostlist": _show_hostlist,
+    "hostlistsorted": _show_sorted,
+}
+_ACTIONS: Mapping[str, Action] = {
+    "show": _show,
+    "ping": _ping,
+    "version": _version,
+    "help": _help,
+    "hold": _hold,
+    "uhold": _hold,
+    "release": _release,
+    "requeue": _requeue,
+    "suspend": _suspend,
+    "resume": _resume,
+    "update": _update,
+    "wait_job": _wait_job,
+}

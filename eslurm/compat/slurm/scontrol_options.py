@@ -1,0 +1,71 @@
+"""The options and commands of scontrol."""
+
+from __future__ import annotations
+
+from eslurm.compat.slurm.getopt import table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROWS = table("""
+all a - none there are no hidden partitions for users
+autocomplete . = no shells complete without it
+cluster . = as:clusters
+clusters M = yes in this cluster: this one, or a cell of its federation
+details d - yes more lines of a job
+federation . - no name the cells with -M
+future F - none there are no future nodes
+help h - yes show this text
+hide . - none there are no hidden partitions for users
+json . ? yes print JSON (show job, node, partition, ping)
+local . - none only this cluster is asked anyway
+oneliner o - yes one line for each record
+quiet Q - none
+sibling . - no name the cells with -M
+uid u = no jobs are changed as the calling user
+usage . - yes show this text
+verbose v - none
+version V - yes show the version
+yaml . ? no use --json
+""")
+
+COMMANDS: Mapping[str, str] = {
+    "show": "yes job, node, partition, config, hostnames, hostlist, hostlistsorted",
+    "ping": "yes the controllers",
+    "version": "yes the version",
+    "hold": "yes jobs that wait, by their ids",
+    "uhold": "yes as hold",
+    "release": "yes jobs that are held",
+    "requeue": "yes jobs, to start anew",
+    "suspend": "yes running jobs",
+    "resume": "yes suspended jobs",
+    "update": "yes JobId=, NodeName= with State= and Reason=",
+    "wait_job": "yes a job's nodes are ready when it runs",
+    "help": "yes the commands",
+    "abort": "no stop the daemon",
+    "cancel_reboot": "no nodes are never rebooted",
+    "create": "no see esctl add",
+    "delete": "no see esctl delete",
+    "errnumstr": "no errors have no numbers",
+    "fsdampeningfactor": "no it is a key of the configuration",
+    "getaddrs": "no see esctl show node",
+    "listjobs": "no use squeue",
+    "listpids": "no processes are not listed",
+    "liststeps": "no steps are not listed",
+    "notify": "no jobs are sent no messages",
+    "pidinfo": "no processes are not listed",
+    "power": "no nodes are not switched off",
+    "reboot": "no nodes are never rebooted",
+    "reconfigure": "no the controller reads its file when it starts",
+    "requeuehold": "no use requeue, then hold",
+    "schedloglevel": "no see the configuration",
+    "setdebug": "no see the configuration",
+    "setdebugflags": "no see the configuration",
+    "shutdown": "no stop the daemons",
+    "takeover": "no see esctl takeover",
+    "token": "no see esctl token create",
+    "top": "no use update JobId= Priority=",
+    "write": "no scripts are not given out",
+}
+"""The commands, with whether they are supported, and what they do or what to use instead."""

@@ -1,0 +1,93 @@
+"""The options of the commands that show accounts, shares, priorities and efficiency."""
+
+from __future__ import annotations
+
+from eslurm.compat.slurm.getopt import table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SSHARE = table("""
+accounts A = yes these accounts
+all a - yes users of all accounts
+autocomplete . = no shells complete without it
+cluster . = as:clusters
+clusters M = no ask the cell: esctl --cell CELL shares
+format o = yes columns by their names
+help . - yes show this text
+helpformat e - yes list the columns
+json . ? no use esctl shares --json
+long l - yes more columns
+noheader n - yes no header
+parsable p - yes columns end with |
+parsable2 P - yes columns are separated by |
+partition m - no shares are not by partitions
+usage . - yes show this text
+Users U - yes no lines for accounts
+users u = yes these users
+verbose v - none
+version V - yes show the version
+yaml . ? no use esctl shares --json
+""")
+SPRIO = table("""
+autocomplete . = no shells complete without it
+cluster . = as:clusters
+clusters M = no ask the cell: esctl --cell CELL priority
+federation . - no name the cells with esctl --cell
+format o = yes columns by their letters
+help . - yes show this text
+helpformat . - no see docs/reference/slurm-commands.md
+jobs j ? yes these jobs
+local . - none only this cluster is asked anyway
+long l - yes more columns
+noheader h - yes no header
+norm n - no factors are shown in points
+partition p = yes jobs in these partitions
+sib . - no name the cells with esctl --cell
+sort S = no lines are in the order of priorities
+usage . - yes show this text
+user u = yes jobs of these users
+users . = as:user
+verbose v - none
+version V - yes show the version
+weights w - no see the configuration: priority
+""")
+SEFF = table("""
+d . - none
+h . - yes show this text
+help . - yes show this text
+v . - yes show the version
+version V - yes show the version
+""")
+SACCTMGR = table("""
+associations s - yes with users: a line for each of their accounts
+help h - yes show this text
+immediate i - none nothing is changed
+json . ? no use esctl user show --json
+noheader n - yes no header
+oneliner o - none
+parsable p - yes columns end with |
+parsable2 P - yes columns are separated by |
+quiet Q - none
+readonly r - none nothing is changed
+usage . - yes show this text
+verbose v - none
+version V - yes show the version
+yaml . ? no use esctl user show --json
+""")
+SHARE_WIDTHS: Mapping[str, int] = {
+    "Account": -20, "Cluster": 10, "EffectvUsage": 13, "FairShare": 10, "GrpTRESMins": 30, "GrpTRESRaw": 30, "ID": 6,
+    "LevelFS": 10, "NormShares": 11, "NormUsage": 11, "Partition": 12, "RawShares": 10, "RawUsage": 11, "TRESRunMins": 30,
+    "User": 10,
+}  # fmt: skip
+SHARE_DEFAULT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
+SHARE_LONG = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
+PRIORITY_DEFAULT = "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q"
+PRIORITY_LONG = "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10n %.10Q %.11N %.20T"
+MANAGER_WIDTHS: Mapping[str, int] = {
+    "Account": 10, "Admin": 9, "Cluster": 10, "ControlHost": 15, "ControlPort": 12, "Coord Accounts": 20, "Def Acct": 10,
+    "Def QOS": 9, "DefaultAccount": 10, "Descr": 20, "Description": 20, "Name": 10, "Org": 20, "Organization": 20,
+    "ParentName": 10, "Partition": 10, "Priority": 10, "QOS": 20, "RPC": 5, "Share": 9, "Fairshare": 9, "User": 10,
+}  # fmt: skip
+"""Columns of sacctmgr that are known here."""

@@ -1,0 +1,103 @@
+"""Cores that a running job lets others use for a while: its word for them, loans, and what borrowers agree to.
+
+An application reports cores that it does not use (R-01, R-03). Its node *excludes* them on the controller's word: the
+application runs nothing there until the controller gives them back. Excluded cores may be lent to jobs that have asked to
+borrow; the lender keeps its allocation (R-04). Invariant: what is lent on a node is at most what that node has confirmed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+OFF: Final = "off"
+REPORT: Final = "report"
+FULL: Final = "full"
+LEVELS: Final = (OFF, REPORT, FULL)
+"""R-06: nothing; reports of idle cores; those, and requests to exclude cores (R-02) are passed on."""
+REQUEUE: Final = "requeue"
+END: Final = "end"
+BORROW_GRACE_S: Final = 30
+BORROW_GRACE_MAX_S: Final = 86_400
+WORKERS_MAX: Final = 4_096
+"""Reporting processes of a job on one node."""
+REMAINING_MAX_S: Final = 2**40
+"""Of work, in seconds of one core."""
+
+
+class Loan(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Cores on one node that an attempt uses and another job's attempt owns, from `from_us` on.
+
+    `until_us`: the time at which they became its own, because their owner had gone; 0: they are borrowed. A loan ends with
+    the borrower's hold of the node.
+    """
+
+    owner: int
+    attempt: int
+    node: int
+    cores: int
+    from_us: int = 0
+    until_us: int = 0
+
+
+class Exclusion(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Cores of an attempt on one node that its application leaves to others.
+
+    `cores` are confirmed by the node. `wanted` is what the node has been told last, `revision` the effect that it still
+    owes an answer to (0: none): more than `cores` until it confirms them, less never.
+    """
+
+    node: int
+    cores: int
+    wanted: int
+    revision: int = 0
+
+
+class CoreReport(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """The latest word of an application for one of its nodes: cores it does not use, and the work it has left there.
+
+    `excluded` is what the node has confirmed. `remaining_s` is in seconds of one core; -1: not said. `rejects`: it has
+    rejected the last request to exclude cores.
+    """
+
+    idle: int
+    excluded: int = 0
+    remaining_s: int = -1
+    rejects: bool = False
+    at_us: int = 0
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """The agreement of a borrower for when an owner asks its cores back: the grace, then the end or another attempt."""
+
+    mode: str
+    grace_s: int
+
+
+def terms_of(text: str) -> Terms | None:
+    """The terms of `requeue`, `end`, `end,60`; None for an empty text. Raises ValueError with the way out."""
+    if not text:
+        return None
+    mode, comma, grace = text.partition(",")
+    is_number = grace.isascii() and grace.isdecimal() and len(grace) <= 6
+    grace_s = int(grace) if is_number else BORROW_GRACE_S
+    if mode not in (REQUEUE, END) or (comma and not is_number) or grace_s > BORROW_GRACE_MAX_S:
+        raise ValueError(
+            f"--borrow: {text[:64]}: give requeue or end, and perhaps seconds of grace up to {BORROW_GRACE_MAX_S}: "
+            "--borrow=requeue,60"
+        )
+    return Terms(mode, grace_s)
+
+
+def level_of(text: str) -> str:
+    """The level of cooperation. Raises ValueError with the way out."""
+    if text and text not in LEVELS:
+        raise ValueError(f"--cooperate: {text[:64]}: give {', '.join(LEVELS)}")
+    return text or OFF
+
+
+def harm_s(remaining_s: int, cores: int, fewer: int) -> float:
+    """The delay of an application that does its remaining work on fewer cores, in seconds (R-02)."""
+    left = cores - fewer
+    return remaining_s / left - remaining_s / cores if left > 0 and cores > 0 else float("inf")

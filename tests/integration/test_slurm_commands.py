@@ -1,0 +1,127 @@
+"""Slurm's commands on a live cluster, by their launchers, and without a variable that names it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_up import Cluster
+from tests.kits.slurm import PATIENCE_S, Answer, Slurm, installed
+
+
+@pytest.fixture
+def slurm(state_dir: Path, adopt_orphans: None) -> Iterator[Slurm]:
+    with installed(state_dir) as slurm:
+        yield slurm
+
+
+@pytest.mark.slow
+def test_a_job_is_submitted_seen_and_cancelled(slurm: Slurm, state_dir: Path) -> None:
+    work = state_dir / "work"
+
+    # A job is everywhere before sbatch has returned.
+    answer = slurm("sbatch", "--hold", "-J", "held", "--comment", "a b", "--wrap", "true")
+    assert answer == Answer(0, "Submitted batch job 1\n", "")
+    assert slurm("squeue", "-h", "-o", "%i|%j|%T|%r").out == "1|held|PENDING|JobHeldUser\n"
+    assert slurm("sacct", "-n", "-P", "-j", "1", "-o", "jobid,state").out == "1|PENDING\n"
+    assert "JobState=PENDING Reason=JobHeldUser" in slurm("scontrol", "show", "job", "1").out
+
+    assert slurm("scontrol", "release", "1").code == 0
+    slurm.until(
+        "1|COMPLETED|0:0\n1.batch|COMPLETED|0:0\n",
+        "sacct",
+        "-n",
+        "-P",
+        "-j",
+        "1",
+        "-o",
+        "jobid,state,exitcode",
+    )
+    assert slurm("squeue", "-h").out == ""
+    assert slurm("squeue", "-h", "-t", "all", "-o", "%i %t").out == "1 CD\n"
+
+    # Its exit code is that of --wait; standard input is a script.
+    answer = slurm(
+        "sbatch", "-W", "--parsable", "-o", "out-%j.txt", text="#!/bin/sh\necho $SLURM_JOB_ID\nexit 7\n"
+    )
+    assert (answer.code, answer.out) == (7, "2\n")
+    assert (work / "out-2.txt").read_text() == "2\n"
+
+    # An array: its waiting tasks are one line, a task is cancelled, and stays known.
+    answer = slurm("sbatch", "-a", "0-5%1", "--wrap", "sleep 100")
+    assert answer.out == "Submitted batch job 3\n"
+    slurm.until("3_0\n", "squeue", "-h", "-t", "R", "-o", "%i")
+    assert slurm("squeue", "-h", "-t", "PD", "-o", "%i").out == "3_[1-5%1]\n"
+    assert slurm("scancel", "3_4").code == 0
+    assert (
+        slurm("sacct", "-n", "-X", "-P", "-j", "3_4", "-o", "jobid,state").out
+        == f"3_4|CANCELLED by {os.getuid()}\n"
+    )
+    assert slurm("scancel", "-n", "wrap").code == 0
+    slurm.until("", "squeue", "-h")
+
+    # Nodes, and what does not exist.
+    assert slurm("sinfo", "-h", "-o", "%P %D %t").out == "main* 2 idle\n"
+    assert slurm("squeue", "-j", "99") == Answer(1, "", "slurm_load_jobs error: Invalid job id specified\n")
+    assert slurm("scancel", "99") == Answer(0, "", "")
+    assert slurm("srun", "hostname").code == 1
+    answer = slurm(
+        "sbatch",
+        "-W",
+        "-n2",
+        "-o",
+        "steps",
+        "--wrap",
+        "srun -l --cpu-bind=q echo step; srun --exclusive hostname",
+    )
+    assert answer.code == 1
+    assert sorted((work / "steps").read_text().splitlines()) == [
+        "0: step",
+        "1: step",
+        "srun: error: --exclusive is not supported: a step has cores by -n and -c",
+    ]
+    assert slurm("sbatch", "-V").out == "slurm 25.11.0\n"
+
+
+@pytest.mark.slow
+def test_signals_reach_steps_or_all(slurm: Slurm, state_dir: Path) -> None:
+    """scancel sends a signal to steps, and with --full to the script, too."""
+    work = state_dir / "work"
+    trap = "trap 'echo script >> got; exit 0' USR1; touch ready; while :; do sleep 0.1; done"
+    assert slurm("sbatch", "--wrap", trap).code == 0
+    end = time.monotonic() + PATIENCE_S
+    while not (work / "ready").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert slurm("scancel", "-s", "USR1", "1").code == 0
+    assert slurm("squeue", "-h", "-o", "%t").out == "R\n"
+    assert not (work / "got").exists()
+    assert slurm("scancel", "--full", "-s", "USR1", "1").code == 0
+    slurm.until("COMPLETED\n", "sacct", "-n", "-X", "-P", "-j", "1", "-o", "state")
+    assert (work / "got").read_text() == "script\n"
+
+
+def test_a_real_slurm_is_not_hidden(tmp_path: Path, state_dir: Path) -> None:
+    cluster = Cluster(state_dir)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "squeue").write_text("#!/bin/sh\n")
+    (other / "squeue").chmod(0o755)
+    cluster.environment["PATH"] = f"{other}:/usr/bin:/bin"
+    words = ("eslurm", "compat", "install", "--prefix", str(tmp_path / "ours"))
+    answer = cluster(*words)
+    assert answer.code == 1
+    assert f"{other}/squeue is a command of another Slurm" in answer.err
+    assert not (tmp_path / "ours").exists()
+    assert cluster(*words, "--force", "--slurm-version", "22.05").code == 0
+    assert "release='22.05'" in (tmp_path / "ours/bin/squeue").read_text()
+    assert cluster(*words, "--force").code == 0
+    answer = cluster(
+        "eslurm", "compat", "install", "--prefix", str(other.parent / "other2"), "--slurm-version", "1"
+    )
+    assert answer.code == 2
+    assert "use one of 25.11, 22.05" in answer.err
