@@ -147,7 +147,9 @@ class Occupancy:
             self._used[number][at] -= amount
         if number in run.lent:
             self._used[number][CORES] += run.lent.pop(number)
-        self._used[number][CORES] += run.unused.pop(number, 0) if amounts else 0
+        unused = run.unused.pop(number, 0) if amounts else 0
+        if unused:
+            self._used[number][CORES] += unused
         for node, resource, devices in run.devices:
             for device in devices if node == number else ():
                 if self._devices.get((node, resource, device)) is run.key:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
 from eslurm.core.control.jobs.growth_requests import growth_facts, growth_of
-from eslurm.core.control.jobs.movable import check_alone, check_here
+from eslurm.core.control.jobs.movable import check_here
 from eslurm.core.model import facts, ranges
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, Job, Span
@@ -100,11 +100,6 @@ def _named(state: State, message: ResizeJob) -> Job:
             raise Refused(RefusalCode.CONFLICT, f"{text}: nodes are added and given back while a task runs")
         job = task
     check_here(job)
-    check_alone(job, "a change of its nodes")
-    if job.guest_of is not None:
-        given = job.guest_of
-        text = f"job {job.job_id} holds nodes for job {given.job_id}@{given.home}: cancel it, or leave it as it is"
-        raise Refused(RefusalCode.CONFLICT, text)
     return job
 
 

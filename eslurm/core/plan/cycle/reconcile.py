@@ -355,12 +355,13 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
-                lasts = held.booking.stop_us > self.now_us
-                if one is not None and lasts and self._lasts_alike(one, held):
-                    if _has_more(one, held.running):
-                        grown.append((key, held, one))
-                    else:
-                        yield from self._keep_rest(key, held, one)
+                lasts = (
+                    one is not None and held.booking.stop_us > self.now_us and self._lasts_alike(one, held)
+                )
+                if one is not None and lasts and _has_grown(one, held.running):
+                    grown.append((key, held, one))
+                elif one is not None and lasts and not _has_more(one, held.running):
+                    yield from self._keep_rest(key, held, one)
                 else:
                     yield from self._end(key, held, one)
                 work += 1 + len(held.running.spans) // NODES_PER_SLICE
@@ -375,8 +376,7 @@ class _Following:
         new = yield from self._recognise()
         yield
         for key, held, one in grown:
-            # What it got was booked for its growth, or for the owner of what it had borrowed, until now; its end stays where
-            # the plan has it.
+            # What it got was booked for its growth until now; its end stays where the plan has it.
             yield from self._keep_rest(key, held, one)
             yield
         for key in overdue:
@@ -517,15 +517,18 @@ class _Following:
 
 
 def _has_more(one: Running, before: Running) -> bool:
-    """Check whether the attempt holds more than before on some node: it is booked when all that has ended is not.
-
-    Nodes of a growth are booked for it, whose booking ends before they are the attempt's own.
-    """
+    """Check whether the attempt holds more than before on some node: it is booked when all that has ended is not."""
     had = dict(before.spans)
     return any(
         number not in had or any(more > less for more, less in zip(amounts, had[number], strict=False))
         for number, amounts in one.spans
     )
+
+
+def _has_grown(one: Running, before: Running) -> bool:
+    """Check whether the attempt got nodes: they are booked for its growth, whose booking ends before they are its own."""
+    had = {number for number, _ in before.spans}
+    return any(number not in had for number, _ in one.spans)
 
 
 def _spans_of(one: Running) -> tuple[Span, ...]:
