@@ -23,7 +23,7 @@ from esctld.lead.leadership import Leadership
 from esctld.lead.planner import Planner
 from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
-from esctld.serve.arrivals import Cells, arrival_of, check_cells, guest_of_call
+from esctld.serve.arrivals import Cells, arrival_of, check_cell, check_cells, guest_of_call
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import StoredAnswer, bound_id, is_own, kind_of
 from esctld.serve.resizes import Resizes
@@ -138,17 +138,14 @@ class ControllerService:
             "Takeover": self._takeover,
             "MovePack": moves.move_pack,
             "ExtendJob": moves.extend_job,
+            "TellGuest": self._tell_guest,
         }
 
     def attach(self, cells: Cells | None) -> None:
         """Set the federation that the cluster is a member of."""
         self._cells = cells
         if cells is not None:
-            # A plain cluster loads none of it.
-            from esctld.serve.guests import GuestDoor
-
             self._endpoints.attach(cells.host_of)
-            self.offer("TellGuest", GuestDoor(self, self._dispatcher.view).tell)
             self._inquiries.attach(cells.bids_of)
 
     def offer(self, name: str, handler: Callable[[Any, Caller], Awaitable[Any]]) -> None:
@@ -339,6 +336,13 @@ class ControllerService:
         answer = await self._decide(requests.finish_part(request, caller.principal), caller)
         assert isinstance(answer, PartGivenBack)
         return given_back(answer)
+
+    async def _tell_guest(self, request: pb.TellGuestRequest, caller: Caller) -> pb.TellGuestReply:
+        check_cell(caller, "TellGuest")
+        # A plain cluster loads none of it.
+        from esctld.serve.guests import GuestDoor
+
+        return await GuestDoor(self, self._dispatcher.view).tell(request, caller)
 
     async def _takeover(self, request: pb.TakeoverRequest, caller: Caller) -> pb.TakeoverReply | bytes:
         """A retry gets its first answer, from the new leader, too; and a first try that arrives behind its own retry."""
