@@ -109,7 +109,16 @@ def test_leaders_of_both_cells_die_while_it_runs(cells: tuple[LiveCluster, LiveC
     beta.kill("esctld")
     alpha.kill("esctld")
     alpha.launch("esctld")
-    until(lambda: esrun(alpha, "true").code == 0)
+    told: list[Ran] = []
+
+    def runs() -> bool:
+        told.append(esrun(alpha, "true"))
+        return told[-1].code == 0
+
+    try:
+        until(runs)
+    except AssertionError:
+        pytest.fail(f"{told[-1]} {shown(alpha, job)}")
     there = "--cell", "beta"
     assert guests(alpha, *there) == ["R"]
     assert ask(alpha, "escancel", str(job)).code == 0

@@ -49,6 +49,8 @@ def test_the_command_that_is_told_starts_the_job_when_it_was_told(cluster: LiveC
     assert f"Asked=nodes={whole} ntasks={2 * whole} cpus-per-task=1" in asked
     cluster.do("esctl", "update", "job", str(job), *best["update"].split())
     cluster.reaches(job, "RUNNING")
-    told = cluster.run("esctl", "update", "job", str(job), "nodes=1")
-    assert told.code == 1 and "only its time limit can be changed, not nodes" in told.err
+    told = cluster.run("esctl", "update", "job", str(job), "partition=main")
+    assert told.code == 1 and "partition" in told.err and "has started with what it asked for" in told.err, (
+        told
+    )
     cluster.do("escancel", str(some), str(job))

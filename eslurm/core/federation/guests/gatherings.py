@@ -191,7 +191,9 @@ class Gatherings:
             return
         part.call = None
         self._agenda.put(action.job_id, now_us)
-        if not answer.is_done and not answer.is_refused:
+        is_asked = isinstance(action, AskGuest)
+        # A refusal to tell says nothing of a guest that is there: a leader that has just begun knows no other cell yet.
+        if not answer.is_done and not (answer.is_refused and is_asked):
             part.misses += 1
             part.text = _line(answer.text or "it did not answer")
             part.call_at_us = now_us + min(AGAIN_MAX_US, AGAIN_US << min(part.misses - 1, 6))

@@ -281,6 +281,16 @@ def test_a_lost_guest_is_told_to_the_core() -> None:
     assert home.guests == Guests(is_wide=True)
 
 
+def test_a_refusal_to_tell_is_no_end_of_a_guest() -> None:
+    home = Home()
+    home.start()
+    home.lead()
+    for tell in home.step():
+        home.says(tell, is_done=False, is_refused=True, text="its record has not come yet")
+    assert not home.step() and home.world.attempt(home.job_id).stop is None
+    assert [one.wish for one in home.step(2)] == ["keep", "keep"]  # type: ignore[union-attr]
+
+
 def test_guests_of_a_job_that_has_ended_are_ended_however_long_it_takes() -> None:
     home = Home()
     home.start()
