@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from eslurm.core.model.amounts import Vector
 from eslurm.core.model.job import Span
 from eslurm.core.plan.cycle.schedule import Booking
 from eslurm.core.plan.placement.protocols import Assignment, JointAssignment
 from eslurm.core.resources.nodes import Topology
 
 
-def assignment_of(booking: Booking, topology: Topology) -> Assignment:
-    """The booking's nodes as an assignment; all of them are in the topology."""
+def assignment_of(booking: Booking, topology: Topology, parts: int = 0) -> Assignment:
+    """The booking's nodes as an assignment; all of them are in the topology.
+
+    With `parts` it is one of so many parts, of which some may hold nothing any more.
+    """
     positions = topology.positions
+    if parts > 1:
+        members: list[list[tuple[int, Vector, int]]] = [[] for _ in range(parts)]
+        for span in booking.spans:
+            members[span.component].append((positions[span.node], span.amounts, span.tasks))
+        return JointAssignment(members)
     if not booking.has_parts:
         return [(positions[span.node], span.amounts, span.tasks) for span in booking.spans]
     return JointAssignment(

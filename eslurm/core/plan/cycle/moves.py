@@ -252,7 +252,7 @@ def _is_allowed(cycle: Cycle, held: Held, wanted: WantedEnd, limit_s: int) -> bo
         return False
     query = query_of(rest, schedule.need(rest, cycle.snapshot.partitions), schedule.rules, now_us)
     if isinstance(query, Why) or not allows(
-        query, now_us, assignment_of(held.booking, cycle.ledger.topology)
+        query, now_us, assignment_of(held.booking, cycle.ledger.topology, len(rest.parts))
     ):
         return False
     from_us, free_from_us = max(held.booking.stop_us, now_us), until_us + job.phases_us
