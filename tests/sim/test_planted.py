@@ -95,7 +95,7 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
         (planted.released_before_the_epilog, ANY, range(1, 21), "is given back"),
         (planted.hearing_is_contact, ANY, range(91, 111), "still runs"),
         (planted.retry_uncounted, ANY, range(1, 61), "times of at most|is retried for"),
-        (planted.retried_though_cancelled, ANY, range(1, 101), "told to end for good"),
+        (planted.retried_though_cancelled, ANY, range(101, 141), "told to end for good"),
         (planted.grown_limits_lost, ANY, range(1, 61), "is launched with a limit of"),
         (planted.no_fence, ANY, range(1, 61), "obey epoch|second time|still runs|is LOST"),
         (planted.no_store_fence, PAUSES, range(1, 41), "though epoch"),
