@@ -17,13 +17,10 @@ TIMEOUT_S = 150.0
 Client = Callable[[str], str]
 
 
-def pytest_configure() -> None:
-    if not PYTHON.is_file():
-        raise pytest.UsageError("CLIENTS_PYTHON names no interpreter: use `make clients`")
-
-
 @pytest.fixture
 def slurm(state_dir: Path, adopt_orphans: None) -> Iterator[Slurm]:
+    if not PYTHON.is_file():
+        pytest.fail("CLIENTS_PYTHON names no interpreter: use `make clients`")
     with installed(state_dir, "-n", "8", "--cores", "4") as slurm:
         yield slurm
 
