@@ -55,6 +55,11 @@ class StartSlack:
         """All jobs with a record here."""
         return list(self._latest_us)
 
+    def first_us(self, job_id: int, start_us: int) -> int:
+        """The start that was foretold for a job at first, or `start_us` when that is earlier or there was none."""
+        known = self._latest_us.get(job_id)
+        return start_us if known is None else min(known[0], start_us)
+
     def note(self, entry: QueueEntry, start_us: int, slack_us: int, *, is_shut: bool = False) -> None:
         """Record a planned start; the first one sets the allowed slip. `is_shut`: its place is closed in any case.
 
