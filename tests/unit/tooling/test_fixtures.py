@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.support import golden as golden_support
 from tests.support import profiles
@@ -121,4 +122,5 @@ def test_the_profile_follows_the_environment(
         assert profiles.load() == name
         assert settings().derandomize is (name == "ci")
         assert settings().deadline is None
+        assert len(providers.HypothesisProvider(None)._local_constants) == 0 or name == "dev"
     profiles.load()
