@@ -18,6 +18,7 @@ from eslurm.core.model.node_groups import (
     has_parts,
     node_numbers,
 )
+from eslurm.core.model.request_limits import ARGUMENT_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _OF_JOBS = ("SLURM", "ESLURM")
 PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of the programs of a node's phases; Slurm sets none."""
 PHASE_VALUE_CHARS_MAX = 65_536
+SPAN_NODELIST_BYTES_MAX = ARGUMENT_BYTES_MAX - len("ESLURM_SPAN_NODELIST=")
+"""The lists of sixteen cells may be more than the kernel takes: a job starts without the variable then."""
 _KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR"})
 
 
@@ -285,10 +288,11 @@ def _job_values(
     }
     values |= _part_values(launch, own, groups)
     if launch.guests:
-        lists = [node_names, *(guest.node_list for guest in launch.guests)]
+        all_names = ",".join([node_names, *(guest.node_list for guest in launch.guests)])
+        if len(all_names.encode()) <= SPAN_NODELIST_BYTES_MAX:
+            values["SPAN_NODELIST"] = all_names
         values |= {
             "SPAN_CELLS": ",".join([guest.cell for guest in launch.guests]),
-            "SPAN_NODELIST": ",".join(lists),
             "SPAN_NUM_NODES": str(count_nodes(groups) + sum(guest.nodes for guest in launch.guests)),
         }
     if spec.parts:

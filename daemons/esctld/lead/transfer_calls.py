@@ -27,6 +27,7 @@ from eslurm.core.federation.actions import (
 )
 from eslurm.core.federation.guests.requests import GUEST_SCRIPT, as_guest
 from eslurm.core.model.job import Job, Principal
+from eslurm.core.model.request_limits import NODE_LIST_CHARS_MAX
 from eslurm.core.state.view import View
 from eslurm.links.blobs import BlobCache, BlobUnavailable
 from eslurm.ports.api import Answered, Caller, Status
@@ -38,8 +39,6 @@ BID_S: Final = 5.0
 DELIVERY_S: Final = 8.0
 CANCEL_S: Final = 10.0
 GUEST_S: Final = 5.0
-NODE_LIST_MAX: Final = 65_536
-"""Characters of a guest's nodes, folded."""
 MARGIN_S: Final = 1.0
 """A call that has not answered so long after its time limit has none."""
 REQUEST_ID_BYTES: Final = 16
@@ -174,7 +173,10 @@ class TransferCalls:
         if answered.status is not Status.OK:
             return _failed(answered)
         reply = pb.TellGuestReply.FromString(answered.reply)
-        names = reply.node_list if len(reply.node_list) <= NODE_LIST_MAX else ""
+        # The other cell is trusted with its own nodes alone: the list becomes a variable of a process here.
+        names = reply.node_list
+        if len(names) > NODE_LIST_CHARS_MAX or not names.isprintable():
+            names = ""
         return CellAnswer(
             is_done=True,
             text=reply.text,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
 
 import pytest
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from eslurm.compat.environment import (
     PHASE_VALUE_CHARS_MAX,
+    SPAN_NODELIST_BYTES_MAX,
     StepEnvironment,
     batch_environment,
     decode_environment,
@@ -363,6 +365,15 @@ def test_a_job_that_spans_cells_knows_all_of_its_nodes() -> None:
     assert found["SLURM_SPAN_NUM_NODES"] == "6" and found["SLURM_NNODES"] == "3"
     assert found["SLURM_SPAN_NODELIST"] == "cn[05-06],gpu1,b[1-2],g7"
     assert "SLURM_SPAN_CELLS" not in batch_environment(launch(), NAMES, {"SLURM_SPAN_CELLS": "old"})
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_list_of_nodes_that_no_process_could_take_is_left_out(more: int) -> None:
+    own = len("cn[05-06],gpu1,")
+    long = Guest("beta", 2, 71, "b" * (SPAN_NODELIST_BYTES_MAX - own + more))
+    found = batch_environment(launch(guests=(long,)), NAMES, {})
+    assert ("ESLURM_SPAN_NODELIST" in found) is not more and found["SLURM_SPAN_NUM_NODES"] == "5"
+    subprocess.run(["true"], env=found, check=True)
 
 
 def test_a_part_of_a_step_over_cells_counts_through_all_of_them() -> None:

@@ -12,8 +12,9 @@ import pytest
 from esctld.lead import transfer_calls
 from esctld.lead.transfer_calls import TransferCalls, delivery_id
 from eslurm.api.methods import CANCEL, SUBMIT
-from eslurm.core.federation.actions import AskBid, CancelThere, CellAnswer, CellCall, DeliverJob
+from eslurm.core.federation.actions import AskBid, CancelThere, CellAnswer, CellCall, DeliverJob, TellGuest
 from eslurm.core.model.messages import EpochStarted
+from eslurm.core.model.request_limits import NODE_LIST_CHARS_MAX
 from eslurm.links.blobs import BlobCache, BlobUnavailable
 from eslurm.ports.api import Answered, Caller, Status
 from eslurm.v1 import controller_pb2 as pb
@@ -164,3 +165,22 @@ def test_an_error_is_a_call_without_an_answer(
     links = Links()
     monkeypatch.setattr(links, "pass_on", never)
     assert "in time" in ask(links, AskBid(job_id, "beta"), world=world).text
+
+
+@pytest.mark.parametrize(
+    ("names", "is_held"),
+    [
+        ("b[1-2]", True),
+        ("b" * NODE_LIST_CHARS_MAX, True),
+        ("b" * (NODE_LIST_CHARS_MAX + 1), False),
+        ("b1\0", False),
+        ("b1\x1b[2J", False),
+        ("b1\nb2", False),
+        ("", False),
+    ],
+)
+def test_nodes_that_no_variable_may_name_are_no_guests_nodes(names: str, is_held: bool) -> None:
+    world, job_id = job_world()
+    links = Links(ok(pb.TellGuestReply(is_held=True, node_list=names)))
+    answer = ask(links, TellGuest(job_id, "beta", 1, 71, "look"), world=world)
+    assert answer.is_done and (answer.is_held, answer.node_list) == (is_held, names if is_held else "")
