@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from eslurm.core.control.jobs.times import PHASE_REPORT_MARGIN_S, retry_at_us, said_limit_s
+from eslurm.core.control.jobs.launch_answers import launch_answers
+from eslurm.core.control.jobs.times import retry_at_us
 from eslurm.core.model import facts
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, Job, Span
@@ -66,32 +67,16 @@ def on_prepared(
     """The nodes of a growth have answered its launch, or some of them."""
     growth = attempt.growth
     assert growth is not None
-    ok: list[int] = []
-    preparing: list[int] = []
-    failing: list[int] = []
-    unreached: list[int] = []
-    limit_s, text = 0, ""
-    for outcome in message.outcomes:
-        nodes = [number for number in outcome.nodes if number in growth.waiting]
-        if outcome.status == "ok" and attempt.phases and outcome.payload:
-            preparing += nodes
-            limit_s = max(limit_s, said_limit_s(outcome.payload))
-        elif outcome.status == "ok":
-            ok += nodes
-        elif outcome.status == "failed":
-            failing += nodes
-            text = outcome.text or text
-        else:
-            unreached += nodes
-    if failing or unreached:
-        bad = (*failing, *unreached)
-        names = _names(state, bad)
-        return failed(state, job, attempt, now_us, failing, f"{names}: {text or 'no answer'}")
+    answers = launch_answers(message, growth.waiting, has_phases=bool(attempt.phases))
+    if answers.bad:
+        why = f"{_names(state, answers.bad)}: {answers.text or 'no answer'}"
+        return failed(state, job, attempt, now_us, answers.failed, why)
     found: list[facts.Fact] = []
-    if preparing:
-        until_us = now_us + (2 * limit_s + PHASE_REPORT_MARGIN_S) * SECOND_US
-        found.append(facts.GrowthPreparing(job.job_id, attempt.number, tuple(preparing), until_us))
-    return [*found, *(joined(state, job, attempt, tuple(ok)) if ok else [])]
+    if answers.preparing:
+        until_us = answers.report_until_us(now_us)
+        preparing = tuple(answers.preparing)
+        found.append(facts.GrowthPreparing(job.job_id, attempt.number, preparing, until_us))
+    return [*found, *(joined(state, job, attempt, tuple(answers.ok)) if answers.ok else [])]
 
 
 def on_prolog(

@@ -11,21 +11,16 @@ import msgspec
 from eslurm.core.control.effects import Owing, find_owing
 from eslurm.core.control.jobs import gateways, growing
 from eslurm.core.control.jobs.grown_retries import grown
+from eslurm.core.control.jobs.launch_answers import launch_answers
 from eslurm.core.control.jobs.retries import judged
 from eslurm.core.control.jobs.stopping import ended, outcome_of, stop_text, stopped_outcome
-from eslurm.core.control.jobs.times import (
-    PHASE_REPORT_MARGIN_S,
-    end_in_time,
-    said_limit_s,
-    start_in_time,
-)
+from eslurm.core.control.jobs.times import end_in_time, start_in_time
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import EffectDone
 from eslurm.core.model.protocol import Gone, NodeGone, Started, StepEnded
 from eslurm.core.model.step_key import EPILOG
-from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.results import USER_REFUSED
 from eslurm.core.state import faults, launch_failures
 from eslurm.core.state.cluster import State
@@ -85,39 +80,21 @@ def _on_started(
 def _on_prepared(
     state: State, job: Job, attempt: Attempt, message: EffectDone, now_us: int
 ) -> list[facts.Fact]:
-    ok: list[int] = []
-    preparing: list[int] = []
-    limit_s = 0
-    failed: list[int] = []
-    unreached: list[int] = []
-    text = ""
-    for outcome in message.outcomes:
-        nodes = [number for number in outcome.nodes if number in attempt.waiting]
-        if outcome.status == "ok" and attempt.phases and outcome.payload:
-            preparing += nodes
-            limit_s = max(limit_s, said_limit_s(outcome.payload))
-        elif outcome.status == "ok":
-            ok += nodes
-        elif outcome.status == "failed":
-            failed += nodes
-            text = outcome.text or text
-        else:
-            unreached += nodes
-    if not failed and not unreached:
+    answers = launch_answers(message, attempt.waiting, has_phases=bool(attempt.phases))
+    if not answers.bad:
         found: list[facts.Fact] = []
-        if preparing:
-            # The nodes keep the limit: this is for those whose report never comes.
-            until_us = now_us + (2 * limit_s + PHASE_REPORT_MARGIN_S) * SECOND_US
-            found.append(facts.NodesPreparing(job.job_id, attempt.number, tuple(preparing), until_us))
-        if ok:
-            found.append(facts.NodesPrepared(job.job_id, attempt.number, tuple(ok)))
+        if answers.preparing:
+            until_us = answers.report_until_us(now_us)
+            preparing = tuple(answers.preparing)
+            found.append(facts.NodesPreparing(job.job_id, attempt.number, preparing, until_us))
+        if answers.ok:
+            found.append(facts.NodesPrepared(job.job_id, attempt.number, tuple(answers.ok)))
         return found
-    bad = (*failed, *unreached)
-    if not text:
-        text = f"{len(unreached)} of its {len(attempt.nodes)} nodes did not answer"
+    failed = tuple(answers.failed)
+    text = answers.text or f"{len(answers.unreached)} of its {len(attempt.nodes)} nodes did not answer"
     # A node that refuses a late copy of the launch may have run its prolog: it says when its epilog has ended.
-    free = () if attempt.phases else tuple(failed)
-    return launch_failed(state, job, attempt, now_us, free, bad, tuple(failed), text)
+    free = () if attempt.phases else failed
+    return launch_failed(state, job, attempt, now_us, free, answers.bad, failed, text)
 
 
 def launch_failed(
