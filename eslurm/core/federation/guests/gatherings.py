@@ -385,8 +385,7 @@ class Gatherings:
         at_us = part.call_at_us if self._calls < CALLS_MAX else now_us + LOOK_US
         if at_us <= now_us:
             return True
-        due_us = self._agenda.find(known.job.job_id)
-        self._agenda.put(known.job.job_id, at_us if due_us is None else min(at_us, due_us))
+        self._agenda.put_by(known.job.job_id, at_us)
         return False
 
     def _wish(
@@ -395,9 +394,7 @@ class Gatherings:
         message: AskGuests | HoldGuests | GiveUpGuests | LoseGuest | NoteGuestGone,
         now_us: int,
     ) -> None:
-        at_us = self._commits.wish(job.job_id, message, now_us)
-        due_us = self._agenda.find(job.job_id)
-        self._agenda.put(job.job_id, at_us if due_us is None else min(at_us, due_us))
+        self._agenda.put_by(job.job_id, self._commits.wish(job.job_id, message, now_us))
 
 
 def _gathers(one: _Spanning) -> bool:

@@ -21,9 +21,9 @@ class Agenda:
             self._at_us[job_id] = at_us
             heapq.heappush(self._heap, (at_us, job_id))
 
-    def find(self, job_id: int) -> int | None:
-        """The time at which the job is looked at; None: it is not on the agenda."""
-        return self._at_us.get(job_id)
+    def put_by(self, job_id: int, at_us: int) -> None:
+        """Look at the job then, or at the time that it has if that is earlier."""
+        self.put(job_id, min(at_us, self._at_us.get(job_id, at_us)))
 
     def drop(self, job_id: int) -> None:
         """Look at it no more."""
