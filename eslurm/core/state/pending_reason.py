@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Job
 from eslurm.core.model.transfer import TransferStage
@@ -66,3 +68,8 @@ def pending_reason(jobs: Startable, job: Job) -> str:
     if job.pack is not None and not jobs.startable(job):
         return PACK_NOT_BEGUN
     return GATHERING if job.gathers else ""
+
+
+def may_gather(jobs: Startable, job: Job) -> bool:
+    """Check whether nothing but nodes keeps a spanning job from starting."""
+    return pending_reason(jobs, replace(job, guests=None)) == ""

@@ -29,7 +29,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.transfer import ANY_CELL
 from eslurm.core.state.cluster import State
-from eslurm.core.state.pending_reason import pending_reason
+from eslurm.core.state.pending_reason import may_gather
 
 SERIAL_MAX = 2**53
 
@@ -54,11 +54,6 @@ def on_ask(state: State, message: AskGuests) -> list[facts.Fact]:
         return []
     asked = tuple([Guest(guest.cell, guest.nodes) for guest in message.guests])
     return [facts.GuestsAsked(job.job_id, message.own_nodes, asked)]
-
-
-def may_gather(state: State, job: Job) -> bool:
-    """Check whether nothing but nodes keeps a spanning job from starting."""
-    return pending_reason(state, replace(job, guests=None)) == ""
 
 
 def on_held(state: State, message: HoldGuests, now_us: int) -> list[facts.Fact]:

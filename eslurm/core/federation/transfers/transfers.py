@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from msgspec.structs import replace
-
 from eslurm.core.federation.actions import (
     Action,
     AskBid,
@@ -38,7 +36,7 @@ from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.messages import TransferMessage
 from eslurm.core.model.transfer import FOREIGN
 from eslurm.core.state.cluster import Touched
-from eslurm.core.state.pending_reason import pending_reason
+from eslurm.core.state.pending_reason import may_gather, pending_reason
 from eslurm.core.state.view import View
 
 KEYS_MAX: Final = 2 * 8_192 + 1
@@ -210,7 +208,7 @@ class Transfers:
         self.owners.drop(job_id, now_us)
 
     def _may_gather(self, job: Job) -> bool:
-        return pending_reason(self._view(), replace(job, guests=None)) == ""
+        return may_gather(self._view(), job)
 
     def _on_made(self, job_id: int, cell: str) -> None:
         self.owners.made(job_id, cell, self._view().revision)

@@ -27,7 +27,7 @@ from eslurm.core.model.guests import GuestOf, Guests, GuestStage
 from eslurm.core.model.job import Job
 from eslurm.core.model.messages import KeepGuest, SubmitJobs, Submitted, TransferMessage
 from eslurm.core.model.request import Request
-from eslurm.core.state.pending_reason import pending_reason
+from eslurm.core.state.pending_reason import may_gather
 from eslurm.core.state.view import View
 from tests.kits.core import SECOND, World
 
@@ -124,7 +124,7 @@ class Home:
         self.show()
 
     def _may_gather(self, job: Job) -> bool:
-        return pending_reason(self.world.state, replace(job, guests=None)) == ""
+        return may_gather(self.world.state, job)
 
     def show(self) -> None:
         for job in self.world.state.jobs.values():
