@@ -80,6 +80,10 @@ class GuestOf(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     serial: int
     until_us: int = 0
 
+    def is_of(self, home: str, job_id: int, serial: int) -> bool:
+        """Check whether this request of this job asked for the guest."""
+        return (self.home, self.job_id, self.serial) == (home, job_id, serial)
+
 
 class JointStep(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The place of one cell's part in a step over several cells: where its ranks and nodes begin, and the size of all.

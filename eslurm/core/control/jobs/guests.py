@@ -168,7 +168,7 @@ def on_keep(state: State, message: KeepGuest, now_us: int) -> list[facts.Fact]:
     given = job.guest_of if job is not None else None
     if job is None or given is None or job.state in FINAL:
         return []
-    if (given.home, given.job_id, given.serial) != (message.home, message.home_job_id, message.serial):
+    if not given.is_of(message.home, message.home_job_id, message.serial):
         return []
     if message.keep:
         return [facts.GuestKept(job.job_id)] if given.until_us and now_us < given.until_us else []

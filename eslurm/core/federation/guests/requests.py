@@ -54,7 +54,7 @@ def look(view: View, job_id: int, given: GuestOf) -> CellAnswer:
     known = job.guest_of if job is not None else None
     if job is None or known is None:
         return CellAnswer(is_done=True, is_ended=True, text="it is not known there (any more)")
-    if (known.home, known.job_id, known.serial) != (given.home, given.job_id, given.serial):
+    if not known.is_of(given.home, given.job_id, given.serial):
         return CellAnswer(is_done=True, is_ended=True, text="it holds nodes for another job")
     if job.state in FINAL or job.outcome is not None:
         text = job.exit_text or f"it ended there: {(job.outcome or job.state).value}"
