@@ -13,6 +13,7 @@ from eslurm.core.federation.membership import Identity, Standing
 from eslurm.core.model.federation import CELL_PROTOCOL, FederationConfig
 from eslurm.core.model.job import Job
 from eslurm.core.model.step_key import StepKey
+from eslurm.core.state.rows import decode_job
 from eslurm.lab.sim.bare_process import Ground
 from eslurm.lab.sim.controller import Controller
 from eslurm.lab.sim.federation.doors import door_address
@@ -20,6 +21,7 @@ from eslurm.lab.sim.federation.health import Health
 from eslurm.lab.sim.federation.part import Part, Witness
 from eslurm.lab.sim.world import World
 from eslurm.ports import store
+from eslurm.ports.store import JobRow
 
 
 class Watch(Protocol):
@@ -79,6 +81,11 @@ class Cell:
         """Check whether its name is another site's."""
         part = self.part
         return part is not None and part.participant.membership.standing is Standing.REFUSED
+
+    def stored_job(self, job_id: int) -> Job | None:
+        """The job as the cell's store has it."""
+        row = self.world.disk.rows(self.world.owner)[JobRow.TABLE].get((job_id,))
+        return decode_job(row.blob) if isinstance(row, JobRow) else None
 
     # ---- its controllers: see `world_view.LeaderParts` ----
 

@@ -95,7 +95,7 @@ class SpanChecks:
                 self._own_nodes.pop((cell.name, job_id), None)
                 self._running.discard((cell.name, job_id))
             case facts.GuestGone(job_id) if (cell.name, job_id) in self._running:
-                job = _stored(cell, job_id)
+                job = cell.stored_job(job_id)
                 if job is not None and job.state not in FINAL and job.outcome is None:
                     self._count(GUEST_LOST)
             case facts.GuestKept():
@@ -153,8 +153,3 @@ class SpanChecks:
                     require(job.state in FINAL, f"{what} still holds nodes for {job.guest_of}: {job.state}")
                 if job.guests is not None:
                     require(not job.guests.guests, f"{what} still has {job.guests}")
-
-
-def _stored(cell: Cell, job_id: int) -> Job | None:
-    row = cell.world.disk.rows(cell.world.owner)[JobRow.TABLE].get((job_id,))
-    return decode_job(row.blob) if isinstance(row, JobRow) else None

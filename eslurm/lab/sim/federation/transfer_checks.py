@@ -18,7 +18,6 @@ from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.model.transfer import TransferStage
-from eslurm.core.state.rows import decode_job
 from eslurm.lab.kv.image import KvImage
 from eslurm.lab.sim.federation.cell import Cell
 from eslurm.lab.sim.federation.coverage import (
@@ -34,7 +33,6 @@ from eslurm.lab.sim.federation.coverage import (
 )
 from eslurm.lab.sim.violation import require
 from eslurm.ports import store
-from eslurm.ports.store import JobRow
 
 COUNTED: Final = {
     "JobOffered": OFFERED,
@@ -118,7 +116,7 @@ class TransferChecks:
     def at_end(self) -> None:
         """All is calm and every job has ended."""
         for cell, job_id in self._movable:
-            job = _stored(cell, job_id)
+            job = cell.stored_job(job_id)
             require(
                 job is not None and job.state in FINAL,
                 f"job {job_id} of cell {cell.name} has not ended: {job}",
@@ -126,7 +124,7 @@ class TransferChecks:
             ran = self._ran.get(job_id)
             if ran is None or ran is cell or job is None:
                 continue
-            there = _stored(ran, job_id)
+            there = ran.stored_job(job_id)
             ends = [
                 (one.state, one.exit_code, one.exit_signal) if one is not None else None
                 for one in (job, there)
@@ -158,8 +156,3 @@ class TransferChecks:
                 for value in [msgspec.msgpack.decode(entry.value)]
             ]
         return next((cell for first, end, cell in self._blocks if first <= job_id < end), "")
-
-
-def _stored(cell: Cell, job_id: int) -> Job | None:
-    row = cell.world.disk.rows(cell.world.owner)[JobRow.TABLE].get((job_id,))
-    return decode_job(row.blob) if isinstance(row, JobRow) else None
