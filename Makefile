@@ -50,7 +50,7 @@ help:
 	@echo 'make bench-relay  broadcasts over thousands of nodes, some of them dead (QUICK=1: within a minute)'
 	@echo 'make bench-recovery failover, restarts, floods, chaos (QUICK=1: within a minute; RECOVERY="chaos": that part)'
 	@echo 'make bench-plan   planner: operations, replans, memory, submissions meanwhile (QUICK=1; TRACES=dir: a log)'
-	@echo 'make bench-federation cells that share an etcd, and that etcd: swaps, watches, cells that come and go, jobs that move (QUICK=1: within a minute)'
+	@echo 'make bench-federation cells that share an etcd, and that etcd: swaps, watches, cells that come and go, jobs that move, mixes of the papers (QUICK=1: within a minute)'
 	@echo 'make bench-estimator accuracy, underestimates and cost of estimators on public logs (QUICK=1; TRACES=dir)'
 	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
 	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_NEW=$(SEEDS_NEW) nobody has seen, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'

@@ -69,27 +69,27 @@ def calls(
     cells: Sequence[str] = (),
     work_s: int = 0,
     tasks: int = 1,
-    span_nodes: int = 0,
+    nodes: Sequence[int] = (1,),
+    span: bool = False,
 ) -> list[bytes]:
-    """Encoded Submit requests for `count` jobs from number `first` on. Jobs with `span_nodes` span cells."""
-    nodes = span_nodes or 1
-    numbers = range(first, first + count)
+    """Encoded Submit requests for `count` jobs from number `first` on. `nodes`: of the first job, of the second, and so
+    round; with `span` those of several nodes may span cells.
+    """
+    requests = [
+        request(
+            first + at,
+            work_dir,
+            nodes=nodes[at % len(nodes)],
+            tasks=max(tasks, nodes[at % len(nodes)]),
+            held=held,
+            output=output,
+            cells=cells,
+            span=span and nodes[at % len(nodes)] > 1,
+            work_s=work_s,
+        )
+        for at in range(count)
+    ]
     return [
-        pb.SubmitRequest(
-            jobs=[
-                request(
-                    number,
-                    work_dir,
-                    nodes=nodes,
-                    tasks=max(tasks, nodes),
-                    held=held,
-                    output=output,
-                    cells=cells,
-                    span=span_nodes > 0,
-                    work_s=work_s,
-                )
-                for number in numbers[at : at + jobs_per_call]
-            ]
-        ).SerializeToString()
+        pb.SubmitRequest(jobs=requests[at : at + jobs_per_call]).SerializeToString()
         for at in range(0, count, jobs_per_call)
     ]

@@ -33,7 +33,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     A poll load asks for the whole queue over `connections` at full speed, and comes again on request. `uid` (where the
     benchmark is root's) is the user of a submit or poll load. Each job of a submit load has `tasks` one-core tasks and
-    runs for `work_s`; `cells` of a federation may take it; with `span_nodes` it is over so many nodes of all of them.
+    runs for `work_s`, the first one on as many nodes as `nodes` says first, and so round; `cells` of a federation may take
+    it, and with `span` several nodes may be of several of them.
     """
 
     kind: str
@@ -51,7 +52,8 @@ class Plan(msgspec.Struct, frozen=True):
     cells: list[str] = []
     work_s: int = 0
     tasks: int = 1
-    span_nodes: int = 0
+    nodes: tuple[int, ...] = (1,)
+    span: bool = False
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -164,7 +166,8 @@ def _submit(plan: Plan) -> Result:
             cells=plan.cells,
             work_s=plan.work_s,
             tasks=plan.tasks,
-            span_nodes=plan.span_nodes,
+            nodes=plan.nodes,
+            span=plan.span,
         )
     ]
     connections = {one.fileno(): one for one in (connect(plan.socket) for _ in range(plan.connections))}

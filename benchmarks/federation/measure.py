@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.federation import membership, spanning, swaps, transfers
+from benchmarks.federation import membership, mixes, spanning, swaps, transfers
 from benchmarks.figures import Figures
 
 PARTS: dict[str, Callable[..., None]] = {
@@ -14,6 +14,7 @@ PARTS: dict[str, Callable[..., None]] = {
     "membership": membership.measure,
     "transfers": transfers.measure,
     "spanning": spanning.measure,
+    "mixes": mixes.measure,
 }
 
 

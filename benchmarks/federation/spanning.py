@@ -53,7 +53,8 @@ def _once(home: Cluster, number: int) -> float:
             uid=USER_UID,
             work_s=600,
             cells=["any"],
-            span_nodes=NODES * len(CELLS),
+            nodes=(NODES * len(CELLS),),
+            span=True,
         )
     )
     until(lambda: states(home).get("RUNNING", 0) == 1, "the job runs")

@@ -71,12 +71,15 @@ def _rate(figures: Figures, cells: list[Cluster], etcd: int, count: int) -> None
     figures.add("transfer_etcd_cpu_ms", (after[1] - before[1]) / count * 1000, "ms", count)
 
 
-def member(parent: Path, name: str, endpoints: tuple[str, ...], nodes: int = NODES) -> Cluster:
+def member(
+    parent: Path, name: str, endpoints: tuple[str, ...], nodes: int = NODES, *, watched: bool = False
+) -> Cluster:
     """A cell that is not started."""
     directory = parent / name
     directory.mkdir(mode=0o711)
     section = f'[federation]\nname = "bench"\ncell = "{name}"\nendpoints = {json.dumps(endpoints)}\nlease_s = {LEASE_S}\n'
-    return Cluster(directory, Shape(nodes=nodes, cores=CORES, agents=1, satellites=0, sections=section))
+    shape = Shape(nodes=nodes, cores=CORES, agents=1, satellites=0, sections=section, watched=watched)
+    return Cluster(directory, shape)
 
 
 def pin(cells: dict[str, Cluster]) -> None:

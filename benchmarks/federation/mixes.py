@@ -1,0 +1,202 @@
+"""Small, medium and big jobs on cells of 50 nodes, beside one controller with as many nodes (S-22 to S-27).
+
+Real controllers with agents that are shared by a cell's nodes, one etcd that syncs to disk; all on this machine, which the
+papers had 500 hosts for. Each cell is given its own jobs by a client of its own, all at once. Jobs run /bin/true. Medium and
+big jobs may span cells; small ones stay. FEDERATION_CELLS="1 5" in the environment: only so many cells.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks.cluster import Cluster, Shape
+from benchmarks.federation.servers import running_etcd
+from benchmarks.federation.transfers import USER_UID, alive, member, pin, until
+from benchmarks.figures import Figures
+from benchmarks.load import Load, Plan
+from benchmarks.processes import cpu_s
+from eslurm.api.methods import JOBS
+from eslurm.v1 import controller_pb2 as pb
+
+CELLS, QUICK_CELLS = (1, 2, 5, 10), (2,)
+ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
+NODES = 50
+"""Of a cell: the papers' partition for HPC."""
+SEED = 19
+
+
+class Mix(msgspec.Struct, frozen=True):
+    """So many jobs a cell, each on between `least` and `most` nodes; no more than there are."""
+
+    jobs: int
+    least: int
+    most: int
+
+
+MIXES: Final = {"small": Mix(50, 1, 1), "medium": Mix(50, 1, 50), "big": Mix(20, 25, 75)}
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """What the jobs of one cell took: the first start and the last end, in microseconds."""
+
+    jobs: int
+    first_us: int
+    last_us: int
+
+    @property
+    def rate(self) -> float:
+        """Jobs a second, from the first start to the last end."""
+        return self.jobs / max(self.last_us - self.first_us, 1) * 1e6
+
+
+def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
+    """For each mix and number of cells: MIX_CELLS_rate (all jobs), _sum (of each cell's rate), _cpu_ms a job, and of jobs
+    that may span, _calls between cells and _store requests a job; with `one` in place of cells: one controller.
+    """
+    parent.chmod(0o711)
+    counts = [int(one) for one in os.environ.get("FEDERATION_CELLS", "").split()]
+    for count in counts or (QUICK_CELLS if quick else CELLS):
+        _on_cells(figures, parent, count)
+        _on_one(figures, parent, count)
+    for count in counts or (QUICK_CELLS if quick else CELLS):
+        for kind in (f"cells{count}", f"one{count}"):
+            small, big = figures.find(f"small_{kind}_rate"), figures.find(f"big_{kind}_rate")
+            if small and big:
+                figures.add(f"slowdown_{kind}", small / big, "", 1)
+
+
+def _on_cells(figures: Figures, parent: Path, count: int) -> None:
+    directory = parent / f"cells{count}"
+    directory.mkdir(mode=0o711)
+    with ExitStack() as stack, running_etcd(directory) as store:
+        names = [f"cell{one}" for one in range(count)]
+        cells = {name: member(directory, name, store.endpoints, NODES, watched=True) for name in names}
+        pin(cells)
+        for one in cells.values():
+            stack.callback(one.stop)
+            one.start()
+        all_cells = list(cells.values())
+        until(lambda: alive(all_cells[0], NODES) == count, "all cells are alive and free")
+        etcd = store.members[0]
+        for name, mix in MIXES.items():
+            spans = mix.most > 1 and count > 1
+            before = _calls(all_cells), _handled(etcd.endpoint), cpu_s(etcd.pid)
+            what = f"{name}_cells{count}"
+            jobs = _run(figures, what, all_cells, mix, [mix.jobs] * count, NODES * count, spans=spans)
+            figures.add(f"{what}_etcd_cpu_ms", (cpu_s(etcd.pid) - before[2]) / jobs * 1000, "ms", jobs)
+            if spans:
+                figures.add(f"{what}_calls", (_calls(all_cells) - before[0]) / jobs, "", jobs)
+                figures.add(f"{what}_store", (_handled(etcd.endpoint) - before[1]) / jobs, "", jobs)
+            until(lambda: alive(all_cells[0], NODES) == count, "all nodes are free again")
+
+
+def _on_one(figures: Figures, parent: Path, count: int) -> None:
+    directory = parent / f"one{count}"
+    directory.mkdir(mode=0o711)
+    # As many processes for the nodes as the cells have.
+    cluster = Cluster(directory, Shape(nodes=NODES * count, cores=4, agents=count, satellites=0))
+    try:
+        cluster.start()
+        for name, mix in MIXES.items():
+            _run(
+                figures, f"{name}_one{count}", [cluster], mix, [mix.jobs * count], NODES * count, spans=False
+            )
+    finally:
+        cluster.stop()
+
+
+def _run(
+    figures: Figures,
+    name: str,
+    cells: Sequence[Cluster],
+    mix: Mix,
+    counts: Sequence[int],
+    nodes_max: int,
+    *,
+    spans: bool,
+) -> int:
+    """Run so many jobs of each cell, all cells at once; returns the number of all."""
+    draw = random.Random(f"{SEED}/{name.partition('_')[0]}")
+    known = [_ended(one) for one in cells]
+    before = sum(one.controller.cpu_s() for one in cells), sum(one.cpu_s()["esnoded"] for one in cells)
+    loads = [
+        Load(
+            Plan(
+                "submit",
+                socket=str(cell.socket),
+                connections=1,
+                jobs=count,
+                output="/dev/null",
+                uid=USER_UID,
+                nodes=tuple(min(draw.randint(mix.least, mix.most), nodes_max) for _ in range(count)),
+                cells=["any"] if spans else [],
+                span=spans,
+            )
+        )
+        for cell, count in zip(cells, counts, strict=True)
+    ]
+    for load in loads:
+        load.go()
+    for load in loads:
+        load.result()
+    total = sum(counts)
+    until(
+        lambda: sum(len(_ended(one)) for one in cells) == total + sum(map(len, known)),
+        f"{name}: all jobs have ended",
+    )
+    ran = [_ran(_ended(one), before) for one, before in zip(cells, known, strict=True)]
+    figures.add(
+        f"{name}_rate",
+        Ran(total, min(r.first_us for r in ran), max(r.last_us for r in ran)).rate,
+        "1/s",
+        total,
+    )
+    figures.add(f"{name}_sum", sum(one.rate for one in ran), "1/s", total)
+    after = sum(one.controller.cpu_s() for one in cells), sum(one.cpu_s()["esnoded"] for one in cells)
+    figures.add(f"{name}_cpu_ms", (after[0] - before[0]) / total * 1000, "ms", total)
+    figures.add(f"{name}_agents_cpu_ms", (after[1] - before[1]) / total * 1000, "ms", total)
+    return total
+
+
+def _ended(cell: Cluster) -> Mapping[int, pb.JobInfo]:
+    """The cell's own jobs that have ended: neither those of other cells nor those that hold nodes for them."""
+    with cell.client() as client:
+        infos = client.call(JOBS, pb.JobsRequest(finished_too=True), 30).jobs
+    own = {one.job_id: one for one in infos if not one.home and not one.guest_of and one.state in ENDED}
+    failed = [f"{one.job_id} {one.state} {one.exit_text}" for one in own.values() if one.state != "COMPLETED"]
+    if failed:
+        raise RuntimeError(f"{cell.directory.name}: jobs have not ended well: {', '.join(failed[:5])}")
+    return own
+
+
+def _ran(ended: Mapping[int, pb.JobInfo], known: Mapping[int, pb.JobInfo]) -> Ran:
+    new = [one for job_id, one in ended.items() if job_id not in known]
+    return Ran(len(new), min(one.started_us for one in new), max(one.ended_us for one in new))
+
+
+def _calls(cells: Sequence[Cluster]) -> float:
+    """Calls between cells so far."""
+    pages = [_page(f"http://{one.watched[0]}/metrics") for one in cells]
+    return sum(_sum(page, 'eslurm_federation_calls_total{way="out"}') for page in pages)
+
+
+def _handled(endpoint: str) -> float:
+    """Requests that the store has handled so far; what its watches deliver is not counted."""
+    return _sum(_page(f"{endpoint}/metrics"), "grpc_server_handled_total{")
+
+
+def _page(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return str(answer.read(), "utf-8")
+
+
+def _sum(page: str, prefix: str) -> float:
+    return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(prefix))
