@@ -355,9 +355,7 @@ class _Following:
                 if one.expected_us and held.booking.stop_us > self.now_us:
                     begun.append(key)
             if one is not held.running:
-                lasts = (
-                    one is not None and held.booking.stop_us > self.now_us and self._lasts_alike(one, held)
-                )
+                lasts = one is not None and held.booking.stop_us > self.now_us and self._lasts(one, held)
                 if one is not None and lasts and _has_grown(one, held.running):
                     grown.append((key, held, one))
                 elif one is not None and lasts and not _has_more(one, held.running):
@@ -455,7 +453,8 @@ class _Following:
     def _keep_rest(self, key: RunningKey, held: Held, one: Running) -> Generator[None, None, None]:
         """Keep what an attempt has left, or has got, until its old end: no other job is planned on it."""
         schedule, old = self.schedule, held.booking
-        new = replace(old, start_us=self.now_us, spans=_spans_of(one), wide=one.wide)
+        until_us = max(old.stop_us, one.until_us)
+        new = replace(old, start_us=self.now_us, spans=_spans_of(one), wide=one.wide, until_us=until_us)
         yield from schedule.giving(held.running.job, old)
         yield from schedule.claiming(one.job, new, is_held=True)
         schedule.held[key] = Held(one, new)
@@ -465,6 +464,17 @@ class _Following:
         """Check whether the attempt holds the same amounts for the same time."""
         other = held.running
         return (one.wide, one.spans) == (other.wide, other.spans) and self._lasts_alike(one, held)
+
+    def _lasts(self, one: Running, held: Held) -> bool:
+        """Check whether the attempt keeps its booked end: its own end is nearly the same, or earlier and behind it.
+
+        Jobs may be planned behind a booking that is shorter than the attempt (`_lengthen`); an earlier end moves none.
+        """
+        if self._lasts_alike(one, held):
+            return True
+        was_us = end_us(held.running, self.now_us, self.grace_us)
+        now_us = end_us(one, self.now_us, self.grace_us)
+        return held.booking.stop_us <= now_us <= was_us and one.until_us <= held.running.until_us
 
     def _lasts_alike(self, one: Running, held: Held) -> bool:
         """Check whether the expected end is nearly the same: less than the grace or a slow launch moves no other job."""

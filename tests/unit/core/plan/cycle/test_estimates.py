@@ -29,8 +29,8 @@ from eslurm.core.plan.cycle.start_slack import PATIENCE_US, SLIP_MAX_US, SLIP_MI
 from eslurm.core.plan.slices import exhaust
 from eslurm.core.resources.timeline import INFINITY_US
 from tests.kits.plan_building import NOW, started
+from tests.unit.core.plan.cycle.test_planning_under_rules import NODE, job, starts
 from tests.unit.core.plan.cycle.test_planning_under_rules import Site as RuledSite
-from tests.unit.core.plan.cycle.test_planning_under_rules import job, starts
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -135,6 +135,37 @@ def test_what_has_begun_stays_as_long_as_estimated_where_nobody_is_planned(polic
     plan = site.plan(waiting, at_us=NOW + 2 * SECOND)
     when = 60 * minute + 2 if policy == "easy" else 40 * minute
     assert starts(plan) == [(9, when)]
+
+
+@pytest.mark.parametrize("policy", ["conservative", "planned"])
+@pytest.mark.parametrize("is_over", [False, True])
+def test_an_earlier_end_that_is_behind_the_booked_one_moves_no_planned_job(
+    policy: str, is_over: bool
+) -> None:
+    minute = 60 * SECOND
+    site = Site(policy)
+    waiting = replace(job(9, limit_us=5 * minute), request=replace(NODE, nodes_min=3))
+    site.plan(expected(1, 40 * minute, limit_us=100 * minute))
+    assert starts(site.plan(waiting, at_us=NOW + 1)) == [(9, 40 * minute)]
+    beside = expected(2, 20 * minute, limit_us=60 * minute)
+    beside = replace(beside, request=replace(NODE, nodes_min=2))
+    assert started(site.plan(waiting, beside, at_us=NOW + 2).placements) == [2]
+    # Begun, it is to prepare its nodes and to run until its limit, on which the job behind it does not count.
+    known = site.live[2, 1]
+    site.live[2, 1] = replace(known, expected_us=known.until_us + 2 * SECOND)
+    assert starts(site.plan(waiting, at_us=NOW + 3)) == [(9, 40 * minute)]
+    # It has prepared them; or its script has ended, too, and one of its nodes is not given back.
+    left = replace(known, expected_us=0)
+    if is_over:
+        node, amounts = known.spans[0]
+        site.ledger.give_back(node, amounts, known.until_us)
+        left = replace(left, spans=known.spans[1:])
+    site.live[2, 1] = left
+    assert starts(site.plan(waiting, at_us=NOW + SECOND)) == [(9, 40 * minute)]
+    held = site.schedule.held[2, 1].booking
+    assert (held.pairs, held.stop_us, held.until_us) == (left.spans, NOW + 40 * minute, known.until_us)
+    # What it holds beyond the booked end is in the way of all.
+    assert starts(site.plan(waiting, at_us=NOW + 41 * minute)) == [(9, 100 * minute)]
 
 
 @pytest.mark.parametrize(
