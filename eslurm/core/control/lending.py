@@ -31,6 +31,7 @@ from eslurm.core.model.protocol import CoresReported
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.snapshot import Lendable, Lent, RunningKey
 from eslurm.core.resources.vector import CORES
+from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 from eslurm.core.state.core_reports import ReportKey
 
@@ -135,6 +136,8 @@ def _may_lend(job: Job, attempt: Attempt) -> bool:
 
 def _free_of(state: State, job: Job, attempt: Attempt, one: Exclusion) -> int:
     """Confirmed cores of a node that may be lent now."""
+    if one.node in attempt.leaving:
+        return 0
     key = (job.job_id, attempt.number, one.node)
     report = state.reports.find(key)
     # A new leader does not know yet what they want back.
@@ -165,6 +168,8 @@ def _looked(
     if report.excluded > one.wanted and not one.revision:
         # Its answer was lost, and it was taken for refused.
         return [facts.CoresExcluded(job_id, number, (node,), one.wanted)]
+    if node in attempt.leaving:
+        return []
     if has_demand and report.idle > one.wanted and not one.revision and _may_lend(job, attempt):
         return [facts.CoresExcluded(job_id, number, (node,), report.idle)]
     return []
@@ -179,13 +184,18 @@ def _returned(
     now_us: int,
     stopped: set[int],
 ) -> list[facts.Fact]:
-    """The owner wants cores back: those that are not lent at once, the others when their borrowers have gone."""
+    """The owner wants cores back: those that are not lent at once, the others when their borrowers have gone.
+
+    Of a node that it gives back, borrowers keep what they have: the owner's end there is on its way.
+    """
     borrowers = state.loans.get((job.job_id, attempt.number, one.node), {})
     used = sum(borrowers.values())
     target = max(report.idle, used)
     found: list[facts.Fact] = []
     if target < one.wanted:
         found.append(facts.CoresExcluded(job.job_id, attempt.number, (one.node,), target))
+    if one.node in attempt.leaving:
+        return found
     missing = used - report.idle
     leaving: list[tuple[int, Job, int]] = []
     for (borrower_id, number), cores in borrowers.items():
@@ -229,7 +239,9 @@ def _asks(state: State, now_us: int) -> list[facts.Fact]:
         attempt = owner.attempt
         if attempt is None or key[2] not in inside or not _is_askable(owner, attempt, now_us):
             continue
-        cores = sum(span.amounts[CORES] for span in attempt.spans)
+        if key[2] in attempt.leaving:
+            continue
+        cores = _cores_of(attempt)
         count = min(missing, _cores_on(attempt, key[2]) - report.idle, cores - 1)
         if count > 0:
             candidates.append(
@@ -262,7 +274,12 @@ def _remaining_s(job: Job, attempt: Attempt, report: CoreReport, now_us: int) ->
         return report.remaining_s
     length_s = job.forecast.p50_s if job.forecast is not None else job.spec.time_limit_s
     left_s = max(0, length_s - (now_us - attempt.started_us) // SECOND_US) if length_s else 86_400
-    return left_s * sum(span.amounts[CORES] for span in attempt.spans)
+    return left_s * _cores_of(attempt)
+
+
+def _cores_of(attempt: Attempt) -> int:
+    """The cores of all nodes that the attempt has now."""
+    return sum(span.amounts[CORES] for span in spans_to_come(attempt))
 
 
 def _free_cores(state: State, partition: str) -> int:

@@ -277,6 +277,8 @@ class AttemptMore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     """Core-microseconds that others have used of it in loans that are over."""
     asked: tuple[int, int] = (0, 0)
     """(count, time) of requests to exclude cores since its application has last granted one."""
+    borrowed_core_us: int = 0
+    """Core-microseconds that it has used of others on nodes that it has left; `loans` has those of its other nodes."""
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

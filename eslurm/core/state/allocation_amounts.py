@@ -154,10 +154,15 @@ def _less_cores(amounts: Vector, cores: int) -> Vector:
 
 def borrowed_core_us(attempt: Attempt) -> int:
     """Core-microseconds that an attempt which has ended has used of other jobs' cores."""
-    return sum(
-        loan.cores * max(0, min(loan.until_us or attempt.ended_us, attempt.ended_us) - loan.from_us)
-        for loan in (attempt.more.loans if attempt.more is not None else ())
-    )
+    more = attempt.more
+    if more is None:
+        return 0
+    return more.borrowed_core_us + sum(loan_core_us(loan, attempt.ended_us) for loan in more.loans)
+
+
+def loan_core_us(loan: Loan, until_us: int) -> int:
+    """Core-microseconds of a loan until then."""
+    return loan.cores * max(0, min(loan.until_us or until_us, until_us) - loan.from_us)
 
 
 def without_cores(amounts: Vector) -> Vector:

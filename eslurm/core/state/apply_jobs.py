@@ -464,6 +464,7 @@ def apply_lost(state: State, fact: facts.NodesLost) -> None:
     attempt = job.attempt
     assert attempt is not None and attempt.number == fact.attempt
     charge_left(state, job, attempt, [span for span in spans_in_use(attempt) if span.node in fact.nodes])
+    attempt = apply_lending.closed(attempt, fact.nodes, state.now_us)
     more = attempt.more or AttemptMore()
     more = replace(more, gone=more.gone.union(fact.nodes))
     state.put_job(replace(job, attempt=replace(attempt, more=more)))

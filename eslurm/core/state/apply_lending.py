@@ -7,13 +7,14 @@ borrower; what is lent on a node is at most what the node has confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, AttemptMore, Job, Span
 from eslurm.core.model.lending import Exclusion, Loan
+from eslurm.core.state.allocation_amounts import loan_core_us
 from eslurm.core.state.cluster import State, attempts_of
 
 
@@ -30,6 +31,17 @@ def marked(spans: tuple[Span, ...], loans: Iterable[Loan]) -> tuple[Span, ...]:
     if not nodes:
         return spans
     return tuple([replace(span, lent=True) if span.node in nodes else span for span in spans])
+
+
+def closed(attempt: Attempt, nodes: Collection[int], now_us: int) -> Attempt:
+    """The attempt without its loans on these nodes, which it leaves and has been charged for; their use is kept."""
+    more = attempt.more
+    over = [loan for loan in more.loans if loan.node in nodes] if more is not None else []
+    if more is None or not over:
+        return attempt
+    kept = tuple([loan for loan in more.loans if loan.node not in nodes])
+    used_us = more.borrowed_core_us + sum(loan_core_us(loan, now_us) for loan in over)
+    return replace(attempt, more=replace(more, loans=kept, borrowed_core_us=used_us))
 
 
 def apply_excluded(state: State, fact: facts.CoresExcluded) -> None:

@@ -16,6 +16,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, AttemptMore, Job, Span
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.step import Step, StepState
+from eslurm.core.state import apply_lending
 from eslurm.core.state.allocation_amounts import spans_in_use
 from eslurm.core.state.cluster import State
 from eslurm.core.state.usage import charge_left
@@ -117,10 +118,12 @@ def _put(state: State, job: Job, attempt: Attempt, free: Iterable[Span]) -> None
 
 
 def _given(state: State, job: Job, attempt: Attempt, spans: Iterable[Span]) -> Attempt:
-    more, spans = attempt.more, list(spans)
-    assert more is not None
+    spans = list(spans)
     if not spans:
         return attempt
     charge_left(state, job, attempt, spans)
+    attempt = apply_lending.closed(attempt, {span.node for span in spans}, state.now_us)
+    more = attempt.more
+    assert more is not None
     given = more.given.union((span.component, span.node) for span in spans)
     return replace(attempt, more=replace(more, given=given))

@@ -10,7 +10,7 @@ result.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from typing import TYPE_CHECKING, Final
 
 from eslurm.core.model.accounts import Qos, Usage
@@ -18,7 +18,7 @@ from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.fair_tree import Association
 from eslurm.core.plan.slices import parts
-from eslurm.core.state.allocation_amounts import own_spans, paused_us, spans_in_use
+from eslurm.core.state.allocation_amounts import paused_us, spans_in_use
 from eslurm.core.state.apply_accounts import put_usage
 
 if TYPE_CHECKING:
@@ -103,8 +103,11 @@ def charge_left(state: State, job: Job, attempt: Attempt, spans: Iterable[Span])
     if not attempt.started_us:
         return
     from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, state.now_us)
-    own = own_spans(list(spans), attempt.more.loans if attempt.more is not None else ())
-    amount = _worth_of(state, job, attempt, list(own), (), from_us, state.now_us)
+    spans = list(spans)
+    amount = _worth_of(state, job, attempt, spans, (), from_us, state.now_us)
+    if attempt.more is not None and attempt.more.loans:
+        nodes = {span.node for span in spans}
+        amount = max(0.0, amount - _borrowed(state, job, attempt, from_us, state.now_us, nodes))
     _add(state, job, amount, state.now_us)
 
 
@@ -150,11 +153,20 @@ def _worth_of(
     return amount * usage_factor(state, job.spec.qos)
 
 
-def _borrowed(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
-    """The part of an attempt's use that is charged to the owners of its cores (R-04)."""
+def _borrowed(
+    state: State | View,
+    job: Job,
+    attempt: Attempt,
+    from_us: int,
+    until_us: int,
+    nodes: Collection[int] | None = None,
+) -> float:
+    """The part of an attempt's use that is charged to the owners of its cores (R-04), on all its nodes or on these."""
     half_life_s = state.config.priority.half_life_s
     found = 0.0
     for loan in attempt.more.loans if attempt.more is not None else ():
+        if nodes is not None and loan.node not in nodes:
+            continue
         begin_us, end_us = max(from_us, loan.from_us), min(until_us, loan.until_us or until_us)
         rate = rate_of(state.config, [(loan.cores,)])
         found += stay(rate, begin_us, end_us, half_life_s) * decay(until_us - end_us, half_life_s)
