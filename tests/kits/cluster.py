@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class LiveCluster:
-    """Nodes cn[0001-NODES] shared evenly by `agents` processes.
+    """Nodes cn[0001-NODES] of `cores` cores, shared evenly by `agents` processes.
 
     `policy` goes into the configuration's [policy], `controller` into its [controller]; `sections` are put after it as
     they are; `tls` are options for every daemon. The first of several `controllers` is called main (its daemon
@@ -56,6 +56,7 @@ class LiveCluster:
         directory: Path,
         *,
         nodes: int = 16,
+        cores: int = 4,
         agents: int = 2,
         satellites: int = 2,
         controllers: int = 1,
@@ -72,6 +73,7 @@ class LiveCluster:
         self.directory = directory
         self._tls_words = tuple(tls)
         self._is_watched = is_watched
+        self._cores = cores
         self._log_words = ("--log-format", log_format, "--log-level", log_level) if is_watched else ()
         self.watched: dict[str, str] = {}
         self._source = source
@@ -133,7 +135,7 @@ class LiveCluster:
                 f'[[satellite]]\nname = "sat{at}"\nlisten = "{endpoint}"'
                 for at, endpoint in enumerate(self._satellites)
             ),
-            f'[[nodes]]\nnames = "cn[{first}-{last}]"\ncores = 4\nmemory_mib = 4000',
+            f'[[nodes]]\nnames = "cn[{first}-{last}]"\ncores = {self._cores}\nmemory_mib = 4000',
             '[[partition]]\nname = "main"\ndefault = true',
             '[[partition]]\nname = "brief"\nnodes = "cn0001"\ntime_limit_max_s = 60',
             "[policy]\n" + "\n".join(f"{key} = {value}" for key, value in numbers.items()),
@@ -152,13 +154,17 @@ class LiveCluster:
         )
 
     def add_agent(
-        self, name: str, nodes: str, *, cluster: str = CLUSTER, site: Site | None = None, cores: int = 4
+        self, name: str, nodes: str, *, cluster: str = CLUSTER, site: Site | None = None, cores: int = 0
     ) -> None:
-        """An agent's command line, and its membership of `site` (else the cluster's); it is not started."""
+        """An agent's command line, and its membership of `site` (else the cluster's); it is not started.
+
+        Without `cores` its nodes have as many as the configuration's.
+        """
         (site or self.site).write_member(self.agent_dir(name), "agent", nodes)
         words = ["--nodes", nodes, "--satellites", ",".join(self._satellites)]
         words += ["--controller", ",".join(self.endpoints)]
-        words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores), "--memory-mib", "4000"]
+        words += ["--state-dir", str(self.agent_dir(name)), "--cores", str(cores or self._cores)]
+        words += ["--memory-mib", "4000"]
         words += ["--allow-root-jobs", *agent_user()]
         self.add_daemon(name, "esnoded", "--cluster", cluster, *words)
 
