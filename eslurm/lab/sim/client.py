@@ -176,8 +176,10 @@ class Client(Process):
     # ---- asking ----
 
     def call(self, message: Request, then: Then | None = None, blobs: tuple[BlobRow, ...] = ()) -> None:
-        """Ask until there is an answer."""
+        """Ask until there is an answer. A step comes with its environment."""
         self._asked += 1
+        if isinstance(message, CreateStep):
+            blobs = (BlobRow(message.environment_hash, ENVIRONMENT),)
         request_id = self._asked.to_bytes(16, "big")
         self._pending[request_id] = _Pending(message, then, blobs)
         self._try(request_id)
@@ -332,8 +334,9 @@ class Client(Process):
         """Jobs whose nodes may be of several cells; some that no cell has alone are cancelled in the end."""
         rng = self._spanning_random
         own = len(self.world.names)
-        is_wide = rng.random() < WIDE_SHARE
-        nodes = own + 1 if is_wide else rng.randint(2, max(2, min(own, 4)))
+        nodes = own + 1 if rng.random() < WIDE_SHARE else rng.randint(2, max(2, min(own, 4)))
+        # Gateways are nodes of the cell, and of no partition that jobs may name.
+        is_wide = nodes > len(self.world.config.partitions[0].nodes)
         specs = tuple([spanning(self._spec(rng), nodes) for _ in range(rng.randint(1, 2))])
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
         self.call(SubmitJobs(specs), self._cancel_wide if is_wide else None, blobs)
