@@ -216,8 +216,9 @@ class Lifecycle:
             steps.append(GATEWAY_STEPS.get(body.phase, PROLOG_STEP))
         elif attempt.stage not in (Stage.EPILOG, Stage.ENDED):
             return
-        if steps:
-            keys = [StepKey(*attempt.key, step, node.number) for step in steps]
+        # A helper that has written its routes stays: what was committed is not its end, which the runner has still to tell.
+        keys = [StepKey(*attempt.key, step, node.number) for step in steps if step not in attempt.live]
+        if keys:
             self._buffer.emit(AcknowledgeSteps(tuple(keys)))
 
     def resume(self, attempt: Attempt) -> None:

@@ -189,6 +189,20 @@ def test_the_helper_that_stays_ends_with_the_script() -> None:
     assert [body.body.gone for body in world.sent(StepEnded)] == [True]
 
 
+def test_routes_that_are_committed_leave_the_end_of_their_helper_to_be_told() -> None:
+    world = prepared()
+    world.order(step(ROUTE_STEP))
+    world.be_ready(ROUTE_STEP, ("/tmp/routes",))
+    world.order(START)
+    world.finish()
+    # The runner ends the helper while the routes are committed; what is acknowledged then, it does not tell any more.
+    world.ack_all()
+    assert StepKey(7, 1, ROUTE_STEP, 0) not in acknowledged(world)
+    world.finish(step=ROUTE_STEP)
+    assert StepKey(7, 1, ROUTE_STEP, 0) in acknowledged(world)
+    assert [body.body.gone for body in world.sent(StepEnded)] == [True]
+
+
 def test_an_end_reported_late_is_forgotten_by_the_runner_when_the_attempt_is_gone() -> None:
     world = prepared()
     world.order(step(GATEWAY_STEP))
