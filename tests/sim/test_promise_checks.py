@@ -6,7 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core.model.accounts import Amount, FreePool, Limit, Policy, kind_of
-from eslurm.core.model.messages import ChangePolicies, ConfigLoaded, JobRef, PolicyChange, SuspendJobs
+from eslurm.core.model.messages import (
+    ChangePolicies,
+    ConfigLoaded,
+    JobRef,
+    PolicyChange,
+    SuspendJobs,
+)
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.resources.nodes import Resource
@@ -103,3 +109,30 @@ def test_a_suspended_job_that_limits_count_releases_the_planner_from_a_promise()
     plan = first_plan(world)
     plan.bookings.pop(2)  # type: ignore[attr-defined]
     assert checks.on_plan(world.state, plan, lambda state, job: False) == 0
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_job_that_limits_count_longer_than_planned_releases_the_planner_from_a_promise(
+    is_late: bool,
+) -> None:
+    world, checks = Led("conservative"), PromiseChecks()
+    limit = Limit("four", "user", "alice", "cores", Amount(4))
+    world.send(ChangePolicies(ROOT, (PolicyChange("set", kind_of(limit), limit.name, limit),)))
+    for name in ("cn0", "cn1"):
+        world.submit(request=replace(WHOLE, include=(name,)), time_limit_s=100)
+    world.settle()
+    assert list(world.kept()) == [2]
+    for fact in world.log:
+        checks.on_logged(world.state, fact)
+    if is_late:
+        # It stood still for so long, and goes on.
+        world.send(SuspendJobs(ROOT, (JobRef(1),)))
+        world.pass_time(5)
+        world.send(SuspendJobs(ROOT, (JobRef(1),), resume=True))
+    plan = first_plan(world)
+    plan.bookings.pop(2, None)  # type: ignore[attr-defined]
+    if is_late:
+        assert checks.on_plan(world.state, plan, lambda state, job: False) == 0
+        return
+    with pytest.raises(CheckFailed, match="job 2 was promised"):
+        checks.on_plan(world.state, plan, lambda state, job: False)

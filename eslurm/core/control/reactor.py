@@ -227,7 +227,8 @@ def _has_ended(state: State, job_id: int) -> bool:
 
 def _is_over(job: Job, number: int) -> bool:
     attempt = job.attempt
-    return attempt is None or attempt.number != number or attempt.phase is AttemptPhase.RELEASING
+    over = AttemptPhase.RELEASING, AttemptPhase.SETTLING
+    return attempt is None or attempt.number != number or attempt.phase in over
 
 
 def _released(state: State, fact: facts.AttemptEnded) -> facts.NodesReleased | None:

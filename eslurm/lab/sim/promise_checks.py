@@ -98,8 +98,10 @@ class PromiseChecks:
         if state.policies["pool"] and state.ledger.usable != state.ledger.topology.everything:
             # A pool counts what is in service.
             return False
-        if state.policies["limit"] and any(_stands_still(state, job_id) for job_id, _attempt in state.live):
-            # It counts against limits for as long as it stands still, and no plan knows how long.
+        if state.policies["limit"] and any(
+            _stands_still(state, job_id) or _is_longer(state, job_id) for job_id, _attempt in state.live
+        ):
+            # It counts against limits for as long as it stands still, which no plan knows, or longer than was planned.
             return False
         if any((one.expected_us or one.until_us) <= now_us for one in state.live.values()):
             return False
@@ -124,6 +126,15 @@ def _rules_of(state: State) -> _Rules:
 def _stands_still(state: State, job_id: int) -> bool:
     attempt = state.jobs[job_id].attempt
     return attempt is not None and bool(attempt.suspended_us)
+
+
+def _is_longer(state: State, job_id: int) -> bool:
+    """Check whether the job ends later than it was planned to: its prolog took longer, or its limit was extended."""
+    attempt = state.jobs[job_id].attempt
+    if attempt is None or not attempt.planned_us:
+        return False
+    prolog_us = attempt.more.prolog_us if attempt.more is not None else 0
+    return attempt.until_us > attempt.planned_us + prolog_us
 
 
 def _running(state: State, now_us: int) -> Iterator[tuple[int, Stay]]:

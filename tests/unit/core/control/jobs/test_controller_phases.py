@@ -421,3 +421,16 @@ def test_the_first_job_of_a_pack_does_not_begin_alone_while_another_one_comes_ba
         place_of = site.job(job_id).pack
         assert place_of is not None and not place_of.anchor_us
     assert place(site, placement(site, first, 0, begins=True)) == [first], "the pack begins anew"
+
+
+def test_a_lost_node_of_two_jobs_of_a_pack_ends_one_whose_prolog_runs_once(site: Site) -> None:
+    """The second one is requeued with the first one's end, before the message comes to it."""
+    first, second = pack(site, 0, 0)
+    assert place(site, placement(site, first, 0, begins=True), placement(site, second, 0)) == [first, second]
+    site.over(PhaseKey(first, 1, "prolog", 1))
+    at = len(site.log)
+    site.lose(0)
+    assert site.kinds(at).count("AttemptEnded") == 2
+    assert site.stage(second) == ("prolog", PhaseStage.ENDING, 1)
+    site.over(PhaseKey(second, 1, "prolog", 1), BAD)
+    assert all(site.stage(job_id)[0] == "epilog" for job_id in (first, second))
