@@ -45,7 +45,7 @@ MIXES: Final = {"small": Mix(50, 1, 1), "medium": Mix(50, 1, 50), "big": Mix(20,
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What the jobs of one cell took: the first start and the last end, in microseconds."""
+    """Number, first start and last end of the jobs of one cell, in microseconds."""
 
     jobs: int
     first_us: int
