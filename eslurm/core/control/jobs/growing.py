@@ -74,9 +74,8 @@ def on_prepared(
     found: list[facts.Fact] = []
     if answers.preparing:
         until_us = answers.report_until_us(now_us)
-        preparing = tuple(answers.preparing)
-        found.append(facts.GrowthPreparing(job.job_id, attempt.number, preparing, until_us))
-    return [*found, *(joined(state, job, attempt, tuple(answers.ok)) if answers.ok else [])]
+        found.append(facts.GrowthPreparing(job.job_id, attempt.number, answers.preparing, until_us))
+    return [*found, *(joined(state, job, attempt, answers.ok) if answers.ok else [])]
 
 
 def on_prolog(

@@ -16,10 +16,10 @@ class LaunchAnswers(NamedTuple):
     `limit_s` is the longest prolog that a preparing node announces, `text` the last refusal's reason; "": none gave one.
     """
 
-    ok: list[int]
-    preparing: list[int]
-    failed: list[int]
-    unreached: list[int]
+    ok: tuple[int, ...]
+    preparing: tuple[int, ...]
+    failed: tuple[int, ...]
+    unreached: tuple[int, ...]
     limit_s: int
     text: str
 
@@ -55,4 +55,4 @@ def launch_answers(message: EffectDone, waiting: Container[int], *, has_phases: 
             text = outcome.text or text
         else:
             unreached += nodes
-    return LaunchAnswers(ok, preparing, failed, unreached, limit_s, text)
+    return LaunchAnswers(tuple(ok), tuple(preparing), tuple(failed), tuple(unreached), limit_s, text)

@@ -85,16 +85,14 @@ def _on_prepared(
         found: list[facts.Fact] = []
         if answers.preparing:
             until_us = answers.report_until_us(now_us)
-            preparing = tuple(answers.preparing)
-            found.append(facts.NodesPreparing(job.job_id, attempt.number, preparing, until_us))
+            found.append(facts.NodesPreparing(job.job_id, attempt.number, answers.preparing, until_us))
         if answers.ok:
-            found.append(facts.NodesPrepared(job.job_id, attempt.number, tuple(answers.ok)))
+            found.append(facts.NodesPrepared(job.job_id, attempt.number, answers.ok))
         return found
-    failed = tuple(answers.failed)
     text = answers.text or f"{len(answers.unreached)} of its {len(attempt.nodes)} nodes did not answer"
     # A node that refuses a late copy of the launch may have run its prolog: it says when its epilog has ended.
-    free = () if attempt.phases else failed
-    return launch_failed(state, job, attempt, now_us, free, answers.bad, failed, text)
+    free = () if attempt.phases else answers.failed
+    return launch_failed(state, job, attempt, now_us, free, answers.bad, answers.failed, text)
 
 
 def launch_failed(
