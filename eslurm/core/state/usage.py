@@ -10,7 +10,7 @@ result.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Final
 
 from eslurm.core.model.accounts import Qos, Usage
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eslurm.core.model.amounts import Vector
     from eslurm.core.model.config import ClusterConfig
     from eslurm.core.model.job import Attempt, Job, Span
+    from eslurm.core.model.lending import Loan
     from eslurm.core.state.cluster import State
     from eslurm.core.state.view import View
 
@@ -95,7 +96,7 @@ def charge(state: State, job: Job, attempt: Attempt) -> None:
     length_us = min(attempt.ended_us - attempt.started_us, state.now_us - attempt.placed_us)
     # While it stood still it used nothing.
     length_us -= paused_us(attempt, until_us)
-    _add(state, job, _worth(state, job, attempt, until_us - length_us, until_us), until_us)
+    _add(state, job, _worth_in_use(state, job, attempt, until_us - length_us, until_us), until_us)
 
 
 def charge_left(state: State, job: Job, attempt: Attempt, spans: Iterable[Span]) -> None:
@@ -103,12 +104,7 @@ def charge_left(state: State, job: Job, attempt: Attempt, spans: Iterable[Span])
     if not attempt.started_us:
         return
     from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, state.now_us)
-    spans = list(spans)
-    amount = _worth_of(state, job, attempt, spans, (), from_us, state.now_us)
-    if attempt.more is not None and attempt.more.loans:
-        nodes = {span.node for span in spans}
-        amount = max(0.0, amount - _borrowed(state, job, attempt, from_us, state.now_us, nodes))
-    _add(state, job, amount, state.now_us)
+    _add(state, job, _worth(state, job, attempt, list(spans), (), from_us, state.now_us), state.now_us)
 
 
 def _add(state: State, job: Job, amount: float, until_us: int) -> None:
@@ -119,16 +115,31 @@ def _add(state: State, job: Job, amount: float, until_us: int) -> None:
         put_usage(state, charged(before, amount, until_us, half_life_s))
 
 
-def _worth(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
+def _worth_in_use(state: State | View, job: Job, attempt: Attempt, from_us: int, until_us: int) -> float:
     gone = attempt.gone
     used = [span for span in spans_in_use(attempt) if span.node not in gone]
-    worth = _worth_of(state, job, attempt, used, attempt.wide, from_us, until_us)
-    if attempt.more is not None and attempt.more.loans:
-        worth = max(0.0, worth - _borrowed(state, job, attempt, from_us, until_us))
-    return worth
+    return _worth(state, job, attempt, used, attempt.wide, from_us, until_us)
 
 
-def _worth_of(
+def _worth(
+    state: State | View,
+    job: Job,
+    attempt: Attempt,
+    spans: list[Span],
+    wide: Vector,
+    from_us: int,
+    until_us: int,
+) -> float:
+    """The usage of these spans that the attempt is charged: without what it has borrowed on their nodes (R-04)."""
+    worth = _worth_with_loans(state, job, attempt, spans, wide, from_us, until_us)
+    if attempt.more is None or not attempt.more.loans:
+        return worth
+    nodes = {span.node for span in spans}
+    loans = [loan for loan in attempt.more.loans if loan.node in nodes]
+    return max(0.0, worth - _borrowed(state, job, loans, from_us, until_us))
+
+
+def _worth_with_loans(
     state: State | View,
     job: Job,
     attempt: Attempt,
@@ -153,20 +164,11 @@ def _worth_of(
     return amount * usage_factor(state, job.spec.qos)
 
 
-def _borrowed(
-    state: State | View,
-    job: Job,
-    attempt: Attempt,
-    from_us: int,
-    until_us: int,
-    nodes: Collection[int] | None = None,
-) -> float:
-    """The part of an attempt's use that is charged to the owners of its cores (R-04), on all its nodes or on these."""
+def _borrowed(state: State | View, job: Job, loans: Iterable[Loan], from_us: int, until_us: int) -> float:
+    """The part of an attempt's use that is charged to the owners of these cores (R-04)."""
     half_life_s = state.config.priority.half_life_s
     found = 0.0
-    for loan in attempt.more.loans if attempt.more is not None else ():
-        if nodes is not None and loan.node not in nodes:
-            continue
+    for loan in loans:
         begin_us, end_us = max(from_us, loan.from_us), min(until_us, loan.until_us or until_us)
         rate = rate_of(state.config, [(loan.cores,)])
         found += stay(rate, begin_us, end_us, half_life_s) * decay(until_us - end_us, half_life_s)
@@ -192,6 +194,6 @@ def usage_now(
             if attempt is not None and attempt.phase is AttemptPhase.RUNNING:
                 key = association_of(job)
                 from_us = max(attempt.started_us, attempt.placed_us) + paused_us(attempt, now_us)
-                found[key] = found.get(key, 0.0) + _worth(state, job, attempt, from_us, now_us)
+                found[key] = found.get(key, 0.0) + _worth_in_use(state, job, attempt, from_us, now_us)
         yield
     return found
