@@ -32,7 +32,7 @@ settings.register_profile("dev", _common, derandomize=False)
 _GETTER = "_get_local_constants"
 _of_loaded_modules = getattr(providers, _GETTER)
 # Before the first draw: none have been collected yet.
-_none = providers._local_constants
+_no_constants = providers._local_constants
 
 
 def load() -> str:
@@ -40,5 +40,5 @@ def load() -> str:
     name = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
     settings.load_profile(name)
     # Which modules are loaded depends on the tests that the same process ran before: two runs would draw otherwise.
-    setattr(providers, _GETTER, (lambda: _none) if name == "ci" else _of_loaded_modules)
+    setattr(providers, _GETTER, (lambda: _no_constants) if name == "ci" else _of_loaded_modules)
     return name

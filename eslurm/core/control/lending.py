@@ -237,9 +237,9 @@ def _asks(state: State, now_us: int) -> list[facts.Fact]:
     for key, report in islice(state.reports.items(), ASKED_OF_MAX) if missing > 0 else ():
         owner = state.get_job(key[0])
         attempt = owner.attempt
-        if attempt is None or key[2] not in inside or not _is_askable(owner, attempt, now_us):
+        if attempt is None or key[2] not in inside or key[2] in attempt.leaving:
             continue
-        if key[2] in attempt.leaving:
+        if not _is_askable(owner, attempt, now_us):
             continue
         cores = _cores_of(attempt)
         count = min(missing, _cores_on(attempt, key[2]) - report.idle, cores - 1)

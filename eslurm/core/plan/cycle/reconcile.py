@@ -472,9 +472,9 @@ class _Following:
         """
         if self._lasts_alike(one, held):
             return True
-        was_us = end_us(held.running, self.now_us, self.grace_us)
-        now_us = end_us(one, self.now_us, self.grace_us)
-        return held.booking.stop_us <= now_us <= was_us and one.until_us <= held.running.until_us
+        before_us = end_us(held.running, self.now_us, self.grace_us)
+        after_us = end_us(one, self.now_us, self.grace_us)
+        return held.booking.stop_us <= after_us <= before_us and one.until_us <= held.running.until_us
 
     def _lasts_alike(self, one: Running, held: Held) -> bool:
         """Check whether the expected end is nearly the same: less than the grace or a slow launch moves no other job."""

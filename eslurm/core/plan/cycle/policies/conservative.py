@@ -16,10 +16,10 @@ from eslurm.core.plan.slices import sorting
 class Conservative:
     """Every job is promised a start on arrival, and no later job may delay it.
 
-    When an attempt ends early, the promises are examined in the order of their starts, of a job that has lost its start in
-    the order of its first one: each may move to an earlier place and none to a later one. So with exact estimates no job
-    starts later than its first promise. When an attempt outlives
-    its limit, the promises in its way and those behind them move in the order of their starts.
+    When an attempt ends early, the promises are examined in the order of their starts, and a job that has lost its start
+    in the order of its first one: each may move to an earlier place and none to a later one. So with exact estimates no
+    job starts later than its first promise. When an attempt outlives its limit, the promises in its way and those behind
+    them move in the order of their starts.
     """
 
     name = "conservative"
@@ -36,7 +36,7 @@ class Conservative:
 
 
 def _by_start(schedule: Schedule) -> Generator[None, None, list[int]]:
-    # An attempt that ends a moment too late takes a job's start away; what it gives back then is that job's first.
+    # An attempt that ends a moment late takes a job's start away: the nodes that it releases then go to that job first.
     first_us = schedule.slack.first_us
     starts = [
         (first_us(job_id, bookings[0].start_us), job_id) for job_id, bookings in schedule.bookings.items()
