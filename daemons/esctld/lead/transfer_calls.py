@@ -203,13 +203,16 @@ def delivery_id(home: str, epoch: int, job_id: int, serial: int) -> bytes:
 
     A later leader's delivery is another call: the answer to the first one may be that of an arrival that has been dropped.
     """
-    return blake2b(f"{home}/{epoch}/{job_id}/{serial}".encode(), digest_size=REQUEST_ID_BYTES).digest()
+    return _request_id(home, epoch, job_id, serial)
 
 
 def guest_request_id(home: str, action: AskGuest) -> bytes:
     """The request id of each request for one guest, whichever leader makes it."""
-    text = f"{home}/{action.job_id}/{action.serial}/{action.cell}"
-    return blake2b(text.encode(), digest_size=REQUEST_ID_BYTES).digest()
+    return _request_id(home, action.job_id, action.serial, action.cell)
+
+
+def _request_id(*parts: str | int) -> bytes:
+    return blake2b("/".join(map(str, parts)).encode(), digest_size=REQUEST_ID_BYTES).digest()
 
 
 _LIMITS_S: Final[Mapping[type[CellCall], float]] = {
