@@ -81,6 +81,20 @@ async def say(endpoint: str, *frames: bytes) -> bytes:
         return bytes(answer)
 
 
+async def settled(endpoint: str, *frames: bytes) -> join_pb2.JoinAnswer:
+    """The controller's answer to these frames, asked for again while it counts the flood of the test before."""
+    while True:
+        try:
+            reply = join_pb2.JoinFrame.FromString(await say(endpoint, *frames)).reply
+        except (grpc.aio.AioRpcError, Unanswered):
+            await asyncio.sleep(0.2)
+            continue
+        answer = join_pb2.JoinAnswer.FromString(reply.answer)
+        if answer.state != "busy":
+            return answer
+        await asyncio.sleep(answer.again_ms / 1000)
+
+
 def test_a_flood_of_strangers_keeps_out_no_host_with_a_token(cluster: LiveCluster, tmp_path: Path) -> None:
     made = cluster.call("CreateJoinToken", pb.CreateJoinTokenRequest())
     token_file = tmp_path / "token"
@@ -118,19 +132,7 @@ def test_a_flood_of_strangers_keeps_out_no_host_with_a_token(cluster: LiveCluste
     ],
 )
 def test_what_is_no_request_is_refused(cluster: LiveCluster, frame: bytes) -> None:
-    async def scenario() -> str:
-        while True:
-            try:
-                reply = join_pb2.JoinFrame.FromString(await say(cluster.endpoint, frame)).reply
-            except (grpc.aio.AioRpcError, Unanswered):
-                await asyncio.sleep(0.2)
-                continue
-            answer = join_pb2.JoinAnswer.FromString(reply.answer)
-            if answer.state != "busy":
-                return answer.state
-            await asyncio.sleep(answer.again_ms / 1000)
-
-    assert asyncio.run(scenario()) == "refused"
+    assert asyncio.run(settled(cluster.endpoint, frame)).state == "refused"
 
 
 def test_a_key_that_is_not_held_is_refused_whatever_is_said(cluster: LiveCluster) -> None:
@@ -143,17 +145,9 @@ def test_a_key_that_is_not_held_is_refused_whatever_is_said(cluster: LiveCluster
             join_pb2.JoinFrame(request=request).SerializeToString(),
             join_pb2.JoinFrame(proof=join_pb2.JoinProof(signature=b"s" * 64)).SerializeToString(),
         )
-        while True:
-            try:
-                reply = join_pb2.JoinFrame.FromString(await say(cluster.endpoint, *frames)).reply
-            except (grpc.aio.AioRpcError, Unanswered):
-                # It still counts the flood of the test before.
-                await asyncio.sleep(0.2)
-                continue
-            answer = join_pb2.JoinAnswer.FromString(reply.answer)
-            if answer.state == "refused":
-                return answer.text
-            await asyncio.sleep(0.2)
+        answer = await settled(cluster.endpoint, *frames)
+        assert answer.state == "refused", answer
+        return answer.text
 
     texts = {
         asyncio.run(text_of(public=Identity.generate().public)),

@@ -6,13 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core.model.accounts import Amount, FreePool, Limit, Policy, kind_of
-from eslurm.core.model.messages import (
-    ChangePolicies,
-    ConfigLoaded,
-    JobRef,
-    PolicyChange,
-    SuspendJobs,
-)
+from eslurm.core.model.messages import ChangePolicies, ConfigLoaded, JobRef, PolicyChange, SuspendJobs
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.plan import Plan
 from eslurm.core.resources.nodes import Resource
@@ -95,7 +89,8 @@ def test_licences_of_a_suspended_job_release_the_planner_from_a_promise(is_suspe
     assert checks.on_plan(world.state, plan, lambda state, job: False) == (not is_suspended)
 
 
-def test_a_suspended_job_that_limits_count_releases_the_planner_from_a_promise() -> None:
+def limited() -> tuple[Led, PromiseChecks]:
+    """Two jobs of one user, of which a limit lets one run at a time: the second is promised a start."""
     world, checks = Led("conservative"), PromiseChecks()
     limit = Limit("four", "user", "alice", "cores", Amount(4))
     world.send(ChangePolicies(ROOT, (PolicyChange("set", kind_of(limit), limit.name, limit),)))
@@ -105,6 +100,11 @@ def test_a_suspended_job_that_limits_count_releases_the_planner_from_a_promise()
     assert list(world.kept()) == [2]
     for fact in world.log:
         checks.on_logged(world.state, fact)
+    return world, checks
+
+
+def test_a_suspended_job_that_limits_count_releases_the_planner_from_a_promise() -> None:
+    world, checks = limited()
     world.send(SuspendJobs(ROOT, (JobRef(1),)))
     plan = first_plan(world)
     plan.bookings.pop(2)  # type: ignore[attr-defined]
@@ -115,15 +115,7 @@ def test_a_suspended_job_that_limits_count_releases_the_planner_from_a_promise()
 def test_a_job_that_limits_count_longer_than_planned_releases_the_planner_from_a_promise(
     is_late: bool,
 ) -> None:
-    world, checks = Led("conservative"), PromiseChecks()
-    limit = Limit("four", "user", "alice", "cores", Amount(4))
-    world.send(ChangePolicies(ROOT, (PolicyChange("set", kind_of(limit), limit.name, limit),)))
-    for name in ("cn0", "cn1"):
-        world.submit(request=replace(WHOLE, include=(name,)), time_limit_s=100)
-    world.settle()
-    assert list(world.kept()) == [2]
-    for fact in world.log:
-        checks.on_logged(world.state, fact)
+    world, checks = limited()
     if is_late:
         # It stood still for so long, and goes on.
         world.send(SuspendJobs(ROOT, (JobRef(1),)))
