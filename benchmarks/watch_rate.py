@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 
 from benchmarks.cluster import Cluster
 from benchmarks.figures import Figures, median
+from benchmarks.scrape import scraped
 from benchmarks.throughput import Rounds, Sizes
 from benchmarks.watcher import Watcher
 
@@ -72,12 +72,7 @@ def measure_rate(cluster: Cluster, figures: Figures, jobs: int, budget_s: float)
 
 def pages_cpu_s(endpoints: Sequence[str]) -> float:
     """CPU seconds that these daemons have spent on those who watch them, this look not included."""
-    total_s = 0.0
-    for endpoint in endpoints:
-        with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        total_s += sum(float(line.removeprefix(PAGES_CPU)) for line in lines if line.startswith(PAGES_CPU))
-    return total_s
+    return sum(scraped(f"http://{endpoint}", PAGES_CPU) for endpoint in endpoints)
 
 
 def is_settled(rates: Runs) -> bool:

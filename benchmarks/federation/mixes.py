@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,11 +22,13 @@ from benchmarks.federation.transfers import USER_UID, alive, member, pin, until
 from benchmarks.figures import Figures
 from benchmarks.load import Load, Plan
 from benchmarks.processes import cpu_s
+from benchmarks.scrape import scraped
 from eslurm.api.methods import JOBS
+from eslurm.core.model.job_states import FINAL
 from eslurm.v1 import controller_pb2 as pb
 
 CELLS, QUICK_CELLS = (1, 2, 5, 10), (2,)
-ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
+ENDED = {state.value for state in FINAL}
 NODES = 50
 """Of a cell: the papers' partition for HPC."""
 SEED = 19
@@ -62,11 +63,10 @@ def measure(figures: Figures, parent: Path, *, quick: bool) -> None:
     that may span, _calls between cells and _store requests a job; with `one` in place of cells: one controller.
     """
     parent.chmod(0o711)
-    counts = [int(one) for one in os.environ.get("FEDERATION_CELLS", "").split()]
-    for count in counts or (QUICK_CELLS if quick else CELLS):
+    given = tuple(map(int, os.environ.get("FEDERATION_CELLS", "").split()))
+    for count in given or (QUICK_CELLS if quick else CELLS):
         _on_cells(figures, parent, count)
         _on_one(figures, parent, count)
-    for count in counts or (QUICK_CELLS if quick else CELLS):
         for kind in (f"cells{count}", f"one{count}"):
             small, big = figures.find(f"small_{kind}_rate"), figures.find(f"big_{kind}_rate")
             if small and big:
@@ -126,7 +126,7 @@ def _run(
     """Run so many jobs of each cell, all cells at once; returns the number of all."""
     draw = random.Random(f"{SEED}/{name.partition('_')[0]}")
     known = [_ended(one) for one in cells]
-    before = sum(one.controller.cpu_s() for one in cells), sum(one.cpu_s()["esnoded"] for one in cells)
+    before = _cpu_s(cells)
     loads = [
         Load(
             Plan(
@@ -148,22 +148,30 @@ def _run(
     for load in loads:
         load.result()
     total = sum(counts)
+    # A count is asked for, not the jobs: their records would be what the controllers work at most.
+    until(lambda: not any(_unfinished(one.ping()) for one in cells), f"{name}: all jobs have ended")
+    after = _cpu_s(cells)
     until(
         lambda: sum(len(_ended(one)) for one in cells) == total + sum(map(len, known)),
-        f"{name}: all jobs have ended",
+        f"{name}: all nodes are given back",
     )
-    ran = [_ran(_ended(one), before) for one, before in zip(cells, known, strict=True)]
-    figures.add(
-        f"{name}_rate",
-        Ran(total, min(r.first_us for r in ran), max(r.last_us for r in ran)).rate,
-        "1/s",
-        total,
-    )
+    ran = [_ran(_ended(one), those) for one, those in zip(cells, known, strict=True)]
+    all_of_them = Ran(total, min(one.first_us for one in ran), max(one.last_us for one in ran))
+    figures.add(f"{name}_rate", all_of_them.rate, "1/s", total)
     figures.add(f"{name}_sum", sum(one.rate for one in ran), "1/s", total)
-    after = sum(one.controller.cpu_s() for one in cells), sum(one.cpu_s()["esnoded"] for one in cells)
-    figures.add(f"{name}_cpu_ms", (after[0] - before[0]) / total * 1000, "ms", total)
-    figures.add(f"{name}_agents_cpu_ms", (after[1] - before[1]) / total * 1000, "ms", total)
+    for kind, prefix in (("esctld", ""), ("esnoded", "agents_")):
+        figures.add(f"{name}_{prefix}cpu_ms", (after[kind] - before[kind]) / total * 1000, "ms", total)
     return total
+
+
+def _cpu_s(cells: Sequence[Cluster]) -> dict[str, float]:
+    """CPU seconds of the daemons of all cells so far, by kind."""
+    found = [one.cpu_s() for one in cells]
+    return {kind: sum(one[kind] for one in found) for kind in ("esctld", "esnoded")}
+
+
+def _unfinished(reply: pb.PingReply) -> int:
+    return reply.jobs_pending + reply.jobs_running
 
 
 def _ended(cell: Cluster) -> Mapping[int, pb.JobInfo]:
@@ -184,19 +192,11 @@ def _ran(ended: Mapping[int, pb.JobInfo], known: Mapping[int, pb.JobInfo]) -> Ra
 
 def _calls(cells: Sequence[Cluster]) -> float:
     """Calls between cells so far."""
-    pages = [_page(f"http://{one.watched[0]}/metrics") for one in cells]
-    return sum(_sum(page, 'eslurm_federation_calls_total{way="out"}') for page in pages)
+    return sum(
+        scraped(f"http://{one.watched[0]}", 'eslurm_federation_calls_total{way="out"}') for one in cells
+    )
 
 
 def _handled(endpoint: str) -> float:
     """Requests that the store has handled so far; what its watches deliver is not counted."""
-    return _sum(_page(f"{endpoint}/metrics"), "grpc_server_handled_total{")
-
-
-def _page(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        return str(answer.read(), "utf-8")
-
-
-def _sum(page: str, prefix: str) -> float:
-    return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(prefix))
+    return scraped(endpoint, "grpc_server_handled_total{")
