@@ -102,6 +102,8 @@ def test_a_loan_survives_the_deaths_of_agent_and_controller(cluster: LiveCluster
     )
     (cluster.work / "lend").touch()
     cluster.until(lambda: (cluster.work / "began").exists(), "the borrower has begun")
+    # Its script has: the controller may not have heard of it yet.
+    cluster.reaches(borrower, "RUNNING")
     for name in ("agent0", "esctld"):
         cluster.kill(name)
         cluster.launch(name)
