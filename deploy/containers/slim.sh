@@ -10,11 +10,12 @@ installed() {
     dpkg-query --show --showformat '${db:Status-Abbrev}${Package}\n' | sed -n 's/^ii *//p' | grep -Ex "$1" || true
 }
 
-# Installing software, file systems, and Perl, which only the set-up of packages is written in. What stays of the
-# dependencies on these is on debconf, and that at set-up only.
+# Installing software, file systems, and Perl, which only the set-up of packages is written in, with the database library that
+# else only accounts in a file of their own (pam_userdb) would use. What stays of the dependencies on these is on debconf, and
+# that at set-up only.
 unneeded='apt|libapt-pkg.*|gpgv|sqv|debian-archive-keyring|adduser|debconf|usrmerge|e2fsprogs|logsave|libext2fs.*|libss2'
 unneeded="$unneeded|libgnutls30.*|libp11-kit0.*|libhogweed.*|libnettle.*|libtasn1-6|libunistring.*|libidn2-0"
-unneeded="$unneeded|perl|perl-modules-.*|libperl5.*|lib.*-perl|libgdbm-compat.*"
+unneeded="$unneeded|perl|perl-modules-.*|libperl5.*|lib.*-perl|libgdbm-compat.*|libdb5\.3.*"
 purge() {
     # shellcheck disable=SC2046  # a word for each package
     dpkg --purge --force-depends --force-remove-essential --force-remove-protected $(installed "$1") >/tmp/purge.log 2>&1 ||

@@ -16,7 +16,7 @@ cd site-packages
 find .. -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
 find . -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' -o -name '*.pxi' -o -name '*.tp' -o -name '*.c' \
     -o -name '*.cpp' -o -name '*.h' -o -name '*.hpp' -o -name '*.a' -o -name '*.f90' -o -name '*.rst' \) -delete
-rm -rf numpy/_core/include numpy/_core/_simd.*.so numpy/_core/*_tests.*.so \
+rm -rf numpy/_core/include numpy/_core/_simd.*.so numpy/_core/*_tests.*.so numpy/distutils \
     scipy/cluster scipy/datasets scipy/io scipy/misc scipy/odr scipy/signal scipy/stats/_unuran/*.so \
     scipy/*/_test*.so scipy/*/_c*test.*.so sklearn/datasets/data sklearn/datasets/images sklearn/datasets/descr \
     sqlalchemy/testing sqlalchemy/orm sqlalchemy/ext sqlalchemy/dialects/mssql sqlalchemy/dialects/mysql sqlalchemy/dialects/oracle
