@@ -14,6 +14,7 @@ from types import FrameType
 
 from benchmarks import backlog, construct, crashes, growth, loops, submit, throughput, watch, wide
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
+from benchmarks.esp import measure as esp
 from benchmarks.federation import measure as federation
 from benchmarks.figures import Figures
 from benchmarks.plan import measure as plan
@@ -47,8 +48,9 @@ GROUPS: dict[str, Measure] = {
     "plan": plan.measure,
     "estimator": _estimator,
     "federation": federation.measure,
+    "esp": esp.measure,
 }
-APART = ("recovery", "plan", "estimator", "federation")
+APART = ("recovery", "plan", "estimator", "federation", "esp")
 BY_DEFAULT = [name for name in GROUPS if name not in APART]
 """The others take as long as all of these; `make bench-NAME` asks for one."""
 EXIT_USAGE = 2

@@ -32,6 +32,7 @@ LEVELS = {
     "both": ("off", "full"),
 }
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_OVERHEAD = click.FloatRange(0.0, 3600.0)
 
 
 @click.command("esp", short_help="The ESP benchmark, with applications that lend the cores they do not use.")
@@ -93,6 +94,27 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="So many of the tasks, each as much longer: coarser, and faster to simulate.",
 )
 @click.option(
+    "--launch-time",
+    type=_OVERHEAD,
+    default=0.0,
+    metavar="SECONDS",
+    help="From a job's placement to its first task on a real cluster (default: none).",
+)
+@click.option(
+    "--finish-time",
+    type=_OVERHEAD,
+    default=0.0,
+    metavar="SECONDS",
+    help="From a job's last task until its cores are free.",
+)
+@click.option(
+    "--report-time",
+    type=_OVERHEAD,
+    default=0.0,
+    metavar="SECONDS",
+    help="From a report of idle cores until other jobs may use them.",
+)
+@click.option(
     "--trace", "perfetto", metavar="FILE", type=_FILE, help="Write jobs and tasks for ui.perfetto.dev (JSON)."
 )
 @click.option(
@@ -115,6 +137,9 @@ def simulate_esp(
     limit: float,
     time_scale: float,
     task_scale: float,
+    launch_time: float,
+    finish_time: float,
+    report_time: float,
     perfetto: Path | None,
     otf2: Path | None,
     picture: Path | None,
@@ -131,6 +156,7 @@ def simulate_esp(
     eslurm simulate esp --application exponential:1 --technique FAC --task-scale 0.1
     eslurm simulate esp --nodes 32 --time-scale 0.1 --task-scale 0.01      coarser, in a second
     eslurm simulate esp --cooperate full --trace esp.json --picture esp.svg
+    eslurm simulate esp --launch-time 2 --finish-time 1        on a cluster that takes time for it
     """
     from eslurm.config.policies import PolicyError, load_policy
     from eslurm.lab.applications.esp_run import Setting
@@ -148,7 +174,20 @@ def simulate_esp(
     _check_outputs(files, levels)
     found = []
     for level in levels:
-        setting = Setting(application, technique, level, policy, nodes, seed, limit, time_scale, task_scale)
+        setting = Setting(
+            application=application,
+            technique=technique,
+            cooperate=level,
+            policy=policy,
+            nodes=nodes,
+            seed=seed,
+            limit=limit,
+            time_scale=time_scale,
+            task_scale=task_scale,
+            launch_s=launch_time,
+            finish_s=finish_time,
+            report_s=report_time,
+        )
         course, figures = _run(setting, traced=any(files.values()))
         _write(files, course, setting)
         found.append(figures)

@@ -40,6 +40,15 @@ class Costs:
         self.sigma_s = sigma_s
         """Standard deviation of a task's seconds."""
 
+    def to_bytes(self) -> bytes:
+        """The sums in microseconds, for another process of this machine."""
+        return self._ends_us.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, mean_s: float, sigma_s: float) -> Costs:
+        """Costs that `to_bytes` has written."""
+        return cls(array("q", data), mean_s, sigma_s)
+
     def chunk_us(self, start: int, stop: int) -> int:
         """Cost of the tasks `start` to `stop` (without it)."""
         return self._ends_us[stop] - self._ends_us[start]

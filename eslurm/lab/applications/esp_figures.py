@@ -84,7 +84,9 @@ def figures_of(setting: Setting, course: Course) -> Figures:
         cycles=course.cycles,
         digest=course.digest,
         kinds=[
-            _kind(category.name, [one for one in lived if one.kind == category.name]) for category in TABLE
+            _kind(name, found)
+            for name in (category.name for category in TABLE)
+            if (found := [one for one in lived if one.kind == name])
         ],
     )
 

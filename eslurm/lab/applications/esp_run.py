@@ -17,7 +17,8 @@ from eslurm.lab.applications.application import Program
 from eslurm.lab.applications.batch import BatchLevel
 from eslurm.lab.applications.core_lending import CoreLending
 from eslurm.lab.applications.paper_model import PaperModel
-from eslurm.lab.applications.two_level import PATIENCE_US, Course, Item, simulate
+from eslurm.lab.applications.two_level import Course, Item, Overheads, simulate
+from eslurm.lab.applications.unreported import PATIENCE_US
 from eslurm.lab.workloads.machine import Machine, uniform
 from eslurm.lab.workloads.swf import Record
 from eslurm.lab.workloads.workload import Job
@@ -30,7 +31,10 @@ MINUTE_S: Final = 60
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A configuration of the benchmark. `limit` times the run time under STATIC is what a job asks for."""
+    """A configuration of the benchmark. `limit` times the run time under STATIC is what a job asks for.
+
+    The last three are the `Overheads` of a cluster, in seconds.
+    """
 
     application: str
     technique: str
@@ -41,19 +45,38 @@ class Setting(msgspec.Struct, frozen=True):
     limit: float = LIMIT
     time_scale: float = 1.0
     task_scale: float = 1.0
+    launch_s: float = 0.0
+    finish_s: float = 0.0
+    report_s: float = 0.0
+
+    @property
+    def patience_us(self) -> int:
+        """Time for which an application's core is idle before it is reported."""
+        return round(PATIENCE_US * self.time_scale)
+
+    @property
+    def overheads(self) -> Overheads:
+        """The times that a cluster takes for launches, ends and reports."""
+        seconds = (self.launch_s, self.finish_s, self.report_s)
+        return Overheads(*(round(one * SECOND_US) for one in seconds))
 
 
 def run(
-    setting: Setting, *, traced: bool = False, progress: Callable[[int, int], None] | None = None
+    setting: Setting,
+    *,
+    jobs: int | None = None,
+    traced: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Course:
-    """Run the 230 jobs. Raises `Broken`, and `TechniqueError` for a technique that does not exist."""
+    """Run the 230 jobs, or the first `jobs`. Raises `Broken`, and `TechniqueError` for a technique that does not exist."""
     machine = uniform(setting.nodes, 1)
     return simulate(
-        items_of(setting, machine),
+        items_of(setting, machine)[:jobs],
         machine,
         level_of(setting, machine),
         traced=traced,
-        patience_us=round(PATIENCE_US * setting.time_scale),
+        patience_us=setting.patience_us,
+        overheads=setting.overheads,
         progress=progress,
     )
 
@@ -79,7 +102,7 @@ def items_of(setting: Setting, machine: Machine) -> list[Item]:
         limit_s = math.ceil(math.ceil(static_s * setting.limit / grain_s) * grain_s)
         found.append(
             Item(
-                _job(number, arrival.submit_us, hosts, limit_s, machine),
+                job_of(number, arrival.submit_us, hosts, limit_s, machine),
                 Program(costs, setting.technique),
                 category.name,
             )
@@ -87,7 +110,8 @@ def items_of(setting: Setting, machine: Machine) -> list[Item]:
     return found
 
 
-def _job(number: int, submit_us: int, hosts: int, limit_s: int, machine: Machine) -> Job:
+def job_of(number: int, submit_us: int, hosts: int, limit_s: int, machine: Machine) -> Job:
+    """A job of so many one-core tasks."""
     request = Request(tasks=hosts)
     pending = Pending(
         job_id=number,

@@ -15,21 +15,28 @@ from typing import Final
 import msgspec
 
 from eslurm.core.model.placement import Placement
-from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
 from eslurm.lab.applications.application import Application, Computed, Core, Program
 from eslurm.lab.applications.batch import Asked, BatchLevel, Idle
 from eslurm.lab.applications.core_account import CoreAccount
+from eslurm.lab.applications.unreported import PATIENCE_US, Unreported
 from eslurm.lab.workloads.account import Broken
 from eslurm.lab.workloads.machine import Machine
 from eslurm.lab.workloads.workload import Job
 
 PROGRESS_EVENTS: Final = 4_096
-PATIENCE_US: Final = 5 * SECOND_US
-"""An application reports cores that have been idle for so long: where it ends sooner, its job does."""
-PATIENCE_SHARE: Final = 0.02
-"""And for such a share of its run time: cores of a long run that balances well end seconds apart."""
+
+
+class Overheads(msgspec.Struct, frozen=True):
+    """Microseconds that a cluster of real processes takes for what is done at once here."""
+
+    launch_us: int = 0
+    """From a job's placement to its first task."""
+    finish_us: int = 0
+    """From a job's last task until its cores are free."""
+    report_us: int = 0
+    """From an application's report of idle cores until others may use them."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
@@ -121,24 +128,26 @@ def simulate(
     *,
     traced: bool = False,
     patience_us: int = PATIENCE_US,
+    overheads: Overheads | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Course:
     """Run all jobs, in the order of their submission, to their ends. Raises `Broken`."""
-    return _Loop(items, machine, batch, traced, patience_us, progress).run()
+    return _Loop(items, machine, batch, traced, patience_us, overheads or Overheads(), progress).run()
 
 
 class _Live(msgspec.Struct, gc=False):
-    """A job that runs. `idle` counts the cores that it has reported at each position; `unsaid` are to be reported then."""
+    """A job that runs, its tasks from `begin_us` on. `idle` counts the cores that it has reported at each position."""
 
     item: Item
     placement: Placement
     application: Application
     cores: list[Core]
     start_us: int
+    begin_us: int
     at: int
     borrowed: int
     idle: dict[int, int]
-    unsaid: list[tuple[int, Core]]
+    unreported: Unreported
     became_idle: int = 0
 
 
@@ -150,10 +159,12 @@ class _Loop:
         batch: BatchLevel,
         traced: bool,
         patience_us: int,
+        overheads: Overheads,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._items = items
         self._patience_us = patience_us
+        self._overheads = overheads
         self._by_id = {item.job.pending.job_id: item for item in items}
         self._machine = machine
         self._batch = batch
@@ -164,6 +175,8 @@ class _Loop:
         self._events: list[tuple[int, int]] = []
         # (instant of a report, job).
         self._due: list[tuple[int, int]] = []
+        # (instant at which its cores are free, job): one for each job that has done its tasks.
+        self._ending: list[tuple[int, int]] = []
         self._lived: list[Lived | None] = []
         self._arrived = 0
         self._ended = 0
@@ -180,6 +193,7 @@ class _Loop:
         now_us = self._next_us()
         while now_us < INFINITY_US:
             changed = self._applications(now_us)
+            changed |= self._release(now_us)
             changed |= self._report(now_us)
             changed |= self._arrive(now_us)
             if changed or now_us >= self._wake_us:
@@ -211,6 +225,8 @@ class _Loop:
             next_us = min(next_us, self._items[self._arrived].job.submit_us)
         if self._due:
             next_us = min(next_us, self._due[0][0])
+        if self._ending:
+            next_us = min(next_us, self._ending[0][0])
         return min(next_us, self._wake_us)
 
     def _applications(self, now_us: int) -> bool:
@@ -234,19 +250,26 @@ class _Loop:
         application = live.application
         idle = application.take_idle()
         if application.is_done:
-            self._end(job_id, live, now_us)
-            return True
+            heapq.heappush(self._ending, (now_us + self._overheads.finish_us, job_id))
+            return self._release(now_us)
         next_us = application.next_us
         if next_us is None:
             raise Broken(f"job {job_id} has tasks left and no core computes them, at {now_us} us")
         heapq.heappush(self._events, (next_us, job_id))
         live.became_idle += len(idle)
         if idle and self._batch.cooperates and application.is_uneven:
-            ran_us = now_us - live.start_us
-            due_us = now_us + max(self._patience_us, round(PATIENCE_SHARE * ran_us))
-            live.unsaid += [(due_us, core) for core in idle]
-            heapq.heappush(self._due, (due_us, job_id))
+            due_us = live.unreported.add(idle, max(now_us, live.begin_us))
+            heapq.heappush(self._due, (due_us + self._overheads.report_us, job_id))
         return False
+
+    def _release(self, now_us: int) -> bool:
+        """End the jobs whose cores are free by now; whether there are any."""
+        changed = False
+        while self._ending and self._ending[0][0] <= now_us:
+            _, job_id = heapq.heappop(self._ending)
+            self._end(job_id, self._live[job_id], now_us)
+            changed = True
+        return changed
 
     def _report(self, now_us: int) -> bool:
         """Report the cores that have been idle for long enough; whether there are any."""
@@ -254,11 +277,10 @@ class _Loop:
         while self._due and self._due[0][0] <= now_us:
             _, job_id = heapq.heappop(self._due)
             live = self._live.get(job_id)
-            if live is None:
+            if live is None or live.application.is_done:
                 continue
-            cores = [core for due_us, core in live.unsaid if due_us <= now_us]
+            cores = live.unreported.take(now_us - self._overheads.report_us)
             if cores:
-                live.unsaid = [one for one in live.unsaid if one[0] > now_us]
                 self._say(job_id, live, cores, now_us)
                 changed = True
         return changed
@@ -344,9 +366,20 @@ class _Loop:
                 f"job {item.job.name} got {len(cores)} cores of {item.job.processors}, at {now_us} us"
             )
         borrowed = sum(core in self._account.owners for core in cores)
-        application = Application(item.program, cores, now_us)
+        begin_us = now_us + self._overheads.launch_us
+        application = Application(item.program, cores, begin_us)
+        unreported = Unreported(begin_us, self._patience_us)
         self._live[job_id] = _Live(
-            item, placement, application, cores, now_us, len(self._lived), borrowed, {}, []
+            item,
+            placement,
+            application,
+            cores,
+            now_us,
+            begin_us,
+            len(self._lived),
+            borrowed,
+            {},
+            unreported,
         )
         self._lived.append(None)
         self._note(b"start", job_id, now_us, *(number for core in cores for number in core))

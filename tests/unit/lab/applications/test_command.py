@@ -31,6 +31,16 @@ def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run["wait_mean_s"] > 0 and len(run["digest"]) == 64 and len(run["kinds"]) == 14
 
 
+def test_a_cluster_takes_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = []
+    for words in ((), ("--launch-time", "2", "--finish-time", "1", "--report-time", "1")):
+        (run,) = json.loads(said(capsys, *COARSE, "--cooperate", "off", "--json", *words)[0])["runs"]
+        runs.append({kind["category"]: kind["run_s"] for kind in run["kinds"]})
+    plain, slow = runs
+    assert all(abs(slow[name] - plain[name] - 3) < 0.001 for name in plain)
+    assert "0<=x<=3600" in said(capsys, "--launch-time", "-1", code=exits.USAGE)[1]
+
+
 def test_stated_and_recorded_tasks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "tasks.txt"
     path.write_text("\n".join(["1"] * 60 + ["9"] * 4), encoding="utf-8")

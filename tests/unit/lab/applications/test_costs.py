@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from eslurm.lab.applications import mandelbrot, spin_images
-from eslurm.lab.applications.costs import CostError, drawn, from_seconds, recorded, scaled
+from eslurm.lab.applications.costs import CostError, Costs, drawn, from_seconds, recorded, scaled
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
@@ -35,6 +35,13 @@ def test_chunks_of_any_partition_sum_to_the_total() -> None:
         assert sum(parts) == costs.total_us
         # Seven parts have chunks of another size than seven tasks.
         assert max(parts) == costs.largest_us(len(parts)) or size == 7
+
+
+def test_another_process_reads_the_same_costs() -> None:
+    costs = from_seconds(drawn("exponential:0.001", 1_000, 7))
+    read = Costs.from_bytes(costs.to_bytes(), costs.mean_s, costs.sigma_s)
+    assert read.n == costs.n and read.sigma_s == costs.sigma_s
+    assert all(read.chunk_us(at, at + 1) == costs.chunk_us(at, at + 1) for at in range(costs.n))
 
 
 @pytest.mark.parametrize(

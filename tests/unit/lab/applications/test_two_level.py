@@ -11,14 +11,16 @@ import msgspec
 import pytest
 
 from eslurm.core.model.lending import LEVELS
+from eslurm.core.model.units import SECOND_US
 from eslurm.lab.applications import otf2, picture, trace
-from eslurm.lab.applications.application import Computed
+from eslurm.lab.applications.application import CHUNK_US, Computed, Program
 from eslurm.lab.applications.core_account import CoreAccount
+from eslurm.lab.applications.costs import from_seconds
 from eslurm.lab.applications.esp_figures import figures_of
-from eslurm.lab.applications.esp_run import COOPERATION, PAPER, Setting, items_of, run
-from eslurm.lab.applications.two_level import Course
+from eslurm.lab.applications.esp_run import COOPERATION, PAPER, Setting, items_of, job_of, level_of, run
+from eslurm.lab.applications.two_level import Course, Item, Overheads, simulate
 from eslurm.lab.workloads.account import Broken
-from eslurm.lab.workloads.machine import uniform
+from eslurm.lab.workloads.machine import Machine, uniform
 
 SMALL = Setting("mandelbrot", "STATIC", "full", nodes=32, time_scale=0.1, task_scale=0.01)
 
@@ -65,6 +67,54 @@ def test_no_core_has_two_users_and_no_job_more_than_it_asked_for(
         assert all(end <= start for (_, end), (start, _) in pairwise(mine))
     assert all(len(set(one.cores)) == one.job.processors for one in course.lived)
     assert course.busy_us <= course.used_us
+
+
+def chain(count: int, hosts: int, machine: Machine) -> list[Item]:
+    """Jobs of one second that all nodes run one after another, all submitted at once."""
+    even = Program(from_seconds([1.0] * hosts), "STATIC")
+    return [Item(job_of(number, 0, hosts, 60, machine), even, "even") for number in range(1, count + 1)]
+
+
+def test_launches_and_ends_take_their_time() -> None:
+    machine = uniform(4, 1)
+    overheads = Overheads(launch_us=300_000, finish_us=200_000)
+    course = simulate(
+        chain(3, 4, machine), machine, level_of(small(cooperate="off"), machine), overheads=overheads
+    )
+    took_us = SECOND_US + CHUNK_US + 500_000
+    assert [one.start_us for one in course.lived] == [at * took_us for at in range(3)]
+    assert all(one.end_us - one.start_us == took_us for one in course.lived)
+
+
+def test_reports_take_their_time() -> None:
+    machine = uniform(4, 1)
+    uneven = Program(from_seconds([1.0, 1.0, 60.0, 60.0]), "STATIC")
+    started_us = []
+    for report_us in (0, 2_000_000):
+        lender = Item(job_of(1, 0, 4, 120, machine), uneven, "lender")
+        even = Program(from_seconds([1.0] * 2), "STATIC")
+        course = simulate(
+            [lender, Item(job_of(2, 0, 2, 60, machine), even, "borrower")],
+            machine,
+            level_of(small(cooperate="report"), machine),
+            patience_us=1_000_000,
+            overheads=Overheads(report_us=report_us),
+        )
+        (borrower,) = [one for one in course.lived if one.kind == "borrower"]
+        assert borrower.borrowed == 2
+        started_us.append(borrower.start_us)
+    assert started_us[1] - started_us[0] == 2_000_000
+
+
+def test_a_slower_cluster_does_the_same_work(courses: dict[str, Course]) -> None:
+    slow = run(small(launch_s=0.5, finish_s=0.25, report_s=0.1))
+    assert all(one.end_us - one.start_us > 750_000 for one in slow.lived)
+    assert slow.busy_us == courses["full"].busy_us
+
+
+def test_the_first_jobs_run_alone() -> None:
+    some = run(small(), jobs=10)
+    assert sum(kind.jobs for kind in figures_of(small(), some).kinds) == len(some.lived) == 10
 
 
 def test_cooperation_uses_cores_that_others_own(courses: dict[str, Course]) -> None:

@@ -1,0 +1,1 @@
+"""ESP with real jobs on virtual nodes, and the simulator's prediction."""
