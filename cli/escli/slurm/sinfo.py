@@ -128,19 +128,7 @@ def _columns(given: Options, release: str) -> tuple[list[Column], bool]:
 
 
 def _named(text: str, *, are_letters: bool) -> list[Column]:
-    columns = layout.letters(text) if are_letters else layout.names(text)
-    for column in columns:
-        if are_letters and not column.key:
-            continue
-        by = (
-            node_fields.BY_LETTER.get(column.key)
-            if are_letters
-            else node_fields.BY_LOWER.get(column.key.lower())
-        )
-        if by is None:
-            raise UsageProblem(f"error: Invalid node format specification: {column.key}")
-        column.key = by
-    return columns
+    return layout.fields(text, node_fields.BY_LETTER, node_fields.BY_LOWER, "node", are_letters=are_letters)
 
 
 def _groups(

@@ -293,19 +293,7 @@ def _columns(given: Options) -> list[Column]:
 
 def named_columns(text: str, *, are_letters: bool) -> list[Column]:
     """The columns of a format, each by the name of its field. Raises UsageProblem."""
-    columns = layout.letters(text) if are_letters else layout.names(text)
-    for column in columns:
-        if are_letters and not column.key:
-            continue
-        known = (
-            job_fields.BY_LETTER.get(column.key)
-            if are_letters
-            else job_fields.BY_LOWER.get(column.key.lower())
-        )
-        if known is None:
-            raise UsageProblem(f"error: Invalid job format specification: {column.key}")
-        column.key = known
-    return columns
+    return layout.fields(text, job_fields.BY_LETTER, job_fields.BY_LOWER, "job", are_letters=are_letters)
 
 
 def table(

@@ -5,6 +5,10 @@ from __future__ import annotations
 from eslurm.compat.errors import whole_number
 from eslurm.compat.slurm.getopt import UsageProblem
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 LONG_WIDTH = 20
 """Of a column that is given by its name alone."""
 WIDTH_MAX = 4096
@@ -64,6 +68,21 @@ def names(text: str) -> list[Column]:
             end += 1
         width = _width(shape[at:end], text) if colon else LONG_WIDTH
         columns.append(Column(name, width, is_right=at == 1, after=shape[end:]))
+    return columns
+
+
+def fields(
+    text: str, by_letter: Mapping[str, str], by_lower: Mapping[str, str], what: str, *, are_letters: bool
+) -> list[Column]:
+    """The columns of a format, each by the name of its field; `what` the fields describe. Raises UsageProblem."""
+    columns = letters(text) if are_letters else names(text)
+    for column in columns:
+        if are_letters and not column.key:
+            continue
+        known = by_letter.get(column.key) if are_letters else by_lower.get(column.key.lower())
+        if known is None:
+            raise UsageProblem(f"error: Invalid {what} format specification: {column.key}")
+        column.key = known
     return columns
 
 
