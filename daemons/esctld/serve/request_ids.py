@@ -16,7 +16,6 @@ from eslurm.core.model.messages import (
     ExtendJob,
     ExtensionTaken,
     FinishPart,
-    JoinTokenMade,
     Message,
     MovePack,
     MoveTaken,
@@ -24,24 +23,12 @@ from eslurm.core.model.messages import (
     Resized,
     ResizeJob,
     StepCreated,
+    StoredAnswer,
     SubmitJobs,
     Submitted,
-    TokenMade,
 )
 from eslurm.ports.api import Caller
 from eslurm.transport.framing import REQUEST_ID_BYTES
-
-StoredAnswer = (
-    Submitted
-    | Changed
-    | StepCreated
-    | TokenMade
-    | JoinTokenMade
-    | PartGivenBack
-    | MoveTaken
-    | ExtensionTaken
-    | Resized
-)
 
 _ANSWERS: dict[type[Message], type[StoredAnswer]] = {
     SubmitJobs: Submitted,

@@ -25,7 +25,7 @@ from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
 from esctld.serve.arrivals import Cells, arrival_of, check_cell, check_cells, guest_of_call
 from esctld.serve.moves import Moves
-from esctld.serve.request_ids import StoredAnswer, bound_id, is_own, kind_of
+from esctld.serve.request_ids import bound_id, is_own, kind_of
 from esctld.serve.resizes import Resizes
 from esctld.serve.step_endpoints import StepEndpoints
 from esctld.serve.views import Queries
@@ -50,6 +50,7 @@ from eslurm.core.model.messages import (
     RefusalCode,
     Refused,
     StepCreated,
+    StoredAnswer,
     SubmitJobs,
     Submitted,
 )

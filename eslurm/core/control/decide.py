@@ -47,7 +47,6 @@ from eslurm.core.model.messages import (
     EndOffer,
     EpochStarted,
     ExtendJob,
-    ExtensionTaken,
     FinishPart,
     FinishStep,
     GiveUpGuests,
@@ -57,32 +56,26 @@ from eslurm.core.model.messages import (
     IdsBounded,
     IdsTaken,
     JoinHost,
-    JoinTokenMade,
     KeepGuest,
     LoseGuest,
     Message,
     MovePack,
-    MoveTaken,
     NoteGuestGone,
     NoteOutcome,
     NoteTold,
     NoteTransferred,
     OfferJob,
-    PartGivenBack,
     PlanMade,
     RequeueJobs,
-    Resized,
     ResizeJob,
     RevokeJoinTokens,
     RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
     SetForecasts,
-    StepCreated,
+    StoredAnswer,
     SubmitJobs,
-    Submitted,
     SuspendJobs,
-    TokenMade,
     UpdateJob,
     UpdateNodes,
     UpdateSatellites,
@@ -99,19 +92,7 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.state.cluster import State
 
-Answer: TypeAlias = (
-    Submitted
-    | Changed
-    | StepCreated
-    | TokenMade
-    | JoinTokenMade
-    | PartGivenBack
-    | MoveTaken
-    | ExtensionTaken
-    | Resized
-    | RegistrationReply
-    | None
-)
+Answer: TypeAlias = StoredAnswer | RegistrationReply | None
 Decision: TypeAlias = tuple[list[facts.Fact], Answer]
 
 

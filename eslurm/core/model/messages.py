@@ -808,7 +808,7 @@ class JoinTokenMade(msgspec.Struct, frozen=True, array_like=True, tag="join_toke
     expires_us: int
 
 
-Answer: TypeAlias = (
+StoredAnswer: TypeAlias = (
     Submitted
     | Changed
     | StepCreated
@@ -819,3 +819,4 @@ Answer: TypeAlias = (
     | ExtensionTaken
     | Resized
 )
+"""Answers that the store keeps under the ids of their requests."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.site import SiteSigner
 from esctld.lead.tokens import Tokens
-from esctld.serve.request_ids import StoredAnswer, bound_id
+from esctld.serve.request_ids import bound_id
 from eslurm.api.principals import Principals, look_up
 from eslurm.api.tokens import GROUPS_MAX, TokenAuthenticator, open_token
 from eslurm.core.control.reactor import BatchAnswer
@@ -159,7 +159,7 @@ def test_revocations_that_are_none(tmp_path: Path, request_: pb.RevokeTokensRequ
 def test_a_stored_answer_about_a_token_is_found_by_its_bound_id_only() -> None:
     """A bare id, which may be known to others, never leads to one."""
     from esctld.serve.request_ids import is_own
-    from eslurm.core.model.messages import CreateToken
+    from eslurm.core.model.messages import CreateToken, StoredAnswer
 
     made: StoredAnswer = TokenMade(bytes(16), NOBODY, "submit", 1, 2)
     message = CreateToken(NOBODY, NOBODY, bytes(16), "submit", 5)
