@@ -198,16 +198,15 @@ class Verbs:
             dry_run="dry-run" in line.flags,
         )
         reply: pb.FinishPartReply = await self._call(methods.FINISH_PART, request)
-        pairs: Pairs = [("job", reply.job_id), ("part", reply.part)]
-        for word, one in (("before", reply.before), ("after", reply.after)):
-            pairs += [
-                (f"{word}-nodes", one.nodes),
-                (f"{word}-node-names", one.node_names),
-                (f"{word}-cpus", one.cpus),
-                (f"{word}-memory-mib", one.memory_mib),
-            ]
         steps = ",".join(map(str, reply.steps))
-        return [*pairs, ("leaving", reply.leaving), ("busy", reply.busy), ("steps", steps)]
+        return [
+            ("job", reply.job_id),
+            ("part", reply.part),
+            *_amounts(reply),
+            ("leaving", reply.leaving),
+            ("busy", reply.busy),
+            ("steps", steps),
+        ]
 
     async def grow(self, line: Line) -> Pairs:
         """Ask for further nodes for the job."""
@@ -244,16 +243,9 @@ class Verbs:
 
     async def _resize(self, request: pb.ResizeJobRequest) -> Pairs:
         reply: pb.ResizeJobReply = await self._call(methods.RESIZE_JOB, request)
-        pairs: Pairs = [("job", reply.job_id)]
-        for word, one in (("before", reply.before), ("after", reply.after)):
-            pairs += [
-                (f"{word}-nodes", one.nodes),
-                (f"{word}-node-names", one.node_names),
-                (f"{word}-cpus", one.cpus),
-                (f"{word}-memory-mib", one.memory_mib),
-            ]
         return [
-            *pairs,
+            ("job", reply.job_id),
+            *_amounts(reply),
             ("leaving", reply.leaving),
             ("steps", ",".join(map(str, reply.steps))),
             ("growth", reply.growth_id),
@@ -334,6 +326,19 @@ class Verbs:
 def _decision(text: str, *, is_open: bool) -> Pairs:
     """The planner's answer; a wish that is not decided in time stays."""
     return [("decided", "no" if is_open else "yes"), ("text", text)]
+
+
+def _amounts(reply: pb.FinishPartReply | pb.ResizeJobReply) -> Pairs:
+    """Amounts of the job before and after the change."""
+    pairs: Pairs = []
+    for word, one in (("before", reply.before), ("after", reply.after)):
+        pairs += [
+            (f"{word}-nodes", one.nodes),
+            (f"{word}-node-names", one.node_names),
+            (f"{word}-cpus", one.cpus),
+            (f"{word}-memory-mib", one.memory_mib),
+        ]
+    return pairs
 
 
 def _node_names(line: Line, key: str) -> Sequence[str]:

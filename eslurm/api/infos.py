@@ -22,7 +22,7 @@ from eslurm.core.model.guests import Guests, GuestStage
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
-from eslurm.core.model.messages import PartGivenBack, Resized
+from eslurm.core.model.messages import Amounts, PartGivenBack, Resized
 from eslurm.core.model.node import Node
 from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
@@ -307,17 +307,17 @@ def _parts(numbers: Sequence[int]) -> str:
     return f"part {listed}" if len(numbers) == 1 else f"parts {listed}"
 
 
+def _amounts(one: Amounts) -> pb.Amounts:
+    return pb.Amounts(nodes=one.nodes, node_names=one.node_names, cpus=one.cpus, memory_mib=one.memory_mib)
+
+
 def given_back(answer: PartGivenBack) -> pb.FinishPartReply:
     """The answer to a part that is given back."""
-    before, after = (
-        pb.Amounts(nodes=one.nodes, node_names=one.node_names, cpus=one.cpus, memory_mib=one.memory_mib)
-        for one in (answer.before, answer.after)
-    )
     return pb.FinishPartReply(
         job_id=answer.job_id,
         part=answer.part,
-        before=before,
-        after=after,
+        before=_amounts(answer.before),
+        after=_amounts(answer.after),
         leaving=answer.leaving,
         busy=answer.busy,
         steps=answer.steps,
@@ -326,14 +326,10 @@ def given_back(answer: PartGivenBack) -> pb.FinishPartReply:
 
 def resized(answer: Resized) -> pb.ResizeJobReply:
     """The answer to a change of a running job's nodes."""
-    before, after = (
-        pb.Amounts(nodes=one.nodes, node_names=one.node_names, cpus=one.cpus, memory_mib=one.memory_mib)
-        for one in (answer.before, answer.after)
-    )
     return pb.ResizeJobReply(
         job_id=answer.job_id,
-        before=before,
-        after=after,
+        before=_amounts(answer.before),
+        after=_amounts(answer.after),
         leaving=answer.leaving,
         steps=answer.steps,
         growth_id=answer.growth_id,
