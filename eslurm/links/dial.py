@@ -12,6 +12,7 @@ from functools import partial
 import grpc
 import grpc.aio
 
+from eslurm.links.channel import Unresolved, open_channel
 from eslurm.links.hello import Handshake, LocalPeer, busy_after_s, first_frame, only_item
 from eslurm.links.link import GrpcLink
 from eslurm.links.sealed_stream import SealedStream
@@ -26,7 +27,7 @@ from eslurm.ports.link import (
 )
 from eslurm.security.credentials import Credentials
 from eslurm.transport.counters import LinkCounters
-from eslurm.transport.options import LinkSettings, grpc_target, link_channel_options
+from eslurm.transport.options import LinkSettings
 from eslurm.transport.streams import DialledStream, Stream, StreamLost
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_diagnosis import BROKEN_OFF, TlsDiagnosis
@@ -56,18 +57,10 @@ async def dial(
     counters = counters or LinkCounters()
     counters.dials += 1
     try:
-        async with asyncio.timeout(settings.connect_timeout_s):
-            target = await grpc_target(endpoint)
-    except (ValueError, OSError) as error:
+        channel = await open_channel(endpoint, tls, settings.connect_timeout_s)
+    except Unresolved as error:
         counters.dials_failed += 1
-        raise LinkUnreachable(f"{endpoint}: {str(error) or 'the name was not resolved in time'}") from None
-    options = link_channel_options()
-    if tls is None:
-        channel = grpc.aio.insecure_channel(target, options)
-    else:
-        # The target is an address by now; the certificate names what was dialled.
-        options.append(("grpc.default_authority", tls.files.name or endpoint))
-        channel = grpc.aio.secure_channel(target, tls.channel_credentials(), options)
+        raise LinkUnreachable(str(error)) from None
     counters.sockets_now += 1
     try:
         link = await _open(endpoint, channel, local, credentials, sink, settings, counters)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-import grpc.aio
 import msgspec
 from google.protobuf.message import DecodeError
 
+from eslurm.links.channel import Unresolved, open_channel
 from eslurm.links.join_server import ISSUED, METHOD
 from eslurm.security.joining import NONCE_BYTES, CannotTrust, Conversation, Trust, check_issued
 from eslurm.security.membership import Identity, Role
 from eslurm.security.site_keys import Ring
 from eslurm.telemetry.clocks import wall_us
-from eslurm.transport.options import grpc_target, link_channel_options
 from eslurm.transport.streams import DialledStream, StreamLost
 from eslurm.transport.tls import Tls
 from eslurm.v1 import join_pb2
@@ -50,16 +49,9 @@ class JoinAnswer(msgspec.Struct, frozen=True):
 async def ask(endpoint: str, wish: JoinWish, tls: Tls | None = None) -> JoinAnswer:
     """One conversation. Raises `Unreachable`, `CannotTrust`."""
     try:
-        async with asyncio.timeout(CONNECT_S):
-            target = await grpc_target(endpoint)
-    except (ValueError, OSError) as error:
-        raise Unreachable(f"{endpoint}: {str(error) or 'the name was not resolved in time'}") from None
-    options = link_channel_options()
-    if tls is None:
-        channel = grpc.aio.insecure_channel(target, options)
-    else:
-        options.append(("grpc.default_authority", tls.files.name or endpoint))
-        channel = grpc.aio.secure_channel(target, tls.channel_credentials(), options)
+        channel = await open_channel(endpoint, tls, CONNECT_S)
+    except Unresolved as error:
+        raise Unreachable(str(error)) from None
     try:
         stream = DialledStream(channel.stream_stream(METHOD)())
         async with asyncio.timeout(CONNECT_S):
