@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -46,6 +46,16 @@ CheckEndpoint = Callable[[pb.CreateStepRequest, int, Caller], Awaitable[None]]
 
 async def _no_steps(_request: pb.CreateStepRequest, _job_id: int, _caller: Caller) -> None:
     raise Refused(RefusalCode.DENIED, "steps do not pass to other cells here")
+
+
+class _CallThere(NamedTuple):
+    """A call about some jobs of another cell."""
+
+    cell: str
+    method: Any
+    request: Any
+    named: Sequence[pb.JobRef]
+    caller: Caller
 
 
 class JobsOfCells:
@@ -129,14 +139,14 @@ class JobsOfCells:
             return await self._here(cells, method, request, caller)
         if method.name in ABOUT_ONE:
             ((cell, named),) = elsewhere.items()
-            return await self._one_there(cells, cell, method, request, named, caller)
+            return await self._one_there(cells, _CallThere(cell, method, request, named, caller))
         if method.name in CHANGES:
             return await self._changed(cells, method, request, own, elsewhere, caller)
         if method.name == "Accounting":
             # The oldest jobs of this cell may have ids that another one has leased.
             own = [ref for ref in refs if ref.cell in ("", view.cell)]
         asked = [
-            self._known_there(cells, cell, method, request, named, caller)
+            self._known_there(cells, _CallThere(cell, method, request, named, caller))
             for cell, named in elsewhere.items()
         ]
         if own:
@@ -177,16 +187,9 @@ class JobsOfCells:
                     problem.text += _older(cells, int(digits))
         return reply
 
-    async def _there(
-        self,
-        view: FederationView,
-        cell: str,
-        method: Any,
-        request: Any,
-        named: Sequence[pb.JobRef],
-        caller: Caller,
-    ) -> bytes:
+    async def _there(self, view: FederationView, call: _CallThere) -> bytes:
         """The encoded answer of another cell about these jobs. Raises `Refused` or `ApiError`."""
+        cell, method, request, named, caller = call
         is_known = any(one.name == cell for one in view.cells)
         if self._pass_on is None or caller.via == CELL or not is_known:
             raise Refused(RefusalCode.NOT_FOUND, _elsewhere(view, named[0], cell))
@@ -205,58 +208,36 @@ class JobsOfCells:
             ) from None
         return answered.reply
 
-    async def _one_there(
-        self,
-        cells: Cells,
-        cell: str,
-        method: Any,
-        request: Any,
-        named: Sequence[pb.JobRef],
-        caller: Caller,
-    ) -> Any:
+    async def _one_there(self, cells: Cells, call: _CallThere) -> Any:
         """Another cell's answer about one job; while the owner of a job of this cell is silent, what its record says."""
-        own = type(request)()
-        own.CopyFrom(request)
+        own = type(call.request)()
+        own.CopyFrom(call.request)
         try:
-            return await self._there(cells.view(), cell, method, request, named, caller)
+            return await self._there(cells.view(), call)
         except ApiError:
-            if method.name != "Why" or not self._is_there(named[0].job_id, cell):
+            if call.method.name != "Why" or not self._is_there(call.named[0].job_id, call.cell):
                 raise
             own.job.cell = ""
-            return await self._here(cells, method, own, caller)
+            return await self._here(cells, call.method, own, call.caller)
 
-    async def _known_there(
-        self,
-        cells: Cells,
-        cell: str,
-        method: Any,
-        request: Any,
-        named: Sequence[pb.JobRef],
-        caller: Caller,
-    ) -> bytes:
+    async def _known_there(self, cells: Cells, call: _CallThere) -> bytes:
         """Another cell's answer about some jobs; while it is silent, this cell's records of its own ones among them."""
         try:
-            return await self._read_there(cells, cell, method, request, named, caller)
+            return await self._read_there(cells, call)
         except ApiError:
-            own = [ref for ref in named if self._is_there(ref.job_id, cell)]
-            if len(own) < len(named):
+            own = [ref for ref in call.named if self._is_there(ref.job_id, call.cell)]
+            if len(own) < len(call.named):
                 raise
-            return await self._encoded(self._here(cells, method, _only(request, own, ""), caller))
+            part = _only(call.request, own, "")
+            return await self._encoded(self._here(cells, call.method, part, call.caller))
 
-    async def _read_there(
-        self,
-        cells: Cells,
-        cell: str,
-        method: Any,
-        request: Any,
-        named: Sequence[pb.JobRef],
-        caller: Caller,
-    ) -> bytes:
+    async def _read_there(self, cells: Cells, call: _CallThere) -> bytes:
         """The answer of another cell without entries about jobs of others: a cell speaks for its own jobs.
 
         Entries about jobs that this cell has given it name it as their owner.
         """
-        reply = method.reply.FromString(await self._there(cells.view(), cell, method, request, named, caller))
+        cell, method = call.cell, call.method
+        reply = method.reply.FromString(await self._there(cells.view(), call))
         entries = reply.attempts if method.name == "Accounting" else reply.jobs
         kept = [
             entry
@@ -283,7 +264,7 @@ class JobsOfCells:
     ) -> pb.ChangeReply:
         """Change the jobs in all cells and sum up the answers. A silent cell is a problem of each of its jobs."""
         asked = [
-            self._try_change(cells.view(), cell, method, request, named, caller)
+            self._try_change(cells.view(), _CallThere(cell, method, request, named, caller))
             for cell, named in elsewhere.items()
         ]
         there = asyncio.gather(*asked)
@@ -301,17 +282,10 @@ class JobsOfCells:
         del reply.problems[PROBLEMS_MAX:]
         return reply
 
-    async def _try_change(
-        self,
-        view: FederationView,
-        cell: str,
-        method: Any,
-        request: Any,
-        named: Sequence[pb.JobRef],
-        caller: Caller,
-    ) -> pb.ChangeReply:
+    async def _try_change(self, view: FederationView, call: _CallThere) -> pb.ChangeReply:
+        cell = call.cell
         try:
-            reply = pb.ChangeReply.FromString(await self._there(view, cell, method, request, named, caller))
+            reply = pb.ChangeReply.FromString(await self._there(view, call))
         except (Refused, ApiError, DecodeError) as error:
             code = error.code.value if isinstance(error, Refused) else "failed"
             text = str(error) or f"cell {cell} gave no answer that can be read"
@@ -322,7 +296,7 @@ class JobsOfCells:
                         code=code,
                         text=_elsewhere(view, ref, cell) if code == "not_found" else text,
                     )
-                    for ref in named[:PROBLEMS_MAX]
+                    for ref in call.named[:PROBLEMS_MAX]
                 ]
             )
         for problem in reply.problems:
