@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from escli import clock, exits
+from escli import exits
 from escli.api import SUBMIT, Api
 from escli.failures import CommandFailed
 from escli.options import Words
@@ -24,7 +24,7 @@ from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from escli.slurm.frame import Context
@@ -397,25 +397,15 @@ def _checked(script: bytes) -> bytes:
 
 
 def _surroundings(options: Words) -> SubmitContext:
-    from escli.user.exporting import exported
+    from escli.user.exporting import submit_context
 
-    umask = os.umask(0o077)
-    os.umask(umask)
     try:
-        cwd = os.getcwd()
+        context = submit_context(options)
     except FileNotFoundError:
         raise frame.Failed(
             "sbatch: error: getcwd failed: the current directory does not exist any more"
         ) from None
-    environ: Mapping[str, str] = os.environ
-    environment = exported(options.text("export", "ALL"), environ, options.spelling("export"))
     if options.has("open-mode"):
-        environment["SLURM_OPEN_MODE"] = options.text("open-mode")[:1]
-    return SubmitContext(
-        cwd=cwd,
-        host=os.uname().nodename,
-        umask=umask,
-        now_us=clock.now_us(),
-        offset_s=clock.local_offset_s,
-        environment=environment,
-    )
+        mode = options.text("open-mode")[:1]
+        context.environment = {**context.environment, "SLURM_OPEN_MODE": mode}
+    return context

@@ -9,14 +9,14 @@ import os
 import stat
 import sys
 
-from escli import clock, exits, program
+from escli import exits, program
 from escli.api import SUBMIT, Api, find_endpoint
 from escli.failures import CommandFailed
 from escli.open_api import open_api
 from escli.option_table import rows_of
 from escli.options import Parser, Words
 from escli.user.draft import SubmitContext, draft_job
-from escli.user.exporting import exported
+from escli.user.exporting import submit_context
 from escli.wire import decode, encode
 from escli.wire_tables import SUBMIT_REPLY, SUBMIT_REQUEST
 from eslurm.compat.errors import OptionError
@@ -288,24 +288,11 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _surroundings(options: Words) -> SubmitContext:
-    umask = os.umask(0o077)
-    os.umask(umask)
     try:
-        cwd = os.getcwd()
-    except OptionError:
-        raise
+        return submit_context(options)
     except FileNotFoundError:
         text = "the current directory does not exist any more: change to another one"
         raise CommandFailed(exits.USAGE, text) from None
-    environment = exported(options.text("export", "ALL"), os.environ, options.spelling("export"))
-    return SubmitContext(
-        cwd=cwd,
-        host=os.uname().nodename,
-        umask=umask,
-        now_us=clock.now_us(),
-        offset_s=clock.local_offset_s,
-        environment=environment,
-    )
 
 
 def _traceparent() -> str:
