@@ -31,15 +31,18 @@ def is_movable(job: Job) -> bool:
 
 def is_free(job: Job) -> bool:
     """Check whether nothing of its own keeps the job from starting."""
+    return is_unblocked(job) and not job.not_before_us and not (job.open and all_wait(job))
+
+
+def is_unblocked(job: Job) -> bool:
+    """Check whether the job waits for its begin time, for other jobs, or for the planner, and for nothing else."""
     return (
         job.state is JobState.PENDING
         and job.attempt is None
         and not job.hold
-        and not job.not_before_us
         and not job.is_away
         and not job.gathers
         and not (job.grows is not None and (job.grows.is_still or job.grows.is_own))
-        and not (job.open and all_wait(job))
         and job.tasks_left != ()
     )
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from eslurm.core.model.amounts import Vector
 from eslurm.core.model.job import Attempt, Dependency, Job, JobSpec
-from eslurm.core.model.job_states import JobState
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.cycle.expected import running_us, waiting_us
 from eslurm.core.plan.cycle.queue import Follower, Pending, PendingPart
@@ -25,6 +24,7 @@ from eslurm.core.state.allocation_amounts import (
     limit_s,
     shares_of,
 )
+from eslurm.core.state.job_indexes import is_unblocked
 
 UNFORESEEN = frozenset({"singleton", "afternotok"})
 """Dependencies that plans do not count on: on jobs not named, or on a failure."""
@@ -169,16 +169,10 @@ def _cores(amounts: Vector) -> Vector:
 def foreseeable(job: Job) -> bool:
     """Check whether a job waits only for predictable events: its begin time, or the ends of its dependencies."""
     return (
-        job.state is JobState.PENDING
-        and job.attempt is None
-        and not job.hold
-        and not job.is_away
-        and not job.gathers
-        and not (job.grows is not None and (job.grows.is_still or job.grows.is_own))
+        is_unblocked(job)
         and bool(job.open or job.not_before_us)
         and (job.pack is None or not job.pack.waits_for_first)
         and not (job.open and _is_unforeseen(job))
-        and job.tasks_left != ()
     )
 
 
