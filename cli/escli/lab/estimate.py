@@ -19,8 +19,6 @@ from escli import exits
 from escli.errors import unusable
 from escli.lab.estimate_inputs import (
     WARM_UP_JOBS,
-    check_pictures,
-    check_place,
     made,
     read,
     replayed,
@@ -31,6 +29,7 @@ from escli.lab.estimate_inputs import (
 from escli.lab.estimate_report import report as report_on_accounting
 from escli.lab.estimate_study import study
 from escli.lab.estimate_table import Judged, as_json, as_text
+from escli.lab.outputs import check_picture, check_place
 
 if TYPE_CHECKING:
     from eslurm.lab.studies.evaluate import Predictions
@@ -269,18 +268,13 @@ def _table_path(path: Path, label: str, estimators: int) -> Path:
 
 def _check_outputs(asked: Asked) -> None:
     """Check before a run of minutes whether its result can be written."""
-    from eslurm.lab.studies import pictures
-
     for option, path in (("--predictions", asked.predictions), ("--picture", asked.picture)):
         if path is not None:
             check_place(option, path)
     if asked.predictions is not None and asked.predictions.suffix != ".csv":
         raise unusable(f"--predictions: {asked.predictions}: name it FILE.csv")
     if asked.picture is not None:
-        if asked.picture.suffix not in pictures.FORMATS:
-            names = " or FILE".join(pictures.FORMATS)
-            raise unusable(f"--picture: {asked.picture}: is no picture: name it FILE{names}")
-        check_pictures("--picture")
+        check_picture("--picture", asked.picture)
 
 
 estimate.add_command(study)

@@ -71,21 +71,6 @@ def tell(notes: Sequence[str]) -> None:
     sys.stderr.flush()
 
 
-def check_place(option: str, path: Path) -> None:
-    """There is a directory for this file."""
-    parent = path.resolve().parent
-    if not parent.is_dir():
-        raise unusable(f"{option}: {path}: there is no directory {parent}: make it first")
-
-
-def check_pictures(option: str) -> None:
-    """Pictures can be drawn here."""
-    from eslurm.lab.studies import pictures
-
-    if not pictures.available():
-        raise unusable(f"{option}: matplotlib is not installed: pip install 'eslurm[lab]'")
-
-
 def write(path: Path, writer: Callable[[Path], None]) -> None:
     """Lets a file be written."""
     try:

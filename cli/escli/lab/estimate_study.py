@@ -14,6 +14,7 @@ import msgspec
 from escli import exits
 from escli.errors import ClusterError, unusable
 from escli.lab.estimate_inputs import made, read, replayed, tell, warm_up, write
+from escli.lab.outputs import NO_MATPLOTLIB
 from escli.lab.progress import Progress
 
 if TYPE_CHECKING:
@@ -67,15 +68,16 @@ def study(
     eslurm estimate study KTH.swf.gz --out study
     eslurm estimate study CTC.swf.gz --out study --part cdf --part correlation
     """
+    from eslurm.lab import drawing
     from eslurm.lab.studies import pictures
     from eslurm.lab.studies.study import habits
 
     _make_directory(out)
     log = read(trace, first, jobs_max or 0)
     tell(log.notes)
-    draws = pictures.available()
+    draws = drawing.available()
     if not draws:
-        tell(["no pictures: matplotlib is not installed: pip install 'eslurm[lab]'"])
+        tell([f"no pictures: {NO_MATPLOTLIB}"])
     stem = trace.name.removesuffix(".gz").removesuffix(".swf")
     figures: dict[str, Any] = {"trace": trace.name, "first": first, "notes": log.notes}
     figures["log"] = habits(log.jobs, log.begins_s)

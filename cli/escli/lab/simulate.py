@@ -16,6 +16,7 @@ import msgspec
 
 from escli import exits
 from escli.errors import ClusterError, unusable
+from escli.lab.outputs import check_picture, check_place
 from escli.lab.progress import Progress
 from escli.lab.simulate_esp import simulate_esp
 from eslurm.compat.durations import parse_time_limit
@@ -487,18 +488,12 @@ def _check_outputs(asked: Asked, policies: Sequence[str]) -> None:
             continue
         if len(policies) > 1:
             raise unusable(f"{option}: shows one run: give one --policy, not {len(policies)}")
-        if not path.resolve().parent.is_dir():
-            raise unusable(f"{option}: {path}: there is no directory {path.resolve().parent}: make it first")
+        check_place(option, path)
     if asked.gantt is None:
         if asked.from_s is not None or asked.until_s is not None:
             raise unusable("--from, --until: go with --gantt FILE")
         return
-    from eslurm.lab.workloads import gantt
-
-    if asked.gantt.suffix not in gantt.FORMATS:
-        raise unusable(f"--gantt: {asked.gantt}: is no picture: name it FILE{' or FILE'.join(gantt.FORMATS)}")
-    if not gantt.available():
-        raise unusable("--gantt: matplotlib is not installed: pip install 'eslurm[lab]'")
+    check_picture("--gantt", asked.gantt)
     if asked.until_s is not None and asked.until_s <= (asked.from_s or 0):
         raise unusable("--until: must lie after --from")
 

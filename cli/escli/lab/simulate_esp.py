@@ -17,6 +17,7 @@ import msgspec
 from escli import exits
 from escli.console import to_json
 from escli.errors import ClusterError, unusable
+from escli.lab.outputs import check_picture, check_place
 from escli.lab.progress import Progress
 
 if TYPE_CHECKING:
@@ -224,23 +225,17 @@ def _check_application(application: str) -> None:
 
 
 def _check_outputs(files: dict[str, Path | None], levels: Sequence[str]) -> None:
-    from eslurm.lab.applications import otf2, picture
+    from eslurm.lab.applications import otf2
 
     for option, path in files.items():
         if path is None:
             continue
         if len(levels) > 1:
             raise unusable(f"{option}: shows one run: give --cooperate off or --cooperate full")
-        if not path.resolve().parent.is_dir():
-            raise unusable(f"{option}: {path}: there is no directory {path.resolve().parent}: make it first")
+        check_place(option, path)
     drawn = files["--picture"]
     if drawn is not None:
-        if drawn.suffix not in picture.FORMATS:
-            raise unusable(
-                f"--picture: {drawn}: is no picture: name it FILE{' or FILE'.join(picture.FORMATS)}"
-            )
-        if not picture.available():
-            raise unusable("--picture: matplotlib is not installed: pip install 'eslurm[lab]'")
+        check_picture("--picture", drawn)
     if files["--otf2"] is not None and not otf2.available():
         raise unusable("--otf2: the OTF2 library is not installed: pip install otf2, or use --trace")
 

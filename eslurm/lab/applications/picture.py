@@ -5,22 +5,15 @@ White is a core that computes nothing. Needs matplotlib, an extra of the lab.
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any, Final
 
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.applications.two_level import Course
 
-FORMATS: Final = (".svg", ".png")
 COLUMNS: Final = 900
 SHADES: Final = 20
 _BLANK: Final = -1
-
-
-def available() -> bool:
-    """Check whether matplotlib is there."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(path: Path, course: Course, title: str) -> None:

@@ -5,14 +5,12 @@ Invariant: the same plot gives the same bytes.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-FORMATS: Final = (".svg", ".png")
 COLOURS: Final = (
     "#0072b2",
     "#d55e00",
@@ -48,11 +46,6 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     guides: Sequence[float] = ()
-
-
-def available() -> bool:
-    """Check that matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(path: Path, plots: Sequence[Plot]) -> None:

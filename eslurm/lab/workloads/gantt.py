@@ -6,7 +6,6 @@ pixel's time, so that 28,000 jobs make a picture of the same size. Needs matplot
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +19,6 @@ from eslurm.lab.workloads.loop import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMATS: Final = (".svg", ".png")
 SHAPES_MAX: Final = 3_000
 """Rectangles up to which they are drawn one by one."""
 COLUMNS: Final = 1_600
@@ -37,11 +35,6 @@ class Window(msgspec.Struct, frozen=True):
 
     from_us: int
     until_us: int
-
-
-def available() -> bool:
-    """Check whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def window_of(result: Result, from_s: int | None, until_s: int | None) -> Window:

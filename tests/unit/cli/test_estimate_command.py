@@ -274,7 +274,7 @@ def test_a_study_leaves_tables_and_figures(
     monkeypatch: pytest.MonkeyPatch,
     golden: Golden,
 ) -> None:
-    monkeypatch.setattr(pictures, "available", lambda: False)
+    monkeypatch.setattr("eslurm.lab.drawing.available", lambda: False)
     out = tmp_path / "new" / "study"
     words = ("study", str(log), "--out", str(out), "--part", "cdf", "--part", "correlation")
     text, err = said(capsys, *words)

@@ -9,7 +9,6 @@ import pytest
 
 from escli import exits
 from escli.local.main import main
-from eslurm.lab.workloads import gantt
 from tests.kits.workloads import SYNTHETIC, line, log_of
 from tests.support.golden import Golden
 
@@ -221,7 +220,7 @@ def test_a_wrong_log_is_named_with_its_place(capsys: pytest.CaptureFixture[str],
 def test_without_matplotlib_the_extra_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gantt, "available", lambda: False)
+    monkeypatch.setattr("eslurm.lab.drawing.available", lambda: False)
     _, err = said(capsys, str(SYNTHETIC), "--gantt", "x.svg", code=exits.USAGE)
     assert "--gantt: matplotlib is not installed: pip install 'eslurm[lab]'" in err
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eslurm.lab import drawing
 from eslurm.lab.workloads import gantt, outcome, perfetto
 from eslurm.lab.workloads.lanes import Bar, Lanes
 from eslurm.lab.workloads.loop import Result, replay
@@ -100,7 +101,7 @@ def test_the_outcome_is_a_log_that_runs_the_same_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-@pytest.mark.parametrize("suffix", gantt.FORMATS)
+@pytest.mark.parametrize("suffix", drawing.FORMATS)
 @pytest.mark.parametrize("shapes_max", [gantt.SHAPES_MAX, 10], ids=["shapes", "pixels"])
 def test_the_picture_is_the_same_each_time(
     busy: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, shapes_max: int
