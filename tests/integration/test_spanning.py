@@ -126,6 +126,23 @@ def test_leaders_of_both_cells_die_while_it_runs(cells: tuple[LiveCluster, LiveC
     until(lambda: guests(alpha, *there) == [])
 
 
+def test_the_doctor_names_both_ends_when_a_cell_is_silent(cells: tuple[LiveCluster, LiveCluster]) -> None:
+    alpha, beta = opened(cells)
+    job = spanning(alpha)
+    there = f"holds nodes for job {job} of cell alpha, which is silent"
+    for asked, silent, text in (
+        (alpha, beta, "runs on nodes of cell beta, which is silent"),
+        (beta, alpha, there),
+    ):
+        silent.kill(*(name for name in silent.daemons if name.startswith("esctld")))
+        until(lambda asked=asked, text=text: text in asked.run("esctl", "doctor").out)
+        silent.start()
+        until(lambda asked=asked, text=text: text not in asked.run("esctl", "doctor").out)
+    assert ask(alpha, "escancel", str(job)).code == 0
+    assert alpha.end(job) == "CANCELLED"
+    until(lambda: guests(beta) == [])
+
+
 def test_a_job_that_loses_the_nodes_of_a_cell_starts_again(cells: tuple[LiveCluster, LiveCluster]) -> None:
     alpha, beta = opened(cells)
     job = spanning(alpha)

@@ -21,7 +21,7 @@ from esctld.lead.consistency_check import STORE, RowComparison
 from esctld.lead.log_export import stored_bases
 from eslurm import __version__
 from eslurm.core.dispatch.satellite_pool import Satellite
-from eslurm.core.doctor import allocations, federation, host, orphans, places, transfers
+from eslurm.core.doctor import allocations, federation, guests, host, orphans, places, transfers
 from eslurm.core.doctor.finding import ERROR, Finding, Sliced
 from eslurm.core.model.facts import decode_fact
 from eslurm.core.state import rows
@@ -114,6 +114,7 @@ class Doctor:
                 federation.USAGE,
                 federation.ETCD,
                 transfers.TRANSFERS,
+                guests.GUESTS,
             )
             checks.append((of_cells, self._federated))
         findings: list[Finding] = []
@@ -202,8 +203,10 @@ class Doctor:
             federation.check_store,
         ):
             findings += await self._sliced(check(found))
-        late = transfers.check_transfers(self._view.transfers, found.view, self._view.now_us)
-        return findings + await self._sliced(late)
+        for between in (transfers.check_transfers, guests.check_guests):
+            late = between(self._view.transfers, found.view, self._view.now_us)
+            findings += await self._sliced(late)
+        return findings
 
     async def _log(self) -> list[Finding]:
         around = self._around

@@ -19,18 +19,28 @@ LATE_US: Final = 60 * SECOND_US
 """An offer is withdrawn after ten seconds; an outcome is told at once."""
 
 
+class Gone:
+    """The names of cells that do not answer: silent, left, or no member. A view that knows no cell yet has none."""
+
+    def __init__(self, view: FederationView) -> None:
+        self._states = {cell.name: cell.state.value for cell in view.cells}
+        self._is_known = view.age_us is not None
+
+    def __contains__(self, cell: str) -> bool:
+        state = self._states.get(cell)
+        return state in ("silent", "left") or (state is None and self._is_known)
+
+
 def check_transfers(jobs: Mapping[int, Job], view: FederationView, now_us: int) -> Sliced:
     """Check offers without an answer, outcomes that are not told, and owners that are silent."""
-    silent = {cell.name for cell in view.cells if cell.state.value in ("silent", "left")}
-    members = {cell.name for cell in view.cells}
+    gone = Gone(view)
     for job in list(jobs.values()):
         yield None
         transfer = job.transfer
         if transfer is None:
             continue
         if transfer.stage is TransferStage.TRANSFERRED:
-            is_gone = transfer.cell in silent or (view.age_us is not None and transfer.cell not in members)
-            if job.state is JobState.TRANSFERRED and is_gone:
+            if job.state is JobState.TRANSFERRED and transfer.cell in gone:
                 text = f"is in cell {transfer.cell}, which is silent: its outcome is not known"
                 yield _finding(job, text, _LOST_ADVICE)
         else:
