@@ -11,5 +11,6 @@ MODULES = {
     "esacct": "escli.user.esacct",
     "esctl": "escli.admin.esctl",
     "esrun": "escli.user.esrun",
+    "esalloc": "escli.user.esalloc",
     "eswhy": "escli.user.eswhy",
 }

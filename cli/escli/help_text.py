@@ -189,6 +189,21 @@ COMMANDS: dict[str, About] = {
         ),
         "Ctrl-C ends the tasks.",
     ),
+    "esalloc": About(
+        "esalloc [OPTIONS] [COMMAND [ARGUMENT ...]]",
+        "Get nodes, run a command or a shell on this host in the job's environment, and give the nodes back at its end.",
+        (
+            ("esalloc -N 2 -t 1:00:00", "a shell; `esrun` in it starts tasks on two nodes"),
+            ("esalloc -n 8 make check", "a command, whose exit code is this one's"),
+            ("esalloc --immediate -N 4 ./bench.sh", "now or not at all"),
+            (
+                "esalloc --no-shell -N 2",
+                "hold the nodes; `esrun --jobid 17` uses them, `escancel 17` gives them back",
+            ),
+        ),
+        "Ctrl-C while it waits cancels the job. When this command is killed, or its host is, the job ends after\n"
+        "`policy.inactive_limit_s`.",
+    ),
 }
 
 

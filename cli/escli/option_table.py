@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from escli.options import IGNORED, OPTIONAL, REFUSED, Option
 
-EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun eswhy"
+EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun esalloc eswhy"
 FROM_ANYWHERE = "essubmit esqueue escancel esinfo esacct esctl eswhy"
 _JOB = "What the job is"
 _RESOURCES = "What it needs"
@@ -33,6 +33,14 @@ PASSED = (
 )
 """Options of essubmit whose value the request has, as it was written, in the field of the same name."""
 
+_WORDS = (
+    "job-name partition account qos comment nodes ntasks ntasks-per-node cpus-per-task mem mem-per-cpu exclusive nodelist "
+    "exclude gres gpus gpus-per-node gpus-per-task constraint module licenses rset time begin dependency priority nice "
+    "start-at deadline reservation signal hold no-kill"
+)
+ALLOCATED = frozenset(_WORDS.split())
+"""Options of essubmit that esalloc has, too: all that an allocation without a script may ask for."""
+
 
 def _rows(commands: str, group: str, *rows: tuple[str, ...], kind: str = "") -> tuple[Option, ...]:
     """Options of these commands under one heading: how each is written, its meaning, an example, and its kind."""
@@ -42,7 +50,9 @@ def _rows(commands: str, group: str, *rows: tuple[str, ...], kind: str = "") -> 
         names = usage.split(" ")
         short = "" if names[0].startswith("--") else names.pop(0)[1:]
         long, metavar = (*names, "")[:2]
-        made.append(Option(commands, long[2:], short, metavar, meaning, own or kind, group, example))
+        both = commands == "essubmit" and long[2:] in ALLOCATED and not kind
+        of = "essubmit esalloc" if both else commands
+        made.append(Option(of, long[2:], short, metavar, meaning, own or kind, group, example))
     return tuple(made)
 
 
@@ -50,7 +60,7 @@ def _rows(commands: str, group: str, *rows: tuple[str, ...], kind: str = "") -> 
 # fmt: off
 ROWS: tuple[Option, ...] = (
     *_rows("essubmit", _JOB,
-        ("-J --job-name NAME", "name of the job (the script's name)", "-J fluid"),
+        ("-J --job-name NAME", "name of the job (the script's, or the command's)", "-J fluid"),
         ("-p --partition NAME", "partition to run in (the default one)", "-p short"),
         ("-A --account NAME", "account to charge", "-A physics"),
         ("-q --qos NAME", "class of service (your default one)", "-q urgent"),
@@ -223,6 +233,15 @@ ROWS: tuple[Option, ...] = (
         ("--test-only", "say whether and when it could run; submit nothing"),
         ("--parsable", "print the job id alone"),
         ("-W --wait", "wait for the end; the exit code is the job's"),
+        ("-Q --quiet", "print nothing but errors"),
+    ),
+    *_rows("esalloc", _COMMAND,
+        ("-I --immediate [=S]", "give up when the nodes are not there within S seconds (1)", "--immediate=5", OPTIONAL),
+        ("--no-shell", "run no command: the nodes are held until `escancel`, or the time limit"),
+        ("--bell", "ring the terminal's bell when the nodes are there (after ten seconds of waiting)"),
+        ("--no-bell", "never ring it"),
+        ("-K --kill-command [=SIGNAL]", "signal (TERM) for the command when its nodes are taken away", "--kill-command=INT",
+         OPTIONAL),
         ("-Q --quiet", "print nothing but errors"),
     ),
     *_rows("escancel", _COMMAND,

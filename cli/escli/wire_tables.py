@@ -125,6 +125,8 @@ JOB_REQUEST: Table = {
     "borrow": (51, "text", None),
     "wckey": (55, "text", None),
     "command": (56, "text", None),
+    "no_script": (200, "bool", None),
+    "attended": (201, "bool", None),
 }
 
 PACK_REQUEST: Table = {

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from esctld.lead import housekeeping
+from esctld.lead.attending import attend
 from esctld.lead.broadcast_driver import BroadcastDriver
 from esctld.lead.clock import Clock
 from esctld.lead.dispatcher import Dispatcher
@@ -65,6 +66,7 @@ from eslurm.config.file import ConfigError, cluster_config, read_config
 from eslurm.config.sections import Config
 from eslurm.core.control.reactor import Batch, Reactor
 from eslurm.core.control.rights import level_of
+from eslurm.core.dispatch.attendance import Attendance
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.standby import Lead
 from eslurm.core.model.messages import ConfigLoaded, EpochStarted, IdsBounded, Message, Refused
@@ -313,6 +315,7 @@ class Controller:
             on_committed=self._on_committed,
             clock=Clock(state.now_us, leap_bound_us(cluster_config(options.config))),
         )
+        self._attendance = Attendance()
         self._planner.attach(self._dispatcher)
         outputs = options.state_dir / ("phases" if options.is_only else f"phases-{options.name}")
         runner = HostProgramRunner(str(outputs))
@@ -337,6 +340,7 @@ class Controller:
             self._leadership,
             OWNER,
             options.config.controller.step_networks,
+            self._attendance,
         )
         dispatcher = self._dispatcher
         shares = Shares(
@@ -582,6 +586,7 @@ class Controller:
         works = [
             ("planner", self._planner.run()),
             ("ticks", self._broadcast_driver.tick()),
+            ("attendance", attend(self._attendance, self._dispatcher)),
             ("pruning", housekeeping.prune(self._store, self._dispatcher.state, self._log_keeper)),
             ("failure prediction", self._predictions.run()),
             ("site keys", self._options.member.run()),

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from eslurm.api.methods import ACCOUNTING, EXTEND_JOB, MOVE_PACK, WAIT_JOBS, WAIT_STEP, Method
+from eslurm.api.methods import ACCOUNTING, ATTEND_JOB, EXTEND_JOB, MOVE_PACK, WAIT_JOBS, WAIT_STEP, Method
 from eslurm.ports.api import ApiError, Caller, Status
 
 BURST_S = 5.0
@@ -38,7 +38,7 @@ _PARTS = 0.9
 _SCARCE = 0.5
 """Below this fill level of the common budget each user is held to an equal part of it."""
 
-_LONG_POLLS = (WAIT_JOBS.number, WAIT_STEP.number, MOVE_PACK.number, EXTEND_JOB.number)
+_LONG_POLLS = tuple(one.number for one in (WAIT_JOBS, WAIT_STEP, MOVE_PACK, EXTEND_JOB, ATTEND_JOB))
 
 LIMITS = (
     "calls_user",

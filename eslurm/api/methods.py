@@ -105,6 +105,8 @@ CHANGE_FEDERATION = Method(
 CALL_CELL = Method("CallCell", 46, pb.CallCellRequest, pb.CallCellReply, False, "anyone", SUBMIT_BYTES)
 TELL_GUEST = Method("TellGuest", 47, pb.TellGuestRequest, pb.TellGuestReply, False, "owner")
 RESIZE_JOB = Method("ResizeJob", 48, pb.ResizeJobRequest, pb.ResizeJobReply, True, "owner")
+ATTEND_JOB = Method("AttendJob", 49, pb.AttendJobRequest, pb.AttendJobReply, False, "owner")
+RELEASE_JOB = Method("ReleaseJob", 50, pb.ReleaseJobRequest, pb.ChangeReply, True, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -154,6 +156,8 @@ METHODS: tuple[Method[Any, Any], ...] = (
     CALL_CELL,
     TELL_GUEST,
     RESIZE_JOB,
+    ATTEND_JOB,
+    RELEASE_JOB,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -37,6 +37,7 @@ from eslurm.core.model.messages import (
     MovePack,
     RefusalCode,
     Refused,
+    ReleaseJob,
     RequeueJobs,
     ResizeJob,
     SetForecasts,
@@ -289,6 +290,8 @@ class SpecReader:
                 raise _refuse("script: its hash was given, but no earlier job of this call brought it")
             return job.script_hash
         script = job.script
+        if job.no_script and not script:
+            return b""
         if not script:
             raise _refuse("script: it is empty: give a script or --wrap")
         if len(script) > self._config.script_bytes_max:
@@ -713,6 +716,10 @@ def finish_step(request: pb.FinishStepRequest, by: Principal) -> FinishStep:
     return FinishStep(by, request.job_id, request.step, request.exit_code, _signal("signal", request.signal))
 
 
+def release_job(request: pb.ReleaseJobRequest, by: Principal) -> ReleaseJob:
+    return ReleaseJob(by, request.job_id, request.exit_code)
+
+
 def resize_job(request: pb.ResizeJobRequest, by: Principal) -> ResizeJob:
     if not -limits.COUNT_MAX <= request.by_nodes <= limits.COUNT_MAX:
         raise _refuse(f"nodes: {request.by_nodes:+} is not within -{limits.COUNT_MAX}..{limits.COUNT_MAX}")
@@ -741,6 +748,7 @@ __all__ = [
     "finish_step",
     "hold",
     "job_ref",
+    "release_job",
     "requeue",
     "resize_job",
     "set_forecasts",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eslurm.compat.errors import OptionError, whole_number
+from eslurm.compat.errors import OptionError, quoted, whole_number
 from eslurm.compat.jobrefs import JOB_ID_MAX
 from eslurm.core.model import request_limits as limits
 
@@ -59,7 +59,7 @@ def _check_kind(kind: str, targets: list[str], text: str, option: str) -> None:
         raise OptionError(
             option,
             text,
-            f"has '{kind[:24]}' which is not one of {', '.join(KINDS)}",
+            f"has {quoted(kind[:24])} which is not one of {', '.join(KINDS)}",
             _WAY_OUT.format(option=option),
         )
     if kind == "singleton" and targets:

@@ -87,6 +87,13 @@ def batch_environment(
     return environment
 
 
+def allocation_environment(launch: JobLaunch, names: Sequence[str], cluster: str) -> dict[str, str]:
+    """The variables of a job for a command that works in it from another host: none of a node's own."""
+    environment: dict[str, str] = {}
+    _put(environment, _job_values(launch, names))
+    return environment | cluster_variables(cluster)
+
+
 def cluster_variables(cluster: str) -> dict[str, str]:
     """The variables that name the job's cluster; the submitted ones may name another."""
     return {f"{prefix}_CLUSTER_NAME": cluster for prefix in _OF_JOBS}

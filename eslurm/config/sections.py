@@ -217,6 +217,9 @@ class PolicySection(msgspec.Struct, forbid_unknown_fields=True):
     """Seconds between SIGTERM and SIGKILL when a job is ended."""
     requeue_delay_s: NotNegative = 1.0
     """Seconds before a job that could not be launched is tried again; doubles with each try."""
+    inactive_limit_s: NotNegative = 120.0
+    """Seconds without a word of the command of an allocation (`esalloc`, `esrun` outside of jobs), which says every few
+    seconds that it is there, after which the allocation ends; 0: never. A controller that takes over counts anew."""
     launch_failures_max: Count = 5
     """Launch tries after which a job is held for an administrator to look at."""
     extension_percent: NotNegative = 10.0

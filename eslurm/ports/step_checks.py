@@ -81,8 +81,9 @@ def _spec_problems(spec: StepSpec) -> Iterator[str]:
     yield _key_problem(spec)
     if not spec.argv:
         yield "argv: it is empty: a step needs a program"
-    if not 1 <= spec.tasks <= TASKS_MAX:
-        yield f"tasks: {spec.tasks} is not within 1..{TASKS_MAX}"
+    least = 0 if spec.key.is_batch else 1
+    if not least <= spec.tasks <= TASKS_MAX:
+        yield f"tasks: {spec.tasks} is not within {least}..{TASKS_MAX}"
     if not 0 <= spec.first_task <= _NUMBER_MAX:
         yield f"first_task: {spec.first_task} is not within 0..{_NUMBER_MAX}"
     yield from _ids_problems(spec)

@@ -98,6 +98,8 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     environment's PATH. Output paths are already expanded and relative to `cwd`; an empty `stderr` follows `stdout`;
     `endpoint`, when set, replaces both. `time_limit_us` and `orphan_timeout_us` are durations on CLOCK_BOOTTIME, 0 means
     none; no `warning` is given without a time limit. `first_task` is the global rank of the first task here.
+
+    A batch step without `tasks` is that of an allocation: no process is ever started for it, and it runs until it is ended.
     """
 
     key: StepKey

@@ -269,6 +269,16 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobReply.FromString,
                 _registered_method=True)
+        self.AttendJob = channel.unary_unary(
+                '/eslurm.v1.Controller/AttendJob',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.AttendJobRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.AttendJobReply.FromString,
+                _registered_method=True)
+        self.ReleaseJob = channel.unary_unary(
+                '/eslurm.v1.Controller/ReleaseJob',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ReleaseJobRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -556,6 +566,18 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AttendJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -793,6 +815,16 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ResizeJob,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ResizeJobReply.SerializeToString,
+            ),
+            'AttendJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.AttendJob,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.AttendJobRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.AttendJobReply.SerializeToString,
+            ),
+            'ReleaseJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseJob,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ReleaseJobRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2064,6 +2096,60 @@ class Controller:
             '/eslurm.v1.Controller/ResizeJob',
             eslurm_dot_v1_dot_controller__pb2.ResizeJobRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ResizeJobReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AttendJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/AttendJob',
+            eslurm_dot_v1_dot_controller__pb2.AttendJobRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.AttendJobReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/ReleaseJob',
+            eslurm_dot_v1_dot_controller__pb2.ReleaseJobRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -245,6 +245,38 @@ def test_a_step_without_a_program_is_refused(on_bench: Callable[..., None]) -> N
     on_bench(scenario)
 
 
+def test_the_step_of_an_allocation_has_no_process_and_runs_until_it_is_ended(
+    on_bench: Callable[..., None],
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        spec = bench.spec(key(), FOREVER, tasks=0, kill_grace_us=LONG_US)
+        started = await bench.runner.launch(spec)
+        assert isinstance(started, StepStarted)
+        assert await bench.runner.launch(spec) == started
+        assert await bench.runner.suspend(key()) and await bench.runner.suspend(key(), resume=True)
+        assert await bench.runner.signal(key(), signal.SIGUSR1)
+        assert [state.key for state in await bench.runner.list_steps()] == [key()]
+        assert await bench.runner.terminate(key(), StepEndCause.SIGNALLED, LONG_US)
+        ended = await bench.ended(key())
+        assert (ended.cause, ended.signal) == (StepEndCause.SIGNALLED, signal.SIGTERM)
+        limited = bench.spec(key(2), FOREVER, tasks=0, time_limit_us=300_000, kill_grace_us=LONG_US)
+        await bench.runner.launch(limited)
+        assert (await bench.ended(key(2))).cause is StepEndCause.TIME_LIMIT
+        with pytest.raises(StepRunnerError, match="task"):
+            await bench.runner.launch(bench.spec(key(3, step=0), FOREVER, tasks=0))
+
+    on_bench(scenario)
+
+
+def test_the_step_of_an_allocation_is_lost_with_its_runner(on_bench: Callable[..., None]) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.runner.launch(bench.spec(key(), FOREVER, tasks=0))
+        await bench.crash()
+        assert (await bench.ended(key())).cause is StepEndCause.LOST
+
+    on_bench(scenario)
+
+
 def test_the_time_limit_ends_a_step_politely(on_bench: Callable[..., None]) -> None:
     async def scenario(bench: Bench) -> None:
         spec = bench.spec(key(), FOREVER, time_limit_us=300_000, kill_grace_us=LONG_US)

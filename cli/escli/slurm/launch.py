@@ -16,6 +16,7 @@ MODULES = {
     "sinfo": "escli.slurm.sinfo",
     "scontrol": "escli.slurm.scontrol",
     "srun": "escli.slurm.srun",
+    "salloc": "escli.slurm.salloc",
     "sacctmgr": "escli.slurm.sacctmgr",
     "sprio": "escli.slurm.sprio",
     "sshare": "escli.slurm.sshare",

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from escli.slurm.launch import COMMANDS, MODULES
 from escli.slurm.refused import WHY
-from eslurm.compat.slurm import job_fields, node_fields, run_fields
+from eslurm.compat.slurm import job_fields, node_fields, run_fields, salloc_options
 from eslurm.compat.slurm.getopt import DONE, HARMLESS, REFUSED
 from eslurm.compat.slurm.release import FULL
 from eslurm.compat.slurm.sbatch_options import VARIABLES
@@ -45,6 +45,10 @@ def _section(command: str) -> Iterator[str]:
     if command == "sbatch":
         yield ""
         given = ", ".join(f"`{name}`" for name in sorted(VARIABLES))
+        yield f"Variables that give options: {given}."
+    if command == "salloc":
+        yield ""
+        given = ", ".join(f"`{name}`" for name in sorted(salloc_options.VARIABLES))
         yield f"Variables that give options: {given}."
     if command == "scontrol":
         yield ""

@@ -19,7 +19,6 @@ usage . - yes show this text
 version V - yes show the version
 """)
 WHY: Mapping[str, str] = {
-    "salloc": "nodes are not given to a shell: submit a script with sbatch",
     "sstat": "usage of running steps is not collected: see sacct when the job has ended",
     "sattach": "output of running tasks is not shared out: read the job's output file",
     "sbcast": "files are not sent to nodes: use a shared directory",

@@ -24,7 +24,7 @@ from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from escli.slurm.frame import Context
@@ -34,7 +34,11 @@ STOPS = True
 USAGE = 255
 """Exit code of an unusable command line."""
 COMMAND = "sbatch"
-FAILED = "sbatch: error: Batch job submission failed: "
+FAILED = {
+    "sbatch": "sbatch: error: Batch job submission failed: ",
+    "salloc": "salloc: error: Job submit/allocate failed: ",
+}
+"""The beginning of a refusal by the controller."""
 _TIMEOUT_S = 60.0
 _NO_SCRIPT = (
     "sbatch: error: This does not look like a batch script.  The first",
@@ -75,7 +79,7 @@ def run(context: Context, given: Options) -> int:
     try:
         job = draft_job(options, script, name, rest[1:], _surroundings(options), own)
     except OptionError as error:
-        raise _invalid(error, (options, *own)) from None
+        raise invalid(error, (options, *own)) from None
     job["truncate_output"] = options.text("open-mode") != "append"
     job["command"] = path
     job["wckey"] = options.text("wckey")
@@ -86,20 +90,20 @@ def run(context: Context, given: Options) -> int:
     return _submit(context, clusters, encode(request, SUBMIT_REQUEST), options)
 
 
-def _invalid(error: OptionError, given: Sequence[Words]) -> Exception:
+def invalid(error: OptionError, given: Sequence[Words], command: str = COMMAND) -> Exception:
     """The error of a value in Slurm's words for it, and with its exit code; our words follow."""
     long = next((one for words in given for one in words.names() if words.spelling(one) == error.option), "")
     why = f"{error.value!r} {error.why}" if error.value is not None else error.why
     if long in _COUNTS:
-        return frame.Failed(f'sbatch: error: Invalid numeric value "{error.value}" for --{long}.')
+        return frame.Failed(f'{command}: error: Invalid numeric value "{error.value}" for --{long}.')
     if long == "nodes":
-        return frame.Failed(f'sbatch: error: "{error.value}" is not a valid node count', code=_INVALID)
+        return frame.Failed(f'{command}: error: "{error.value}" is not a valid node count', code=_INVALID)
     if long in _SPECIFIED:
-        return frame.Failed(f"sbatch: error: Invalid --{long} specification: {why}", code=_INVALID)
+        return frame.Failed(f"{command}: error: Invalid --{long} specification: {why}", code=_INVALID)
     if long in _REFUSED_LATER:
-        return frame.Failed(f"{FAILED}{_REFUSED_LATER[long]}: {why}")
+        return frame.Failed(f"{FAILED[command]}{_REFUSED_LATER[long]}: {why}")
     if long == "gres" or long.startswith("gpus"):
-        return frame.Failed(f"sbatch: error: Invalid generic resource (gres) specification: {why}")
+        return frame.Failed(f"{command}: error: Invalid generic resource (gres) specification: {why}")
     return error
 
 
@@ -112,7 +116,9 @@ def _submit(context: Context, clusters: Sequence[str], request: bytes, options: 
             except CommandFailed as failure:
                 text = refused_as(frame.trouble(failure))
                 above = [f"sbatch: error: invalid partition specified: {options.text('partition')}"]
-                raise frame.Failed(*(above if "Invalid partition" in text else ()), FAILED + text) from None
+                raise frame.Failed(
+                    *(above if "Invalid partition" in text else ()), FAILED[COMMAND] + text
+                ) from None
             job_id = int(decode(answer, SUBMIT_REPLY)["job_ids"][0])
             if options.has("parsable"):
                 frame.print_line(f"{job_id};{cluster}" if cluster else str(job_id))
@@ -212,8 +218,8 @@ def _merged(command: Sequence[Options], script: bytes) -> tuple[Words, Sequence[
     directives = read_directives(script)
     _check_pbs(script, command[0])
     parser = Parser(ROWS)
-    environment = _to_words(_from_environment(parser))
-    given = [_to_words(part.found) for part in command]
+    environment = to_words(from_environment(parser))
+    given = [to_words(part.found) for part in command]
     if len(given) > 1 or any(one.begins_part for one in directives):
         from escli.user.job_parts import directives_by_part, overlaid
 
@@ -224,25 +230,28 @@ def _merged(command: Sequence[Options], script: bytes) -> tuple[Words, Sequence[
         words, parts = _read(directives, parser), []
         _overlay(words, environment)
         _overlay(words, given[0])
-    _adjust(words)
+    adjust(words)
     for part in parts:
         _adjust_part(part)
     return words, parts
 
 
-def _from_environment(parser: Parser) -> list[tuple[Any, str, str]]:
+def from_environment(
+    parser: Parser, variables: Mapping[str, str] = VARIABLES, command: str = COMMAND
+) -> list[tuple[Any, str, str]]:
+    """The options that variables of the environment give. Raises Failed for one that is not supported."""
     found = []
     for name, value in os.environ.items():
-        if not name.startswith(("SBATCH_", "SLURM_")) or name not in VARIABLES:
+        if name not in variables:
             continue
-        row = parser.row(VARIABLES[name])
+        row = parser.row(variables[name])
         if row.kind == FLAG:
             # Set to anything, they count; the script's own are said by name.
             value = ""
         elif row.kind != OPTIONAL and not value:
             continue
         found.append((row, value, name))
-    frame.refuse(found, COMMAND)
+    frame.refuse(found, command)
     return found
 
 
@@ -260,7 +269,7 @@ def _read(directives: Sequence[Directive], parser: Parser) -> Words:
         if found.rest:
             raise UsageProblem(f"error: Unexpected word on #SBATCH line {one.line}: {found.rest[0]}")
         frame.refuse(found.found, COMMAND)
-        _overlay(merged, _to_words(found.found))
+        _overlay(merged, to_words(found.found))
     return merged
 
 
@@ -268,12 +277,15 @@ def _quoted(word: str) -> str:
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _to_words(found: Sequence[tuple[Any, str, str]]) -> Words:
+def to_words(
+    found: Sequence[tuple[Any, str, str]], opposites: Mapping[str, tuple[str, ...]] = OPPOSITES
+) -> Words:
+    """The options as essubmit's code reads them: a later one takes back its opposites."""
     words = Words()
     for row, value, spelling in found:
         if row.treatment == HARMLESS or (row.treatment.startswith("only:") and row.long != "exclusive"):
             continue
-        words.drop(OPPOSITES.get(row.long, ()))
+        words.drop(opposites.get(row.long, ()))
         words.put(row.long, value, spelling)
     return words
 
@@ -297,8 +309,8 @@ def _check_pbs(script: bytes, given: Options) -> None:
             return
 
 
-def _adjust(words: Words) -> None:
-    """Change what sbatch and essubmit say differently."""
+def adjust(words: Words, command: str = COMMAND) -> None:
+    """Change what sbatch and essubmit say differently; of `salloc`, too."""
     if words.has("open-mode"):
         mode = words.text("open-mode")
         if mode not in _MODES:
@@ -310,7 +322,7 @@ def _adjust(words: Words) -> None:
         words.drop(("no-kill",))
     if words.text("signal").upper().startswith("R:"):
         raise frame.Failed(
-            "sbatch: error: --signal=R: is not supported: no signal is sent before a reservation begins"
+            f"{command}: error: --signal=R: is not supported: no signal is sent before a reservation begins"
         )
     _adjust_part(words)
 

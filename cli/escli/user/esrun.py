@@ -35,8 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(given: Words) -> int:
     _take_part(given)
-    programs = read_programs(given, os.environ)
     job_id = _job_id(given, os.environ)
+    is_inside = str(job_id) == (os.environ.get("ESLURM_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
+    # The sizes of another job are not known here.
+    programs = read_programs(given, os.environ if is_inside else {})
     if _spans_cells(job_id, os.environ):
         from escli.user.joint_step import run_joint
 

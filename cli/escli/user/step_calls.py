@@ -11,7 +11,7 @@ from escli import program
 from escli.api import GIVE_UP_S, Api, is_away
 from escli.failures import CommandFailed
 from eslurm.compat.environment import describes_a_job, encode_environment
-from eslurm.compat.errors import escaped
+from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.request_checks import checked_arguments, checked_line
 from eslurm.core.model.request_limits import NAME_CHARS_MAX
 
@@ -35,20 +35,38 @@ _LOOPBACK = "127.0.0.1"
 def listen_host(environ: Mapping[str, str]) -> str:
     """The numeric address at which the step's nodes can reach this process.
 
-    ESLURM_STEP_HOST when set. Else loopback, when this node's name is not the machine's (its node is a virtual one, and so
-    are the others); else the address of the machine's name.
+    ESLURM_STEP_HOST when set. Within a job loopback, when this node's name is not the machine's (its node is a virtual one,
+    and so are the others). Else the address of the machine's name, or where that is loopback (on a login host it may be)
+    the one from which the job's first node is reached.
     """
     chosen = environ.get("ESLURM_STEP_HOST", "")
     if chosen:
         return chosen
     machine = os.uname().nodename
     node = environ.get("ESLURM_NODENAME", "")
-    if node.partition(".")[0] != machine.partition(".")[0]:
+    if node and node.partition(".")[0] != machine.partition(".")[0]:
         return _LOOPBACK
     try:
-        return socket.gethostbyname(machine)
+        own = socket.gethostbyname(machine)
     except OSError:
-        return _LOOPBACK
+        own = _LOOPBACK
+    if node or not own.startswith("127."):
+        return own
+    return _towards(environ.get("ESLURM_JOB_NODELIST", "")) or own
+
+
+def _towards(node_list: str) -> str:
+    """This host's address on the way to the first of these nodes; empty when that is not known."""
+    from eslurm.compat.hostlist import expand
+
+    try:
+        first = expand(node_list, "nodes")[0]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent: the kernel chooses a route.
+            probe.connect((first, 9))
+            return str(probe.getsockname()[0])
+    except (OSError, OptionError, IndexError):
+        return ""
 
 
 def step_request(

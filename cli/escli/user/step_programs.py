@@ -144,10 +144,11 @@ def _program(words: Words, component: int, argv: Sequence[str], environ: Mapping
 
 
 def _of_job(environ: Mapping[str, str], name: str, component: int) -> int:
-    """The part's number of tasks or nodes. Of part 0 it is at least 1; of others 0 when it is not known here."""
+    """The part's number of tasks or nodes. Of part 0 of a surrounding job it is at least 1; 0: it is not known here."""
     text = environ.get(f"ESLURM_{name}_HET_GROUP_{component}", "")
     if not text and not component:
-        return max(1, whole_number(environ.get(f"ESLURM_{name}", "1")))
+        text = environ.get(f"ESLURM_{name}", "1" if environ else "0")
+        return max(1 if environ else 0, whole_number(text))
     return max(0, whole_number(text))
 
 

@@ -23,6 +23,7 @@ from esctld.lead.leadership import Leadership
 from esctld.lead.planner import Planner
 from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
+from esctld.serve.allocations import Allocations
 from esctld.serve.arrivals import Cells, arrival_of, check_cell, check_cells, guest_of_call
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import bound_id, is_own, kind_of
@@ -41,6 +42,7 @@ from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.privacy import CONFIGURATION, JOBS, Visibility
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.control.steps import joint_state, step_parts
+from eslurm.core.dispatch.attendance import Attendance
 from eslurm.core.model.job import Dependency, JobSpec, Principal
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import (
@@ -93,6 +95,7 @@ class ControllerService:
         leadership: Leadership,
         owner: str,
         step_networks: Sequence[str] = (),
+        attendance: Attendance | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._inquiries = Inquiries(dispatcher, planner)
@@ -109,6 +112,7 @@ class ControllerService:
         self._waiting = 0
         self._cells: Cells | None = None
         moves = Moves(dispatcher, self._inquiries, self)
+        attendance = attendance if attendance is not None else Attendance()
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
             "Ping": self._ping,
             "Submit": self._submit,
@@ -119,6 +123,8 @@ class ControllerService:
             "UpdateNodes": self._changing(requests.update_nodes),
             "UpdateSatellites": self._changing(self._read_update_satellites),
             "FinishStep": self._changing(requests.finish_step),
+            "AttendJob": Allocations(dispatcher, attendance, self).attend_job,
+            "ReleaseJob": self._changing(requests.release_job),
             "Suspend": self._changing(requests.suspend),
             "SetForecasts": self._changing(requests.set_forecasts),
             "Jobs": self._jobs,

@@ -156,7 +156,7 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
         raise NotAllowed(f"node number {key.node} is not the first of the job")
     if key.is_gateway:
         _check_gateway(launch, request, key)
-    tasks = 1
+    tasks = 0 if launch.spec.no_script and not phase else 1
     if request is not None:
         tasks = _tasks_on(request.groups, key.node)
         if not 1 <= tasks <= TASKS_MAX:

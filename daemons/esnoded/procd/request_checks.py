@@ -85,13 +85,13 @@ class RequestChecks:
         _check_hash("environment", order.environment, (request or launch.spec).environment_hash)
         if request is None:
             _check_hash("script", order.script, launch.spec.script_hash)
-            path = self._scripts.hold(key, launch.spec.user, order.script)
+            path = self._scripts.hold(key, launch.spec.user, order.script) if found.tasks else ""
         daemon = self._gateway_daemon(launch) if key.step == GATEWAY_STEP else ""
         sealed = (key, launch, request, found.node_name, found.names, found.cluster, daemon or path)
         make = partial(self._builder.build, *sealed, order.environment, order.door, order.job_socket)
         user, until_us = launch.spec.user, found.until_us
         if request is None:
-            return Allowed(key, user, until_us, make, warns=bool(launch.spec.warn_script))
+            return Allowed(key, user, until_us, make, found.tasks, warns=bool(launch.spec.warn_script))
         options = self._options
         has_prolog = options.task_prolog and not key.is_gateway
         prolog = _program("task prolog", options.task_prolog) if has_prolog else ""

@@ -99,7 +99,7 @@ class Step(msgspec.Struct, eq=False):
 
     @property
     def is_over(self) -> bool:
-        """Check whether no process of it is left and none will follow."""
+        """Check whether no process of it is left and none will follow: of one without tasks, whether it was ended."""
         return not self.spawning and not self.draining and not self.is_alive
 
     @property

@@ -149,6 +149,10 @@ class StepTable:
         if step.cause is None:
             step.cause, step.text = cause, text
             step.cancel_clock()
+        if not step.spec.tasks:
+            step.spawning, step.signum = False, signal.SIGTERM
+            self._touch(step)
+            return True
         if step.kill_timer is None:
             # TERM before CONT: a stopped process must find it when it wakes up.
             reach: Literal["step", "thorough"] = "thorough" if step.stopped_us else "step"
@@ -347,7 +351,10 @@ class StepTable:
                 self._touch(step)
                 return
             step.timers.append(self._at(step, due_us, lambda: self._on_silence(step)))
-        self._spawn(step)
+        if spec.tasks:
+            self._spawn(step)
+        else:
+            self._announce(step)
 
     def _at(self, step: Step, due_us: int, callback: Callable[[], None]) -> Timer:
         return self._timers.at(due_us, self._guard.wrap(step, callback))

@@ -124,6 +124,7 @@ def _batch(key: StepKey, launch: JobLaunch, node_name: str, script: str, env: di
         stdin=expand_pattern(spec.input, fields) if spec.input else "/dev/null",
         stdout=expand_pattern(output, fields),
         stderr=expand_pattern(spec.error, fields) if spec.error else "",
+        tasks=0 if spec.no_script else 1,
         open_mode="append" if spec.append_output else "truncate",
         time_limit_us=spec.time_limit_s * 1_000_000,
         warning=_warning(spec),

@@ -12,6 +12,7 @@ from eslurm.core.control import federation, job_ids, members, nodes, satellites,
 from eslurm.core.control.accounts.decide import on_change
 from eslurm.core.control.jobs import (
     admission,
+    allocations,
     controller_phases,
     forecasts,
     gateways,
@@ -45,6 +46,7 @@ from eslurm.core.model.messages import (
     DropArrival,
     EffectDone,
     EndOffer,
+    EndUnattended,
     EpochStarted,
     ExtendJob,
     FinishPart,
@@ -66,6 +68,7 @@ from eslurm.core.model.messages import (
     NoteTransferred,
     OfferJob,
     PlanMade,
+    ReleaseJob,
     RequeueJobs,
     ResizeJob,
     RevokeJoinTokens,
@@ -153,6 +156,10 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return steps.on_create(state, message)
         case FinishStep():
             return steps.on_finish(state, message)
+        case ReleaseJob():
+            return allocations.on_release(state, message, now_us)
+        case EndUnattended():
+            return allocations.on_unattended(state, message, now_us), None
         case FinishPart():
             return parts.on_finish_part(state, message)
         case CreateToken():

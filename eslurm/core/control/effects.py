@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -210,7 +210,18 @@ def find_owed(state: State, revision: int) -> Effect | None:
     return Effect(revision, _ordered(attempt, owed_nodes(state, revision)), body)
 
 
-def job_launch(state: State, job: Job, attempt: Attempt, *, with_joining: bool = False) -> JobLaunch:
+class Described(Protocol):
+    """The part of the state, or of the committed view, that a launch needs beside its job."""
+
+    @property
+    def config(self) -> ClusterConfig: ...
+
+    def node_names(self, numbers: Iterable[int]) -> list[str]:
+        """Names of nodes for output."""
+        ...
+
+
+def job_launch(state: Described, job: Job, attempt: Attempt, *, with_joining: bool = False) -> JobLaunch:
     """The data of a launch for the attempt's nodes (E-06, "job loading"): all that it still has."""
     spans = spans_to_come(attempt, with_joining=with_joining)
     spec = job.spec
@@ -256,7 +267,7 @@ def _without_arguments(launch: JobLaunch) -> JobLaunch:
 
 
 def _devices(
-    state: State, spans: Sequence[Span]
+    state: Described, spans: Sequence[Span]
 ) -> tuple[tuple[tuple[int, str, tuple[int, ...]], ...], tuple[int, ...]]:
     """(node, resource, numbers) of numbered devices, and the component of each (one part: none)."""
     names: list[str] = []

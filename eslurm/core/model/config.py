@@ -174,3 +174,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """Programs around each job on the controller's host; None: there are none."""
     retries_max: int = 5
     """Most retries by the server for which a job may ask (`--retry-on`); 0: none."""
+    inactive_limit_s: float = 120.0
+    """Silence of the command of an allocation after which the allocation ends; 0: never."""

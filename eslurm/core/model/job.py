@@ -168,6 +168,10 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     wckey: Passed[str] = ""
     command: Passed[str] = ""
     """The file that the script was read from; empty: none."""
+    no_script: Passed[bool] = False
+    """It has no script: it holds its nodes for steps until it is released, cancelled, or at its limit."""
+    attended: Passed[bool] = False
+    """The command that has asked for it keeps it (`core.dispatch.attendance`); when that is gone, the job ends."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -204,6 +208,8 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """Seconds between the signal and the kill; -1: the cluster's `kill_grace_s`."""
     is_final: bool = False
     """True when the job may not start again: a part of it may go on, on a node that was given up."""
+    exit_code: int = 0
+    """Of a release: the exit code of the command that the allocation was for."""
 
 
 TOOK_MAX_US = 7 * 86_400 * 1_000_000

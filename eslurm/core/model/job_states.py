@@ -63,7 +63,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.PREEMPTED: "so its owner has told",
     },
     JobState.LAUNCHING: {
-        JobState.RUNNING: "the script's first process exists",
+        JobState.RUNNING: "the script's first process exists; of an allocation without one: its nodes are ready",
         JobState.COMPLETING: "ended, cancelled, or could not be prepared: nodes are giving resources back",
     },
     JobState.RUNNING: {
@@ -146,6 +146,8 @@ class StopCause(enum.Enum):
     """Ended for another job, for good."""
     NODE_LOST = "node_lost"
     LAUNCH_FAILED = "launch_failed"
+    RELEASE = "release"
+    """An allocation without a script is given back by its user: it has ended by itself."""
 
 
 class IllegalTransition(Exception):

@@ -311,6 +311,21 @@ class FinishStep(msgspec.Struct, frozen=True, gc=False):
     signal: int = 0
 
 
+class ReleaseJob(msgspec.Struct, frozen=True, gc=False):
+    """The command of an allocation without a script has ended with this code: give the nodes back. Answer: `Changed`."""
+
+    by: Principal
+    job_id: int
+    exit_code: int = 0
+
+
+class EndUnattended(msgspec.Struct, frozen=True, gc=False):
+    """The commands of these jobs have not been heard of for `silent_s` seconds. No answer."""
+
+    job_ids: tuple[int, ...]
+    silent_s: float
+
+
 class FinishPart(msgspec.Struct, frozen=True, gc=False):
     """Give back one part of a running job (`job.part`, or a part's own id). Answer: `PartGivenBack`.
 
@@ -642,6 +657,7 @@ Request: TypeAlias = (
     | ChangePolicies
     | CreateStep
     | FinishStep
+    | ReleaseJob
     | FinishPart
     | CreateToken
     | RevokeTokens
@@ -680,6 +696,7 @@ Event: TypeAlias = (
     | GiveUpGuests
     | LoseGuest
     | NoteGuestGone
+    | EndUnattended
 )
 Message: TypeAlias = Request | Event
 

@@ -176,6 +176,8 @@ class State:
         # Jobs with an open wish: waiting members of a pack that is to be moved, and running jobs that want more time.
         self.wishing: set[int] = set()
         self.growing: dict[int, int] = {}
+        # Allocations that end when their command is gone.
+        self.attended: set[int] = set()
         # Borrowers by what they have borrowed from: (owner, attempt, node) -> {(job, attempt): cores}.
         self.loans: dict[tuple[int, int, int], dict[RunningKey, int]] = {}
         self.loan_changes = 0
@@ -303,6 +305,8 @@ class State:
             self.wishing.add(new.job_id)
         elif self.wishing:
             self.wishing.discard(new.job_id)
+        if new.spec.attended:
+            (self.attended.discard if new.state in FINAL else self.attended.add)(new.job_id)
         if new.grows is not None:
             if new.state is JobState.PENDING:
                 self.growing[new.grows.job_id] = new.job_id

@@ -342,6 +342,7 @@ class AgentDriver(Process):
             time_limit_us=launch.spec.time_limit_s * 1_000_000,
             kill_grace_us=int(launch.kill_grace_s * 1e6),
             orphan_timeout_us=int(launch.orphan_timeout_s * 1e6),
+            tasks=0 if launch.spec.no_script else 1,
             warning=StepWarning(launch.spec.warn_before_s * 1_000_000, launch.spec.warn_signal)
             if launch.spec.warn_signal
             else None,

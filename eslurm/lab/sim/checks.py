@@ -14,7 +14,8 @@ from eslurm.core.control.reactor import Batch
 from eslurm.core.model import facts
 from eslurm.core.model.controller_phases import PhaseKey
 from eslurm.core.model.facts import decode_fact
-from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.job import Stop
+from eslurm.core.model.job_states import FINAL, StopCause
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.protocol import JobLaunch
 from eslurm.core.model.satellite_states import SatelliteState
@@ -100,6 +101,8 @@ class Checks:
         self._ended: dict[tuple[int, int], facts.AttemptEnded] = {}
         # When each attempt was placed, and when its script began, by what the log says.
         self._placed: dict[tuple[int, int], int] = {}
+        # The exit codes of the commands by which allocations were released.
+        self._released: dict[tuple[int, int], int] = {}
         self._started: dict[tuple[int, int], int] = {}
         self._until_full = 0
         self._agent_calls = 0
@@ -519,6 +522,8 @@ class Checks:
                         said == (seen.exit_code, seen.signal, seen.cause.value), f"{seen} is told as {fact}"
                     )
                 self._world.coverage.count("end of a lost attempt accounted")
+            case facts.StopRequested(stop=Stop(cause=StopCause.RELEASE)):
+                self._released[fact.job_id, fact.attempt] = fact.stop.exit_code
             case facts.AttemptStarted():
                 key = (fact.job_id, fact.attempt)
                 self._started[key] = fact.started_us
@@ -553,6 +558,8 @@ class Checks:
             )
         elif run.outcome is not None and run.outcome.cause is not StepEndCause.LOST:
             seen = (run.outcome.exit_code, run.outcome.signal, run.outcome.cause.value)
+            if key in self._released and run.outcome.cause is StepEndCause.SIGNALLED:
+                seen = (self._released[key], 0, StepEndCause.EXITED.value)
             said = (fact.end.exit_code, fact.end.signal, fact.end.cause)
             require(seen == said or run.disturbed, f"attempt {key} ended with {seen}, accounted is {said}")
 

@@ -29,6 +29,7 @@ from eslurm.core.model.messages import (
     JobRef,
     MovePack,
     Refused,
+    ReleaseJob,
     Request,
     RequeueJobs,
     StepCreated,
@@ -47,6 +48,8 @@ from eslurm.core.plan.placement.feasible import empty_ledger
 from eslurm.core.plan.placement.mapping import choose
 from eslurm.core.state.cluster import State
 from eslurm.lab.sim import wire
+from eslurm.lab.sim.allocation_draws import EVERY_US as ATTENDED_EVERY_US
+from eslurm.lab.sim.allocation_draws import AllocationDraws, Command
 from eslurm.lab.sim.elastic_draws import EVERY_US, ElasticDraws
 from eslurm.lab.sim.gateway_draws import draw_gateway_spec, gateways_of
 from eslurm.lab.sim.lending_apps import BURSTS as LENDING_BURSTS
@@ -124,6 +127,7 @@ class Client(Process):
         self._spanning_random = random.Random(f"{world.seed}/spanning jobs")
         self._retries_random = random.Random(f"{world.seed}/retries")
         self._elastic = ElasticDraws(world.seed, ENVIRONMENT)
+        self._allocations = AllocationDraws(world.seed)
         self._pending: dict[bytes, _Pending] = {}
         self._asked = first_request
         self._told: dict[bytes, BatchAnswer] = {}
@@ -165,6 +169,8 @@ class Client(Process):
             for _ in range(LENDING_BURSTS):
                 self.later(self._lending_random.randint(SECOND_US, last_us), self._submit_lending)
 
+        for at_us in self._allocations.times_us(last_us):
+            self.later(at_us, self._allocate)
         for at_us in range(EVERY_US, world.faults.plan.calm_us, EVERY_US) if self._elastic.is_on else ():
             self.later(at_us, self._resize)
         for _ in range(world.movable_bursts):
@@ -310,6 +316,31 @@ class Client(Process):
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
         self.call(SubmitJobs(specs[:1]), None, blobs)
         self.call(SubmitJobs(specs[1:]), None, blobs)
+
+    def _allocate(self) -> None:
+        """Ask for nodes without a script."""
+        spec = self._allocations.spec(self._spec(self._allocations.random))
+
+        def accepted(answer: BatchAnswer) -> None:
+            if isinstance(answer, Submitted):
+                self._attend(self._allocations.command(answer.job_ids[0], self.now_us), spec)
+
+        # Of steps in it: no other submission may have brought it yet.
+        self.call(SubmitJobs((spec,)), accepted, (BlobRow(content_hash(ENVIRONMENT), ENVIRONMENT),))
+
+    def _attend(self, command: Command, spec: JobSpec) -> None:
+        """Say to every controller that the command is there, until it ends: with a release, or without a word."""
+        if self.now_us >= command.until_us:
+            if not (command.is_killed and spec.attended):
+                self.call(ReleaseJob(spec.user, command.job_id, command.exit_code))
+            return
+        for address in self.world.controller_addresses:
+            if controller := self.world.network.find(address):
+                self.send(controller, wire.Attend(command.job_id))
+        leader = self.world.controller
+        if leader is not None and self.world.faults.is_calm and spec.attended:
+            self._allocations.check_heard(leader.state.find_job(command.job_id), command)
+        self.later(ATTENDED_EVERY_US, self._attend, command, spec)
 
     def _submit_movable(self) -> None:
         """More jobs at once than start at once, which any cell may take."""

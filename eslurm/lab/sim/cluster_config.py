@@ -21,6 +21,7 @@ from eslurm.core.model.config import (
     Switch,
 )
 from eslurm.core.model.gateways import GATEWAY, PARTITION
+from eslurm.lab.sim.allocation_draws import INACTIVE_LIMIT_S
 
 CORES = 4
 MEMORY_MIB = 4_096
@@ -63,6 +64,7 @@ def draw_config(rng: random.Random, cluster: str, nodes: int) -> ClusterConfig:
         node_lost_after_s=45.0,
         orphan_timeout_s=rng.choice((15.0, 25.0)),
         kill_grace_s=3.0,
+        inactive_limit_s=INACTIVE_LIMIT_S,
         requeue_delay_s=0.5,
         finished_retention_s=rng.choice((2.0, 30.0)),
         job_id_block=rng.choice((3, 100)),

@@ -29,6 +29,7 @@ from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.planning import LIMITS, plan_slices
 from eslurm.core.control.reactor import BatchAnswer, Reactor
 from eslurm.core.control.timers import next_tick_in_us
+from eslurm.core.dispatch.attendance import LOOK_US, Attendance
 from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.local_programs import LocalPrograms, StartProgram
@@ -126,6 +127,7 @@ class Controller(Process):
         self._leads = False
         self._successor: str | None = None
         self._is_leaving = False
+        self._attendance = Attendance()
         self._planning = planning_cycle.PlanningCycle()
         self._schedule = Schedule()
         self._ranking = Ranking()
@@ -184,6 +186,8 @@ class Controller(Process):
                 self.perform(self.broadcaster.on_satellite_status(number, message.status, self.now_us))
         elif kind is wire.Call:
             self._on_call(source, message)
+        elif kind is wire.Attend:
+            self._attendance.hear(message.job_id)
         elif kind is wire.Takeover and message.to in self._standbys.values():
             self.hand_over(message.to)
         self.arm()
@@ -425,6 +429,7 @@ class Controller(Process):
             self.perform(self.broadcaster.lead(self.now_us))
             self._end_rest()
             self._tick()
+            self._attend()
             self.world.parts.on_leading(self)
 
     def _follow_programs(self) -> None:
@@ -543,6 +548,13 @@ class Controller(Process):
 
     def _end_cycle(self, plan: Plan, began_us: int) -> None:
         self._plan(self._planning.planned(plan, self.now_us - began_us))
+
+    def _attend(self) -> None:
+        """Look whether the commands of allocations are there."""
+        message = self._attendance.look(self.state, self._read_clock())
+        if message is not None:
+            self._post(message)
+        self.later(LOOK_US, self._attend)
 
     def _tick(self) -> None:
         """Fire the core's timers as they are due."""

@@ -55,6 +55,10 @@ class StepScript(msgspec.Struct, frozen=True):
     lines: tuple[str, ...] = ()
 
 
+_HELD = StepScript(duration_us=None)
+"""The step of an allocation: no process of it can do anything."""
+
+
 class _Running(msgspec.Struct, eq=False):
     spec: StepSpec
     script: StepScript
@@ -148,13 +152,16 @@ class MemoryStepRunner:
         running = self._running.get(spec.key)
         if running is not None:
             return self._state(running)
-        if not spec.argv or spec.tasks < 1:
+        if not spec.argv or (spec.tasks < 1 and not spec.key.is_batch):
             raise StepRunnerError("a step needs a program and at least one task")
         if contact_us is not None:
             self.do_contact((spec.key.node,), contact_us)
         if spec.orphan_timeout_us and self._orphaned_us(spec, self._clock.now_us()) <= self._clock.now_us():
             raise StepRunnerError(_no_contact(spec))
-        script, now_us, at_us = self._script_of(spec), self._clock.now_us(), self._wall_us()
+        script = self._script_of(spec)
+        if not spec.tasks:
+            script = _HELD
+        now_us, at_us = self._clock.now_us(), self._wall_us()
         if script.spawn_error:
             cause = StepEndCause.SPAWN_FAILED
             outcome = StepOutcome(spec.key, script.exit_code, 0, cause, script.spawn_error, at_us, at_us)

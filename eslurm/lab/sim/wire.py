@@ -65,6 +65,12 @@ class Result(msgspec.Struct, frozen=True):
     answer: BatchAnswer = None
 
 
+class Attend(msgspec.Struct, frozen=True):
+    """The command of an allocation is there; to a leader, which answers nothing."""
+
+    job_id: int
+
+
 class Takeover(msgspec.Struct, frozen=True):
     """An operator wants this controller to lead from now on."""
 

@@ -275,6 +275,9 @@ class World:
         if key.is_gateway:
             calm = self.faults.is_calm
             return draw_gateway_script(self._script_seed, key, spec.tasks, spec.argv, is_calm=calm)
+        if not spec.tasks:
+            # An allocation holds its nodes until it is ended.
+            return StepScript(duration_us=None)
         if key.step == BATCH_STEP and "-of-" in spec.env.get("SLURM_JOB_NAME", ""):
             # It holds nodes for a job of another cell until it is ended.
             return StepScript(duration_us=None)

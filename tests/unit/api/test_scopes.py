@@ -33,6 +33,8 @@ TABLE = {
     "CreateStep": "submit",
     "WaitStep": READ,
     "FinishStep": "submit",
+    "AttendJob": "submit",
+    "ReleaseJob": "submit",
     "FinishPart": CHANGE,
     "UpdateSatellites": "",
     "Broadcasts": READ,

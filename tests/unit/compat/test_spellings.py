@@ -325,7 +325,7 @@ def test_any_of_several_dependencies_is_enough() -> None:
         ("afterok:99999999999", "not a job id"),
         ("aftermath:3", "not one of"),
         ("afterok:1?afterok:2,afterok:3", "mixes ',' (all of them) with '?' (any of them)"),
-        ("afterok:1?", "has '' which is not one of"),
+        ("afterok:1?", "has an empty value which is not one of"),
         ("afterany:14_x", "not a task of an array"),
         ("afterany:14_", "not a task of an array"),
         ("afterok:3+x", "not a part of a job"),

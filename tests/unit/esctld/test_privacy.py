@@ -47,6 +47,8 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     ),
     "Config": None,
     "WaitStep": None,
+    # Its owner's alone, whatever is private.
+    "AttendJob": None,
     "Broadcasts": None,
     # The answer is another cell's, under that cell's settings.
     "CallCell": None,

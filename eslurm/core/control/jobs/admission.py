@@ -15,6 +15,7 @@ from eslurm.core.control.accounts.defaults import with_defaults
 from eslurm.core.control.accounts.submission import has_rules, submission_problem
 from eslurm.core.control.job_ids import take_ids
 from eslurm.core.control.jobs import pack_submission
+from eslurm.core.control.jobs.allocations import allocation
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.elastic_kinds import check_elastic
 from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
@@ -74,6 +75,8 @@ def on_submit(state: State, message: SubmitJobs, now_us: int) -> tuple[list[fact
                     check_in_pack(spec.retry)
                 if spec.elastic:
                     check_elastic(spec, in_pack=True)
+                if spec.no_script:
+                    allocation(spec, in_pack=True)
                 spec = admitted(state, member.checked(spec), now_us, beside)
                 pack_submission.check_delay(state, spec, member.delay_s, now_us)
             member.spec = spec
@@ -120,6 +123,8 @@ def check_room(state: State, user: Principal, jobs: int, weights: int) -> None:
 def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSpec:
     """A new job's accepted spec, beside `beside` others. Raises `Refused`."""
     check_user(state, spec.user)
+    if spec.no_script or spec.attended:
+        spec = allocation(spec)
     spec = checked(state, spec, now_us, spec.user)
     _check_priority(state, spec)
     check_times(state, spec, now_us)

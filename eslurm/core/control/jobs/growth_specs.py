@@ -105,4 +105,5 @@ def growth_spec(job: Job, request: Request, limit_s: int) -> JobSpec:
         cells=(),
         span=False,
         retry=None,
+        attended=False,
     )

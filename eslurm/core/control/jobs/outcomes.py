@@ -13,11 +13,11 @@ from eslurm.core.control.jobs import gateways, growing
 from eslurm.core.control.jobs.grown_retries import grown
 from eslurm.core.control.jobs.launch_answers import launch_answers
 from eslurm.core.control.jobs.retries import judged
-from eslurm.core.control.jobs.stopping import ended, outcome_of, stop_text, stopped_outcome
+from eslurm.core.control.jobs.stopping import ended, ended_by, outcome_of, stop_text
 from eslurm.core.control.jobs.times import end_in_time, start_in_time
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job
-from eslurm.core.model.job_states import AttemptPhase, JobState
+from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.messages import EffectDone
 from eslurm.core.model.protocol import Gone, NodeGone, Started, StepEnded
 from eslurm.core.model.step_key import EPILOG
@@ -109,7 +109,7 @@ def launch_failed(
     launches of other jobs are set aside.
     """
     if attempt.stop is not None:
-        outcome = stopped_outcome(job, attempt.stop.cause)
+        outcome = ended_by(job, attempt.stop)
         return [ended(state, job, attempt, now_us, outcome=outcome, released=released, text=text)]
     names = ", ".join(state.node_names(list(avoid[:4]))) + (", ..." if len(avoid) > 4 else "")
     why = f"could not be launched on {names}: {text}"
@@ -189,7 +189,7 @@ def _on_end_answered(
             else:
                 gone.append(number)
     if never_started and attempt.stop is not None:
-        outcome_state = stopped_outcome(job, attempt.stop.cause)
+        outcome_state = ended_by(job, attempt.stop)
         text = stop_text(attempt.stop.cause, attempt.stop.by)
         return [ended(state, job, attempt, now_us, outcome=outcome_state, released=tuple(gone), text=text)]
     return [facts.NodesReleased(job.job_id, attempt.number, tuple(gone))] if gone else []
@@ -213,6 +213,12 @@ def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fa
         if attempt.stop is not None:
             text = stop_text(attempt.stop.cause, attempt.stop.by)
         end = end_in_time(attempt, report.end, now_us)
+        is_released = attempt.stop is not None and attempt.stop.cause is StopCause.RELEASE
+        if attempt.stop is not None and is_released and end.cause == "signalled":
+            # No process was there to be signalled: it has ended as its command did.
+            end = msgspec.structs.replace(
+                end, exit_code=attempt.stop.exit_code, signal=0, cause="exited", text=""
+            )
         verdict = judged(state, job, attempt, report.end, outcome, now_us, grown)
         text = "; ".join(filter(None, (text, verdict.why)))
         outcome, retry = verdict.outcome, verdict.retry

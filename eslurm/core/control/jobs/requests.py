@@ -179,9 +179,9 @@ def _signal(state: State, job: Job, task: int, message: CancelJobs, signalled: s
     for record in _once(running, signalled):
         assert record.attempt is not None
         number, signal, by = record.attempt.number, message.signal, message.by.name
-        if message.reach in ("", "all"):
+        if message.reach in ("", "all") and not record.spec.no_script:
             found.append(facts.JobSignalled(record.job_id, number, signal, by))
-        if message.reach in ("steps", "all"):
+        if message.reach in ("steps", "all") or record.spec.no_script:
             steps = _running_steps(state, record.job_id, number)
             found += [facts.JobSignalled(record.job_id, number, signal, by, step) for step in steps]
     return found
@@ -258,6 +258,9 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
 
     def change(job: Job, task: int) -> list[facts.Fact]:
         check_here(job)
+        if job.spec.no_script:
+            text = f"job {job.job_id} is an allocation without a script: nothing of it can be started again"
+            raise Refused(RefusalCode.CONFLICT, text)
         live = [
             record
             for record in _with_others(state, message.by, job, message.jobs)

@@ -26,7 +26,7 @@ FINALS: Final = {
     OOM: JobState.FAILED,
 }
 """Final states of jobs that are not retried any more."""
-_FOR_GOOD: Final = frozenset((StopCause.CANCEL, StopCause.EVICT))
+_FOR_GOOD: Final = frozenset((StopCause.CANCEL, StopCause.EVICT, StopCause.RELEASE))
 
 Growth: TypeAlias = Callable[[State, Job, Attempt, str, int], Retried]
 """The limits of the next attempt after this cause. Raises `Refused` when it may not have them."""

@@ -26,15 +26,18 @@ WEIGHT = {
     StopCause.PREEMPT: 1,
     StopCause.EVICT: 1,
     StopCause.REQUEUE: 1,
+    StopCause.RELEASE: 2,
     StopCause.CANCEL: 2,
 }
 """Precedence of causes when an attempt is stopped twice: users over machines, an end over a requeue."""
 
 
-def stopped_outcome(job: Job, cause: StopCause) -> JobState:
-    """The outcome of an attempt that was stopped."""
+def stopped_outcome(job: Job, cause: StopCause, exit_code: int = 0) -> JobState:
+    """The outcome of an attempt that was stopped; of a release by the exit code of its command."""
     if cause is StopCause.CANCEL:
         return JobState.CANCELLED
+    if cause is StopCause.RELEASE:
+        return JobState.FAILED if exit_code else JobState.COMPLETED
     if cause is StopCause.NODE_LOST:
         return requeue_or_fail(job)
     if cause is StopCause.EVICT or (cause is StopCause.PREEMPT and not job.spec.requeue):
@@ -42,8 +45,15 @@ def stopped_outcome(job: Job, cause: StopCause) -> JobState:
     return JobState.PENDING
 
 
+def ended_by(job: Job, stop: Stop) -> JobState:
+    """The outcome of an attempt by its stop."""
+    return stopped_outcome(job, stop.cause, stop.exit_code)
+
+
 def stop_text(cause: StopCause, by: str) -> str:
-    """The cause of a stop, for users: `cancel by alice`, `preempted to make room for job 17`."""
+    """The cause of a stop, for users: `cancel by alice`, `preempted to make room for job 17`; of a release there is none."""
+    if cause is StopCause.RELEASE:
+        return ""
     return f"preempted {by}" if cause in MAKING_ROOM else f"{cause.value} by {by}"
 
 
@@ -52,7 +62,7 @@ def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:
     if end.cause == "time_limit":
         return JobState.TIMEOUT
     if attempt.stop is not None:
-        return stopped_outcome(job, attempt.stop.cause)
+        return ended_by(job, attempt.stop)
     if end.cause in ("orphaned", "lost"):
         return requeue_or_fail(job)
     return JobState.COMPLETED if end.exit_code == 0 and end.signal == 0 else JobState.FAILED
@@ -105,9 +115,18 @@ def _avoid_until_us(job: Job, now_us: int) -> int:
 
 
 def stop(
-    state: State, job: Job, cause: StopCause, now_us: int, by: str, grace_s: float = -1.0
+    state: State,
+    job: Job,
+    cause: StopCause,
+    now_us: int,
+    by: str,
+    grace_s: float = -1.0,
+    exit_code: int = 0,
 ) -> list[facts.Fact]:
-    """End the job's attempt: SIGTERM (resumed if suspended), `grace_s` later SIGKILL (-1: the site's)."""
+    """End the job's attempt: SIGTERM (resumed if suspended), `grace_s` later SIGKILL (-1: the site's).
+
+    `exit_code` is that of a release.
+    """
     attempt = job.attempt
     if attempt is None:
         return []
@@ -128,7 +147,7 @@ def stop(
         return []
     if attempt.stop is not None and attempt.stop.is_final and stopped_outcome(job, cause) is JobState.PENDING:
         return []
-    return _told(job, attempt, cause, now_us, by, grace_s)
+    return _told(job, attempt, cause, now_us, by, grace_s, exit_code=exit_code)
 
 
 def withdrawn(
@@ -154,8 +173,9 @@ def _told(
     grace_s: float = -1.0,
     *,
     is_final: bool = False,
+    exit_code: int = 0,
 ) -> list[facts.Fact]:
-    told = Stop(cause, now_us, by, grace_s=grace_s, is_final=is_final)
+    told = Stop(cause, now_us, by, grace_s=grace_s, is_final=is_final, exit_code=exit_code)
     return [facts.StopRequested(job.job_id, attempt.number, told)]
 
 
@@ -188,7 +208,7 @@ def node_gone(
     if attempt.awaits_prolog:
         return [withdrawn(state, job, attempt, now_us, JobState.PENDING, why, (number,))]
     if attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first:
-        outcome = JobState.PENDING if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
+        outcome = JobState.PENDING if attempt.stop is None else ended_by(job, attempt.stop)
         return [
             ended(
                 state,
@@ -207,7 +227,7 @@ def node_gone(
         gone = facts.NodesReleased(job.job_id, attempt.number, (number,))
         return [*growth_failed(state, job, attempt, now_us, (), why), gone]
     if number == attempt.first:
-        outcome = requeue_or_fail(job) if attempt.stop is None else stopped_outcome(job, attempt.stop.cause)
+        outcome = requeue_or_fail(job) if attempt.stop is None else ended_by(job, attempt.stop)
         if may_run_on and outcome is JobState.PENDING:
             outcome = JobState.NODE_FAIL
         verdict = judged(state, job, attempt, None, outcome, now_us, unchanged)
@@ -224,6 +244,6 @@ def node_gone(
     if job.spec.no_kill and attempt.stop is None:
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
         return [released, lost, *_without(state, job, number, why)]
-    if may_run_on and (attempt.stop is None or stopped_outcome(job, attempt.stop.cause) in AGAIN_OR_LOST):
+    if may_run_on and (attempt.stop is None or ended_by(job, attempt.stop) in AGAIN_OR_LOST):
         return [released, *_told(job, attempt, StopCause.NODE_LOST, now_us, why, is_final=True)]
     return [released, *stop(state, job, StopCause.NODE_LOST, now_us, why)]

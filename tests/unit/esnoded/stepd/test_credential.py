@@ -18,11 +18,13 @@ from eslurm.core.model.step_key import GATEWAY_STEP, ROUTE_ERROR_STEP, ROUTE_STE
 from eslurm.security.sealing import Purpose
 from eslurm.security.site_keys import Ring, new_site, write_ring
 from eslurm.telemetry.clocks import wall_us
+from esnoded.procd import wire as wire_of_procd
 from esnoded.procd.credential import TOLERANCE_US, NotAllowed, Seals, UserNotAllowed, Warrants
 from esnoded.procd.launches import Launches
 from esnoded.procd.options import Options, read_options
 from esnoded.procd.request_checks import RequestChecks
 from esnoded.procd.scripts import Scripts
+from esnoded.procd.server import Procd
 from esnoded.stepd import wire
 from esnoded.stepd.place import Place
 from esnoded.stepd.processes import Processes
@@ -336,6 +338,24 @@ def test_a_credential_starts_its_step_once_also_after_a_restart(opened: Opened, 
     opened.__init__(place)  # type: ignore[misc]
     with pytest.raises(NotAllowed, match="launched before"):
         opened.checks.admit(again)
+
+
+def test_no_process_is_started_for_an_allocation(opened: Opened) -> None:
+    held = launch(no_script=True, script_hash=b"", node_names="cn[3-4]")
+    credential = sealed(Prepare(held, start=True))
+    with pytest.raises(NotAllowed, match="script is not the one"):
+        opened.checks.admit(order(credential))
+    admitted = opened.checks.admit(order(credential, script=b""))
+    assert (admitted.tasks, admitted.warns) == (0, False)
+    assert read_spec(order(credential, script=b"")).tasks == 0
+    channel: Any = None
+    procd = Procd(channel, opened.checks, opened.launches, "instance")
+    opened.checks.release(KEY)
+    answer, _ = procd.handle(wire_of_procd.Admit(order(credential, script=b"")), ())
+    assert isinstance(answer, wire_of_procd.Done)
+    for asked in (wire_of_procd.Spawn(KEY, 0), wire_of_procd.Spawn(KEY, 0, seconds_left=1)):
+        refused, _ = procd.handle(asked, ())
+        assert isinstance(refused, wire_of_procd.Refused), refused
 
 
 def test_a_step_that_was_admitted_in_time_does_not_begin_when_its_credential_has_ended(

@@ -57,7 +57,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"groups": tuple(range(70_000))}, "groups: 70000 are more"),
     ({"umask": -1}, "umask: "),
     ({"umask": 2**31}, "umask: "),
-    ({"tasks": 0}, "tasks: 0 is not within"),
+    ({"tasks": 0, "key": key(step=0)}, "tasks: 0 is not within"),
     ({"tasks": -5}, "tasks: -5 is not within"),
     ({"tasks": 10**9}, "tasks: 1000000000 is not within"),
     ({"first_task": -1}, "first_task: -1"),
