@@ -13,7 +13,7 @@ from escli import exits, program
 from escli.failures import CommandFailed
 from escli.open_api import open_api
 from escli.user.step_calls import COMMAND, Launch, finish, listen_host, step_request, tasks_by_source
-from escli.user.step_following import follow
+from escli.user.step_following import follow, interrupts_of_step
 from escli.user.step_output import LineWriter, StepOutput
 from escli.user.step_programs import SYNONYMS, read_programs
 from eslurm.compat.errors import OptionError
@@ -57,8 +57,10 @@ def _run(given: Words) -> int:
             if given.has("label"):
                 writer.label_width = len(str(sum(tasks.values()) - 1))
             output.expect(tasks)
-            launch = Launch(api, step)
-            code, number = follow(output, launch, f"{step.job_id}.{step.step}", quiet=given.has("quiet"))
+            label = f"{step.job_id}.{step.step}"
+            with interrupts_of_step() as interrupts:
+                launch = Launch(api, step)
+                code, number = follow(output, launch, label, interrupts, quiet=given.has("quiet"))
             finish(api, step, code, number)
             launch.close()
             return code

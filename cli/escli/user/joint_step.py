@@ -14,7 +14,7 @@ from escli import exits
 from escli.failures import CommandFailed
 from escli.job_refs import job_refs
 from escli.user.step_calls import COMMAND, Launch, finish, listen_host, step_request, tasks_by_source
-from escli.user.step_following import follow
+from escli.user.step_following import follow, interrupts_of_step
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.hostlist import expand
@@ -72,9 +72,10 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
             step = api.call("CreateStep", request, request_id=os.urandom(16))
             part.expect(tasks_by_source(step))
             steps.append((place, step))
-        launch = JointLaunch([Launch(api, step, place.cell, job_id) for place, step in steps])
         label = f"{job_id}.{steps[0][1].step}"
-        code, number = follow(output, launch, label, quiet=given.has("quiet"))
+        with interrupts_of_step() as interrupts:
+            launch = JointLaunch([Launch(api, step, place.cell, job_id) for place, step in steps])
+            code, number = follow(output, launch, label, interrupts, quiet=given.has("quiet"))
         for place, step in steps:
             finish(api, step, code, number, place.cell, job_id)
         launch.close()

@@ -84,23 +84,29 @@ class Launching(Protocol):
         """Wait for the controller's answer."""
 
 
-def follow(output: Output, launch: Launching, label: str, *, quiet: bool) -> tuple[int, int]:
+def interrupts_of_step() -> Interrupts:
+    """Enter it before the launch: from then on a signal ends the step, and its end is recorded."""
+    return Interrupts(_ENDING)
+
+
+def follow(
+    output: Output, launch: Launching, label: str, interrupts: Interrupts, *, quiet: bool
+) -> tuple[int, int]:
     """Show output until the step has ended; returns its exit code and the signal that ended it. `label` names it."""
     # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
-    with Interrupts(_ENDING) as interrupts:
-        for heard in launch.heard:
-            output.watch(heard)
-        output.watch(interrupts)
-        try:
-            problems = _until_ended(output, launch, interrupts)
-            code, number = merged(output.statuses)
-            if problems:
-                code = max(code, exits.FAILED)
-        except Interrupted:
-            number = interrupts.first
-            problems = [f"ended by {signal.Signals(number).name}; its tasks are ended too"]
-            code = 128 + number
-        output.unwatch(interrupts)
+    for heard in launch.heard:
+        output.watch(heard)
+    output.watch(interrupts)
+    try:
+        problems = _until_ended(output, launch, interrupts)
+        code, number = merged(output.statuses)
+        if problems:
+            code = max(code, exits.FAILED)
+    except Interrupted:
+        number = interrupts.first
+        problems = [f"ended by {signal.Signals(number).name}; its tasks are ended too"]
+        code = 128 + number
+    output.unwatch(interrupts)
     output.close()
     for problem in problems if not quiet else ():
         program.warn(COMMAND, f"step {label}: {problem}")
