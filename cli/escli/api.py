@@ -252,7 +252,7 @@ class Api:
         return reply
 
     def _call(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
-        from eslurm.ports.api import ApiRefused, ApiUnreachable
+        from eslurm.ports.api_outcome import ApiRefused, ApiUnreachable
 
         if request_id is None and method.mutating:
             request_id = os.urandom(16)
@@ -286,7 +286,7 @@ class Api:
 
     def _patiently(self, method: Any, request: Any, timeout_s: float, request_id: bytes | None) -> Any:
         """Call; while no controller answers, say so once and retry: a controller starts in seconds."""
-        from eslurm.ports.api import ApiUnreachable
+        from eslurm.ports.api_outcome import ApiUnreachable
 
         self._began_s = time.monotonic()
         self._client = self._client or self._endpoint.client(_PATIENCE_FIRST_S, self._hear)

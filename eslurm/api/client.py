@@ -10,7 +10,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 
-from eslurm.ports.api import ApiRefused, ApiUnreachable, Status
+from eslurm.ports.api_outcome import ApiRefused, ApiUnreachable, Status
 from eslurm.transport.framing import checked_request_id
 
 TYPE_CHECKING = False

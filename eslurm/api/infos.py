@@ -576,9 +576,12 @@ def attempt_info(row: AttemptRow) -> pb.AttemptInfo:
     )
     if kept.forecast is not None:
         info.forecast.CopyFrom(forecast_message(kept.forecast))
-    info.pack_id, info.pack_index = kept.pack_id, kept.pack_index
-    info.lent_core_s = kept.lent_core_us // SECOND_US
-    info.borrowed_core_s = kept.borrowed_core_us // SECOND_US
+    if kept.pack_id:
+        info.pack_id, info.pack_index = kept.pack_id, kept.pack_index
+    if kept.lent_core_us:
+        info.lent_core_s = kept.lent_core_us // SECOND_US
+    if kept.borrowed_core_us:
+        info.borrowed_core_s = kept.borrowed_core_us // SECOND_US
     if kept.array_task >= 0:
         info.array_task = kept.array_task
     if kept.end is not None:

@@ -11,7 +11,7 @@ import select
 import socket
 
 from eslurm.api.client import ApiClient, Lost, left_s
-from eslurm.ports.api import Status, status_of
+from eslurm.ports.api_outcome import Status, status_of
 from eslurm.transport.framing import (
     CONNECTION_STREAM,
     DEADLINE_MS_MAX,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import attrgetter
 
 from escli import clock
 from escli.slurm import frame
@@ -14,6 +15,7 @@ from eslurm.compat.slurm.getopt import UsageProblem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from eslurm.compat.slurm.getopt import Options
@@ -54,7 +56,8 @@ class Query:
             self.since_us = _moment(given.last("starttime"), "--starttime")
         else:
             self.since_us = 0 if self.refs else _moment("today", "--starttime")
-        self.cut = (self.since_us, self.until_us) if given.has("truncate") else None
+        self.is_cut = given.has("truncate")
+        self._checks = tuple(self._chosen())
 
     def jobs_request(self) -> Any:
         """The question about jobs that the controller has."""
@@ -82,42 +85,50 @@ class Query:
         return "" if only.isdecimal() else only
 
     def takes(self, run: Run) -> bool:
-        """Check whether the run is among the chosen ones, and cut its times if they are to be."""
-        if not self._is_within(run):
-            return False
-        if self.states is not None and run.state not in self.states:
-            return False
-        if self.users and not self.users.intersection((run.user, str(run.uid))):
-            return False
-        for chosen, value in (
-            (self.accounts, run.account),
-            (self.partitions, run.partition),
-            (self.qos, run.qos),
-            (self.names, run.name),
-            (self.wckeys, run.wckey),
-            (self.constraints, run.constraint),
-        ):
-            if chosen and value not in chosen:
-                return False
-        if self.nodes is not None and not self.nodes.intersection(
-            expand(run.node_names) if run.node_names else ()
-        ):
-            return False
-        for bounds, number in ((self.cpus, run.cpus), (self.node_count, run.nodes)):
-            if bounds is not None and not bounds[0] <= number <= bounds[1]:
-                return False
-        if self.cut is not None:
-            _cut(run, *self.cut)
-        return self._is_named(run)
-
-    def _is_within(self, run: Run) -> bool:
+        """Check whether the run is among the chosen ones."""
         if run.ended_us and run.ended_us < self.since_us:
             return False
-        return not (self.until_us and run.submitted_us > self.until_us)
+        if self.until_us and run.submitted_us > self.until_us:
+            return False
+        return not self._checks or all(check(run) for check in self._checks)
+
+    def shortened(self, run: Run) -> Run:
+        """The run without its time outside of the chosen one."""
+        one = run.copy()
+        if one.started_us:
+            one.started_us = max(one.started_us, self.since_us)
+        if one.ended_us and self.until_us:
+            one.ended_us = min(one.ended_us, self.until_us)
+        return one
+
+    def _chosen(self) -> Iterator[Callable[[Run], bool]]:
+        """The checks of the options that are given: a day has 100,000 runs."""
+        if self.states is not None:
+            yield lambda run: run.state in self.states  # type: ignore[operator]
+        if self.users:
+            yield lambda run: not self.users.isdisjoint((run.user, str(run.uid)))
+        for name, values in (
+            ("account", self.accounts),
+            ("partition", self.partitions),
+            ("qos", self.qos),
+            ("name", self.names),
+            ("wckey", self.wckeys),
+            ("constraint", self.constraints),
+        ):
+            if values:
+                yield _is_one_of(attrgetter(name), values)
+        if self.nodes is not None:
+            yield self._has_node
+        for name, bounds in (("cpus", self.cpus), ("nodes", self.node_count)):
+            if bounds is not None:
+                yield _is_within(attrgetter(name), *bounds)
+        if self.refs:
+            yield self._is_named
+
+    def _has_node(self, run: Run) -> bool:
+        return bool(run.node_names) and not (self.nodes or frozenset()).isdisjoint(expand(run.node_names))
 
     def _is_named(self, run: Run) -> bool:
-        if not self.refs:
-            return True
         head = run.label.partition("+")[0]
         for ref in self.refs:
             if not ref.HasField("task"):
@@ -130,17 +141,18 @@ class Query:
         return False
 
 
+def _is_one_of(read: Callable[[Any], str], values: frozenset[str]) -> Callable[[Run], bool]:
+    return lambda run: read(run) in values
+
+
+def _is_within(read: Callable[[Any], int], low: int, high: int) -> Callable[[Run], bool]:
+    return lambda run: low <= read(run) <= high
+
+
 def _tasks(label: str) -> list[int]:
     from eslurm.compat.slurm.array_text import task_numbers
 
     return task_numbers(label.partition("[")[2].rstrip("]"))
-
-
-def _cut(run: Run, since_us: int, until_us: int) -> None:
-    if run.started_us:
-        run.started_us = max(run.started_us, since_us)
-    if run.ended_us and until_us:
-        run.ended_us = min(run.ended_us, until_us)
 
 
 def _users(given: Options, *, has_jobs: bool) -> frozenset[str]:

@@ -18,9 +18,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
-    from typing import Any
+    from typing import Any, TypeVar
 
     from eslurm.compat.slurm.getopt import Row
+
+    _Result = TypeVar("_Result")
 
 NAMED_BY = ("ESLURM_SOCKET", "ESLURM_REMOTE", "ESLURM_STATE_DIR")
 """Variables that choose another cluster than the launcher's."""
@@ -114,6 +116,19 @@ def _run(context: Context, module: ModuleType, argv: Sequence[str]) -> int:
     refuse(given.found, context.command)
     code: int = module.run(context, given)
     return code
+
+
+def without_collection(work: Callable[[], _Result]) -> _Result:
+    """Do the work without looking for cycles: long lists of records have none, and the search would be most of the time."""
+    import gc
+
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return work()
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def refuse(found: Sequence[tuple[Row, str, str]], command: str) -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from operator import attrgetter
 
 from escli import exits
 from escli.failures import CommandFailed
 from escli.slurm import frame
-from eslurm.compat.slurm import array_text, run_fields, words
+from eslurm.compat.slurm import array_text, run_fields
 from eslurm.compat.slurm.getopt import UsageProblem
 from eslurm.compat.slurm.run_fields import Run
 from eslurm.compat.slurm.sacct_options import BRIEF, DEFAULT, LONG
@@ -19,7 +20,7 @@ from eslurm.compat.slurm.sacct_options import ROWS as ROWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from escli.api import Api
@@ -39,6 +40,10 @@ def run(context: Context, given: Options) -> int:
         return exits.OK
     if given.rest:
         raise frame.Failed(f"sacct: error: Unknown arguments: {' '.join(given.rest)}")
+    return frame.without_collection(lambda: _show(context, given))
+
+
+def _show(context: Context, given: Options) -> int:
     from escli.slurm.account_query import Query
 
     query = Query(given)
@@ -95,23 +100,28 @@ def _write(
     is_ended = [row.long for row, _, _ in given.found if row.long in ("parsable", "parsable2")][-1:] == [
         "parsable"
     ]
-    has_header = not given.has("noheader")
+    has_header, is_short = not given.has("noheader"), given.has("allocations")
     for name, runs, now_us in found:
         writer = run_fields.Writer(now_us, name, frame.moment_writer(os.environ), unit)
-        rows = [row for one in runs for row in ((one,) if given.has("allocations") else _rows(one))]
+        rows = runs if is_short else _with_batch(runs)
         lines = run_fields.lines(shown, rows, writer, has_header=has_header, ending=ending, is_ended=is_ended)
         sys.stdout.write("".join(lines))
         has_header = False
 
 
-def _rows(one: Run) -> tuple[Run, ...]:
-    """A job's line, and that of its batch step if it has begun."""
-    return (one, one.batch()) if one.started_us else (one,)
+def _with_batch(runs: Iterable[Run]) -> list[Run]:
+    """The lines of jobs, each before that of its batch step if it has begun."""
+    rows = []
+    for one in runs:
+        rows.append(one)
+        if one.started_us:
+            rows.append(one.batch())
+    return rows
 
 
 def runs_of(api: Api, query: Any) -> tuple[list[Run], int]:
     """The chosen runs, in the order of their jobs, and the cluster's time."""
-    from escli.slurm.account_rows import of_attempt, of_dropped_tasks, of_info
+    from escli.slurm.account_rows import number_of, of_attempt, of_dropped_tasks, of_info
 
     reply = api.call("Jobs", query.jobs_request())
     infos = {info.job_id: info for info in reply.jobs}
@@ -135,37 +145,26 @@ def runs_of(api: Api, query: Any) -> tuple[list[Run], int]:
             continue
         found[attempt.job_id, attempt.attempt] = of_attempt(attempt, info)
     for info in reply.jobs:
-        key = (info.job_id, _attempt_of(info))
+        key = (info.job_id, number_of(info))
         if key not in found and (info.job_id, 0) not in found:
             found[key] = of_info(info, in_lines=query.by_task)
         if not info.HasField("array_task") and info.details.tasks_failed:
             found[info.job_id, _DROPPED] = of_dropped_tasks(info, known)
     if not query.has_duplicates:
-        last = _last_attempts(found)
-        found = {key: runs for key, runs in found.items() if key[1] in (last[key[0]], _DROPPED)}
-    runs = [one for _, some in sorted(found.items(), key=_place) for one in some if query.takes(one)]
+        found = _only_last(found)
+    runs = [one for some in found.values() for one in some if query.takes(one)]
+    if query.is_cut:
+        runs = [query.shortened(one) for one in runs]
+    runs.sort(key=attrgetter("place"))
     return runs, reply.now_us
 
 
-def _place(item: tuple[tuple[int, int], list[Run]]) -> tuple[int, int, int]:
-    """The place of a job's runs: by the id that users know, tasks of an array by their numbers."""
-    (job_id, number), runs = item
-    array, underscore, task = runs[0].label.partition("_") if runs else (str(job_id), "", "")
-    if not underscore:
-        return job_id, -1, number
-    return int(array), int(task.partition("+")[0]) if task.partition("+")[0].isdecimal() else 1 << 31, number
-
-
-def _last_attempts(found: Any) -> dict[int, int]:
+def _only_last(found: dict[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
+    """The last attempt of each job, and tasks that were dropped."""
     last: dict[int, int] = {}
     for job_id, number in found:
-        last[job_id] = max(last.get(job_id, -1), number)
-    return last
-
-
-def _attempt_of(info: Any) -> int:
-    """The number of the attempt that the job's record is of: the next one while it waits."""
-    is_waiting = info.state in ("PENDING", "TRANSFERRED") or not info.attempts
-    if info.state in words.ENDED and not info.started_us:
-        return int(info.attempts) + 1
-    return int(info.attempts) + 1 if is_waiting else int(info.attempts)
+        if number > last.get(job_id, -2):
+            last[job_id] = number
+    if len(last) == len(found):
+        return found
+    return {key: runs for key, runs in found.items() if key[1] in (last[key[0]], _DROPPED)}

@@ -17,7 +17,7 @@ from eslurm.compat.slurm.sinfo_options import ROWS as ROWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from escli.api import Api
@@ -41,7 +41,7 @@ def run(context: Context, given: Options) -> int:
     if pause and not pause.isdecimal():
         raise UsageProblem(f"error: --iterate={pause}")
     while True:
-        _show(context, given)
+        frame.without_collection(lambda: _show(context, given))
         if not pause:
             return exits.OK
         sys.stdout.flush()
@@ -69,13 +69,12 @@ def _show(context: Context, given: Options) -> None:
 def _show_one(context: Context, given: Options, api: Api) -> None:
     from eslurm.v1 import controller_pb2 as pb
 
-    names = [name for text in given.all("nodes") for name in expand(text, "--nodes")]
     reply = api.call("Nodes", pb.NodesRequest())
     wanted = given.listed("partition") or [
         one for one in os.environ.get("SINFO_PARTITION", "").split(",") if one
     ]
     partitions = [one for one in reply.partitions if not one.role and (not wanted or one.name in wanted)]
-    nodes = [node for node in reply.nodes if _is_shown(node, names, given)]
+    nodes = _chosen(reply.nodes, given)
     around = node_fields.Surroundings("", frame.moment_writer(os.environ))
     if given.has("json"):
         from eslurm.compat.slurm.node_json import sinfo_document
@@ -91,20 +90,24 @@ def _show_one(context: Context, given: Options, api: Api) -> None:
     sys.stdout.write("".join(table(columns, found, around, has_header=not given.has("noheader"))))
 
 
-def _is_shown(node: Any, names: Sequence[str], given: Options) -> bool:
-    if "LOGIN" in node.flags or (names and node.name not in names):
-        return False
+def _chosen(nodes: Iterable[Any], given: Options) -> list[Any]:
+    """The nodes that the options choose. Raises UsageProblem."""
+    found = [node for node in nodes if "LOGIN" not in node.flags]
+    names = {name for text in given.all("nodes") for name in expand(text, "--nodes")}
+    if names:
+        found = [node for node in found if node.name in names]
     states = given.listed("states")
-    # Every word is looked at: a wrong one is told, whatever the others are.
-    found = [node_fields.matches(node, word) for word in states if word.lower() != "all"]
-    if found and not any(found):
-        return False
-    is_out = node_fields.base_state(node) in _OUT_OF_SERVICE and node.reason
-    if given.has("list-reasons") and not states and not is_out:
-        return False
-    if given.has("dead") and not node_fields.is_silent(node):
-        return False
-    return not (given.has("responding") and node_fields.is_silent(node))
+    words = [word for word in states if word.lower() != "all"]
+    if words:
+        # Every word is looked at: a wrong one is told, whatever the others are.
+        found = [node for node in found if True in [node_fields.matches(node, word) for word in words]]
+    if given.has("list-reasons") and not states:
+        found = [node for node in found if node.reason and node_fields.base_state(node) in _OUT_OF_SERVICE]
+    if given.has("dead"):
+        found = [node for node in found if node_fields.is_silent(node)]
+    if given.has("responding"):
+        found = [node for node in found if not node_fields.is_silent(node)]
+    return found
 
 
 def _columns(given: Options, release: str) -> tuple[list[Column], bool]:

@@ -46,7 +46,7 @@ def run(context: Context, given: Options) -> int:
     query = _Query(given)
     pause_s = _pause_s(given)
     while True:
-        _show(context, given, query)
+        frame.without_collection(lambda: _show(context, given, query))
         if not pause_s:
             return exits.OK
         sys.stdout.flush()

@@ -33,26 +33,47 @@ def lines(
     ending: str | None = None,
     is_ended: bool = False,
 ) -> list[str]:
-    """The lines, each with its end. `ending` stands between columns without widths, and behind the last if `is_ended`."""
+    """The lines of these rows, each with its end. `ending` stands between columns without widths, and behind the last if
+    `is_ended`.
+    """
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
+    return lines_of_columns(heads, columns, has_header=has_header, ending=ending, is_ended=is_ended)
+
+
+def lines_of_columns(
+    heads: Sequence[tuple[str, int]],
+    columns: Sequence[Sequence[str]],
+    *,
+    has_header: bool,
+    ending: str | None = None,
+    is_ended: bool = False,
+) -> list[str]:
+    """See `lines`; the cells are given by columns."""
     if ending is not None:
         tail = f"{ending}\n" if is_ended else "\n"
-        above = [[name for name, _ in heads]] if has_header else []
-        return [ending.join(row) + tail for row in (*above, *rows)]
+        above = [ending.join([name for name, _ in heads]) + tail] if has_header else []
+        return [*above, *(ending.join(row) + tail for row in zip(*columns, strict=True))]
     found = []
     if has_header:
         found.append("".join(f"{_fit(name, width)} " for name, width in heads) + "\n")
         found.append("".join(f"{'-' * abs(width)} " for _, width in heads) + "\n")
-    if rows:
-        shown = zip(heads, zip(*rows, strict=True), strict=True)
-        fitted = [_fit_all(texts, width) for (_, width), texts in shown]
-        found += [" ".join(line) + " \n" for line in zip(*fitted, strict=True)]
+    fitted = [_fit_all(texts, width) for (_, width), texts in zip(heads, columns, strict=True)]
+    found += [" ".join(line) + " \n" for line in zip(*fitted, strict=True)]
     return found
 
 
-def _fit_all(texts: Iterable[str], width: int) -> list[str]:
-    """The cells of a column; longer ones end with `+`."""
+def _fit_all(texts: Sequence[str], width: int) -> list[str]:
+    """The cells of a column; longer ones end with `+`. Equal cells are fitted once."""
     size = abs(width)
-    if width < 0:
+    distinct = set(texts)
+    if 4 * len(distinct) < len(texts):
+        known = dict(zip(distinct, _fit_each(distinct, size, is_left=width < 0), strict=True))
+        return list(map(known.__getitem__, texts))
+    return _fit_each(texts, size, is_left=width < 0)
+
+
+def _fit_each(texts: Iterable[str], size: int, *, is_left: bool) -> list[str]:
+    if is_left:
         return [text.ljust(size) if len(text) <= size else f"{text[: size - 1]}+" for text in texts]
     return [text.rjust(size) if len(text) <= size else f"{text[: size - 1]}+" for text in texts]
 

@@ -96,11 +96,19 @@ class Surroundings:
 class Group:
     """Nodes of one partition on one line; `partition` is None with `-R`. `is_default` marks the partition's name."""
 
-    __slots__ = ("nodes", "partition")
+    __slots__ = ("_node_list", "nodes", "partition")
 
     def __init__(self, partition: Any, nodes: Sequence[Any]) -> None:
         self.partition = partition
         self.nodes = nodes
+        self._node_list = ""
+
+    @property
+    def node_list(self) -> str:
+        """The names, folded once: the width of a column is found before its cells are written."""
+        if not self._node_list:
+            self._node_list = fold([node.name for node in self.nodes])
+        return self._node_list
 
     @property
     def first(self) -> Any:
@@ -273,7 +281,7 @@ FIELDS: Mapping[str, tuple[str, str, Value]] = {
     "NodeAI": ("A", "NODES(A/I)", lambda g, _: "/".join(map(str, node_counts(g.nodes)[:2]))),
     "NodeAIOT": ("F", "NODES(A/I/O/T)", lambda g, _: "/".join(map(str, node_counts(g.nodes)))),
     "NodeHost": ("n", "HOSTNAMES", _of_first(lambda n: n.name)),
-    "NodeList": ("N", "NODELIST", lambda g, _: fold([node.name for node in g.nodes])),
+    "NodeList": ("N", "NODELIST", lambda g, _: g.node_list),
     "Nodes": ("D", "NODES", lambda g, _: str(len(g.nodes))),
     "OverSubscribe": ("h", "OVERSUBSCRIBE", _of_partition(lambda _: "NO")),
     "Partition": ("P", "PARTITION", _partition),
@@ -337,18 +345,22 @@ def groups(
     alike = [ALIKE[name] for name in shown if name in ALIKE]
     if is_exact:
         alike += [EXACTLY_ALIKE[name] for name in shown if name in EXACTLY_ALIKE]
-    found = []
-    for partition in partitions if tell_partitions(shown) else (None,):
-        members = (
-            nodes if partition is None else [node for node in nodes if partition.name in node.partitions]
-        )
+    if not tell_partitions(shown):
         by_key: dict[tuple[object, ...], list[Any]] = {}
-        for node in members:
-            by_key.setdefault(tuple(one(node) for one in alike), []).append(node)
-        found += [Group(partition, some) for some in by_key.values()]
-        if not by_key and partition is not None:
-            found.append(Group(partition, ()))
-    return found
+        for node in nodes:
+            by_key.setdefault(tuple([one(node) for one in alike]), []).append(node)
+        return [Group(None, some) for some in by_key.values()]
+    members: dict[str, dict[tuple[object, ...], list[Any]]] = {one.name: {} for one in partitions}
+    for node in nodes:
+        key = tuple([one(node) for one in alike])
+        for name in node.partitions:
+            if name in members:
+                members[name].setdefault(key, []).append(node)
+    return [
+        Group(partition, some)
+        for partition in partitions
+        for some in members[partition.name].values() or ((),)
+    ]
 
 
 _OF_PARTITIONS = frozenset(

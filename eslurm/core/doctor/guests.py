@@ -62,6 +62,8 @@ def _finding(job: Job, text: str, advice: str) -> Finding:
 
 
 _RUNS_ADVICE = "it goes on by itself when that cell answers; to end the job and its part here: escancel {job}"
-_HELD_ADVICE = "see whether that cell answers (esinfo --federation); else its nodes become free within ten minutes"
+_HELD_ADVICE = (
+    "see whether that cell answers (esinfo --federation); else its nodes become free within ten minutes"
+)
 _HOME_ADVICE = "it ends by itself after ten minutes of silence; to free its nodes now: escancel {job}"
 _KEEP_ADVICE = "this controller should have ended it: escancel {job}, and please report it"

@@ -164,6 +164,7 @@ SESSIONS = {
         "sacct -j 10 -o jobid,user,totalcpu,maxrss,elapsed,cputimeraw,start,end,timelimit,alloctres%40,nodelist,planned",
         "sacct -j 11 -p -o jobid,reqmem,reqtres,account,comment,wckey,submit,group,uid --delimiter=;",
         "sacct -s F -X -S 2026-11-28",         "sacct -o nosuch", "sacct -j 12_5 -n -X", "sacct -s nosuch", "sacct -B",
+        "sacct -T -X -P -S 2026-11-28T11:36 -E 2026-11-28T11:37 -o jobid,submit,start,end,elapsed,user,uid,restarts,reqcpus",
     ),
     "scontrol": (
         "scontrol show job 11", "scontrol -d show job 11", "scontrol show job 12_2", "scontrol -o show job 15",
