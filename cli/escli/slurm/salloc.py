@@ -53,7 +53,7 @@ def _wish(words: Words, argv: list[str], context: Context) -> Wish:
     is_named = any(os.environ.get(name) for name in frame.NAMED_BY)
     return Wish(
         argv,
-        shell=not words.has("no-shell"),
+        runs_command=not words.has("no-shell"),
         quiet=words.has("quiet"),
         bell=True if words.has("bell") else False if words.has("no-bell") else None,
         immediate_s=immediate_s(words),

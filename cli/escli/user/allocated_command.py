@@ -42,13 +42,13 @@ class Wish:
     0: none. `environ`: further variables for the command.
     """
 
-    __slots__ = ("argv", "bell", "environ", "immediate_s", "kill", "quiet", "shell")
+    __slots__ = ("argv", "bell", "environ", "immediate_s", "kill", "quiet", "runs_command")
 
     def __init__(
         self,
         argv: Sequence[str],
         *,
-        shell: bool = True,
+        runs_command: bool = True,
         quiet: bool = False,
         bell: bool | None = None,
         immediate_s: float | None = None,
@@ -56,7 +56,7 @@ class Wish:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.argv = tuple(argv)
-        self.shell = shell
+        self.runs_command = runs_command
         self.quiet = quiet
         self.bell = bell
         self.immediate_s = immediate_s
@@ -74,7 +74,7 @@ def run_allocated(api: Api, command: str, job: Mapping[str, Any], wish: Wish) ->
     allocation = Allocation(api, told)
     with Interrupts(_PENDING) as interrupts:
         try:
-            allocation.ask(job, attended=wish.shell)
+            allocation.ask(job, attended=wish.runs_command)
             allocation.wait(interrupts, wish.immediate_s)
         except Interrupted:
             say(command, f"Job allocation {allocation.job_id} has been revoked.")
@@ -90,7 +90,7 @@ def run_allocated(api: Api, command: str, job: Mapping[str, Any], wish: Wish) ->
         if _rings(wish, allocation):
             sys.stdout.write("\a")
             sys.stdout.flush()
-    if not wish.shell:
+    if not wish.runs_command:
         return exits.OK
     keeper = allocation.keep()
     code = NOT_FOUND

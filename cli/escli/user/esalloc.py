@@ -35,7 +35,7 @@ def _run(given: Words) -> int:
     job = allocation_request(given, given.rest)
     wish = Wish(
         given.rest,
-        shell=not given.has("no-shell"),
+        runs_command=not given.has("no-shell"),
         quiet=given.has("quiet"),
         bell=True if given.has("bell") else False if given.has("no-bell") else None,
         immediate_s=immediate_s(given),
