@@ -10,11 +10,14 @@ from eslurm.core.model import facts
 from eslurm.core.model.job import JobSpec, Principal, Span
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.pack import PackPlace
+from eslurm.core.model.request import Request
 from eslurm.core.model.step_key import BATCH_STEP, StepKey
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.coverage import Coverage
 from eslurm.lab.sim.pack_checks import PackChecks
 from eslurm.lab.sim.violation import CheckFailed
+from tests.kits.packs import member, try_pack
+from tests.unit.core.control.test_promises import Led
 
 SPEC = JobSpec("a", Principal("alice", 1000, 1000), "main", (), b"", b"", "/home")
 DELAYS_S = (0, 0, 10)
@@ -109,3 +112,30 @@ def test_a_script_without_a_place_is_named() -> None:
 def test_an_acknowledged_pack_is_in_the_log_as_it_was_asked_for() -> None:
     with pytest.raises(CheckFailed, match="was acknowledged"):
         judged().on_submitted((FIRST, BESIDE, LATER), (0, 0, 11))
+
+
+def plan_of_a_moved_pack(epochs: int) -> PackChecks:
+    """The judge after a plan of a pack that waits, which a leader so many epochs later begins, moves and gives back."""
+    led = Led(nodes=1)
+    whole = Request(cpus_per_task=4)
+    led.submit(request=whole, time_limit_s=100)
+    specs = [member(f"part{at}", components=(whole,), time_limit_s=20) for at in range(2)]
+    first, second = try_pack(led, *specs, delays=(0, 40)).job_ids  # type: ignore[union-attr]
+    led.settle()
+    plan = led.cycle()
+    checks, now_us, later = PackChecks(Coverage(), lambda: True), led.now_us, led.state.epoch + epochs
+    checks.on_batch(led.state.epoch, [one for one in led.log if isinstance(one, facts.JobSubmitted)], now_us)
+    checks.on_batch(later, [placed(first, now_us)], now_us)
+    checks.on_batch(later, [facts.PackMoved(first, 1, ((second, now_us + 30 * SECOND_US),), "")], now_us)
+    checks.on_batch(later, [requeued(first)], now_us)
+    checks.on_plan(led.state, plan, lambda state, job: False, gives_way=False)
+    return checks
+
+
+def test_an_overtaken_leader_does_not_know_of_later_moves() -> None:
+    assert plan_of_a_moved_pack(1).seen["planned"] == 1
+
+
+def test_a_leader_knows_of_its_own_moves() -> None:
+    with pytest.raises(CheckFailed, match="its delays say"):
+        plan_of_a_moved_pack(0)

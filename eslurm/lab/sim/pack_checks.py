@@ -57,6 +57,9 @@ class _Member(msgspec.Struct):
 
     index: int
     delay_us: int
+    """Of the newest log."""
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Delays before it was moved, each with the epoch of the leader that moved it."""
     state: JobState = JobState.PENDING
     placed: bool = False
     attempts: int = 0
@@ -68,6 +71,10 @@ class _Member(msgspec.Struct):
     def waits(self) -> bool:
         """Check whether it waits for its start."""
         return self.state is JobState.PENDING and not self.held and not self.settles
+
+    def delay_by(self, epoch: int) -> int:
+        """The delay that a leader of this epoch knows: of moves by later ones it never hears."""
+        return next((delay_us for moved_in, delay_us in self.earlier if epoch < moved_in), self.delay_us)
 
 
 class _Pack(msgspec.Struct):
@@ -215,6 +222,7 @@ class PackChecks:
             member = pack.members[job_id]
             require(member.waits and not member.placed, f"job {job_id} is moved to {start_us}, and has begun")
             earlier.add(pack.anchor_us + member.delay_us - start_us)
+            member.earlier += ((self._epoch, member.delay_us),)
             member.delay_us = start_us - pack.anchor_us
         require(not earlier or (len(earlier) == 1 and min(earlier) > 0), f"{fact} moves jobs by {earlier}")
 
@@ -315,12 +323,12 @@ class PackChecks:
                     if job.job_id in state.queue and job.pack is not None and job.pack.index:
                         is_calm = job.job_id in calm and not may_be_pushed_out(state, job)
                         start_us = plan.made_us if job.job_id in placed else plan.start_us(job.job_id)
-                        self._check_owed(job, plan, start_us, is_calm=is_calm)
+                        self._check_owed(job, plan, start_us, state.epoch, is_calm=is_calm)
             elif first is not None:
-                self._check_planned(pack_id, waiting, plan, placed)
+                self._check_planned(pack_id, waiting, plan, placed, state.epoch)
 
     def _check_planned(
-        self, pack_id: int, waiting: Sequence[Job], plan: Plan, placed: Mapping[int, int]
+        self, pack_id: int, waiting: Sequence[Job], plan: Plan, placed: Mapping[int, int], epoch: int
     ) -> None:
         """Check the places of a pack that has not begun, or begins with this plan: all of them, at their delays."""
         bookings = [one for job in waiting for one in plan.bookings.get(job.job_id, ())]
@@ -344,10 +352,10 @@ class PackChecks:
             begins_us = starts.get(pack_id, 0)
         self._count("planned")
         members = self._packs[pack_id].members
-        expected = {job.job_id: begins_us + members[job.job_id].delay_us for job in waiting}
+        expected = {job.job_id: begins_us + members[job.job_id].delay_by(epoch) for job in waiting}
         require(starts == expected, f"pack {pack_id} is planned for {starts}, its delays say {expected}")
 
-    def _check_owed(self, job: Job, plan: Plan, start_us: int | None, *, is_calm: bool) -> None:
+    def _check_owed(self, job: Job, plan: Plan, start_us: int | None, epoch: int, *, is_calm: bool) -> None:
         """Check the planned start, or the start in this plan, of a member whose pack has begun without it."""
         own = self._pack_of.get(job.job_id)
         place = job.pack
@@ -355,7 +363,7 @@ class PackChecks:
         if own is None or own.members[job.job_id].placed or own.anchor_us != place.anchor_us:
             # It had begun and waits again, or the log does not say yet that the pack has begun.
             return
-        delay_us = place.delay_us if place.moved else own.members[job.job_id].delay_us
+        delay_us = place.delay_us if place.moved else own.members[job.job_id].delay_by(epoch)
         # The plan has the start that it grants; the log will have it with this plan's placements.
         owed_us = self._moving.get(job.job_id, own.anchor_us + delay_us)
         self._planned[job.job_id] = _nodes(plan.bookings.get(job.job_id, ()))
