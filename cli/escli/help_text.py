@@ -180,14 +180,17 @@ COMMANDS: dict[str, About] = {
     ),
     "esrun": About(
         "esrun [OPTIONS] COMMAND [ARGUMENT ...] [: [OPTIONS] COMMAND [ARGUMENT ...]] ...",
-        "Inside a job: start tasks on its nodes, show their output line by line, end with their highest exit code.",
+        "Start tasks on the nodes of the job, show their output line by line, end with their highest exit code. Outside\n"
+        "of a job: get nodes for the tasks first, and give them back at their end.",
         (
             ("esrun hostname", "one line for each task of the job"),
             ("esrun -n 4 -l ./solve input", "four tasks, lines labelled 0: to 3:"),
             ("esrun -N 2 -n 2 df /tmp", "one task on each of two nodes"),
             ("esrun -n 2 ./master : -n 8 ./solve", "one step over parts 0 and 1 of the job, ranks 0 to 9"),
+            ("esrun -N 2 -t 10 -p short hostname", "outside of a job: on two nodes, when they are free"),
         ),
-        "Ctrl-C ends the tasks.",
+        "Ctrl-C ends the tasks; while it waits for nodes it cancels the job. Options about the job, what it needs and when\n"
+        "it runs, and --immediate, are for steps outside of jobs.",
     ),
     "esalloc": About(
         "esalloc [OPTIONS] [COMMAND [ARGUMENT ...]]",

@@ -40,6 +40,8 @@ _WORDS = (
 )
 ALLOCATED = frozenset(_WORDS.split())
 """Options of essubmit that esalloc has, too: all that an allocation without a script may ask for."""
+OUTSIDE = (ALLOCATED | {"immediate"}) - {"job-name", "nodes", "ntasks", "cpus-per-task", "rset"}
+"""Options of esrun outside of jobs only, where it asks for the nodes of its step."""
 
 
 def _rows(commands: str, group: str, *rows: tuple[str, ...], kind: str = "") -> tuple[Option, ...]:
@@ -52,6 +54,8 @@ def _rows(commands: str, group: str, *rows: tuple[str, ...], kind: str = "") -> 
         long, metavar = (*names, "")[:2]
         both = commands == "essubmit" and long[2:] in ALLOCATED and not kind
         of = "essubmit esalloc" if both else commands
+        if both and long[2:] in OUTSIDE:
+            of += " esrun"
         made.append(Option(of, long[2:], short, metavar, meaning, own or kind, group, example))
     return tuple(made)
 
@@ -148,15 +152,15 @@ ROWS: tuple[Option, ...] = (
         ("--export LIST", "ALL, NONE, or variables: NAME or NAME=VALUE", "--export ALL,DEBUG=1"),
     ),
     *_rows("esrun", _OPTIONS,
-        ("-n --ntasks N", "number of tasks (the job's)", "-n 16"),
-        ("-N --nodes N", "number of nodes (the job's)", "-N 4"),
+        ("-n --ntasks N", "number of tasks (the job's; outside of jobs 1, or one on each node)", "-n 16"),
+        ("-N --nodes N", "number of nodes (the job's; outside of jobs as few as fit, and N-MAX is a range)", "-N 4"),
         ("-c --cpus-per-task N", "cores for each task (1)", "-c 2"),
         ("--het-group PARTS", "parts of the job to run in (0; with several programs 0, 1, ...)", "--het-group 0,2-3"),
         ("--pack-group PARTS", "as --het-group, its older name", "--pack-group 1"),
         ("-l --label", "begin each line with the number of its task"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("-J --job-name NAME", "name of the step (the command's)", "-J solver"),
-        ("--jobid JOB", "the job to run in (this one), or its part: 17+1", "--jobid 17"),
+        ("--jobid JOB", "the job to run in (the surrounding one), or its part: 17+1", "--jobid 17"),
         ("-Q --quiet", "say nothing of tasks that fail"),
     ),
     *_rows("esqueue escancel esacct", _CHOICE, ("-u --user USER", "jobs of this user", "-u ada")),
@@ -235,8 +239,10 @@ ROWS: tuple[Option, ...] = (
         ("-W --wait", "wait for the end; the exit code is the job's"),
         ("-Q --quiet", "print nothing but errors"),
     ),
-    *_rows("esalloc", _COMMAND,
+    *_rows("esalloc esrun", _COMMAND,
         ("-I --immediate [=S]", "give up when the nodes are not there within S seconds (1)", "--immediate=5", OPTIONAL),
+    ),
+    *_rows("esalloc", _COMMAND,
         ("--no-shell", "run no command: the nodes are held until `escancel`, or the time limit"),
         ("--bell", "ring the terminal's bell when the nodes are there (after ten seconds of waiting)"),
         ("--no-bell", "never ring it"),

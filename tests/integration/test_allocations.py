@@ -1,4 +1,6 @@
-"""`esalloc` and `salloc`: nodes for a command outside of them, in whose environment steps run, until it ends."""
+"""`esalloc` and `salloc`: nodes for a command outside of them, in whose environment steps run, until it ends; `esrun` and
+`srun` outside of jobs, whose command is the step itself.
+"""
 
 from __future__ import annotations
 
@@ -185,6 +187,97 @@ def test_salloc_takes_slurm_s_options_and_variables(cluster: LiveCluster) -> Non
     )
 
 
+def test_a_step_outside_of_jobs_says_nothing_of_its_nodes(cluster: LiveCluster) -> None:
+    said = "echo $SLURM_PROCID of $SLURM_NTASKS in $SLURM_JOB_ID on $SLURMD_NODENAME; exit $SLURM_PROCID"
+    words = ("-N", "2", "-n", "3", "-w", "cn[0003-0004]", "-t", "5", "-J", "outside", "sh", "-c", said)
+    code, out, err = ran(cluster, *words, command="esrun")
+    job_id = int(out[0].split()[4])
+    places = ("cn0003", "cn0003", "cn0004")
+    assert sorted(out) == [f"{at} of 3 in {job_id} on {node}" for at, node in enumerate(places)]
+    assert (code, err) == (2, ["esrun: task 1: exit code 1", "esrun: task 2: exit code 2"])
+    assert cluster.end(job_id) == "FAILED"
+    run = cluster.only_run(job_id)
+    assert (run.exit_code, run.exit_signal) == (2, 0)
+    cluster.wait_idle()
+
+
+def test_a_step_outside_of_jobs_has_the_tasks_that_it_asked_for(cluster: LiveCluster, tmp_path: Path) -> None:
+    said = "echo $SLURM_PROCID $SLURM_NNODES"
+    code, out, err = ran(cluster, "-N", "2", "--ntasks-per-node=2", "sh", "-c", said, command="esrun")
+    assert (code, sorted(out), err) == (0, ["0 2", "1 2", "2 2", "3 2"], [])
+    code, out, err = ran(cluster, "-N", "2-3", "sh", "-c", said, command="esrun")
+    assert (code, err) == (0, []) and out in (["0 2", "1 2"], ["1 2", "0 2"])
+    pattern = tmp_path / "out-%j"
+    code, out, err = ran(
+        cluster, *("-n1", "-o", str(pattern), "sh", "-c", said), command="srun", SLURM_NTASKS="5"
+    )
+    assert (code, out, err) == (0, [], [])
+    (file,) = tmp_path.glob("out-*")
+    assert file.read_text() == "0 1\n"
+    assert cluster.end(int(file.name.partition("-")[2])) == "COMPLETED"
+    assert ran(cluster, "true", command="srun", SLURM_NTASKS="3", SLURM_PARTITION="main") == (0, [], [])
+    code, _, err = ran(cluster, "-p", "nowhere", "true", command="srun")
+    assert code == 1 and err[0].startswith(
+        "srun: error: Unable to allocate resources: Invalid partition name specified"
+    )
+
+
+def test_a_step_that_waits_for_nodes_says_so_and_is_cancelled_by_an_interrupt(cluster: LiveCluster) -> None:
+    holder = cluster.wrap("sleep 600", "-N", "16", "--exclusive")
+    cluster.reaches(holder, "RUNNING")
+    words = ("-N", "16", "--exclusive", "echo", "there")
+    waits = Called(cluster, *words, command="srun")
+    assert waits.process.stderr is not None
+    job_id = int(waits.process.stderr.readline().split()[2])
+    waits.process.send_signal(signal.SIGINT)
+    code, out, err = waits.ends()
+    assert (code, out) == (1, [])
+    assert err == [f"srun: Job allocation {job_id} has been revoked.", "srun: Job aborted due to signal"]
+    assert cluster.job(job_id).state == "CANCELLED"
+    code, _, err = ran(cluster, "--immediate", *words, command="esrun")
+    assert code == 1 and err[-1] == "esrun: error: Unable to allocate resources: Requested nodes are busy"
+    waits = Called(cluster, *words, command="srun")
+    assert waits.process.stderr is not None
+    queued = waits.process.stderr.readline().strip()
+    job_id = int(queued.split()[2])
+    assert queued == f"srun: job {job_id} queued and waiting for resources"
+    cluster.do("escancel", str(holder))
+    code, out, err = waits.ends()
+    assert (code, out) == (0, ["there"] * 16)
+    assert err == [f"srun: job {job_id} has been allocated resources"]
+    assert cluster.end(job_id) == "COMPLETED"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_a_step_outside_of_jobs_and_gives_its_nodes_back(
+    cluster: LiveCluster, number: int, code: int
+) -> None:
+    runs = Called(cluster, "sh", "-c", "echo $SLURM_JOB_ID $$; exec sleep 600", command="esrun")
+    assert runs.process.stdout is not None
+    job_id, pid = runs.process.stdout.readline().split()
+    runs.process.send_signal(number)
+    found, _, err = runs.ends()
+    assert found == code and err == [
+        f"esrun: step {job_id}.0: ended by {signal.Signals(number).name}; its tasks are ended too"
+    ]
+    assert cluster.end(int(job_id)) == "FAILED"
+    assert cluster.only_run(int(job_id)).exit_code == code
+    cluster.until(lambda: not is_alive(pid), "its task is gone")
+
+
+def test_a_step_outside_of_jobs_ends_when_its_job_is_cancelled(cluster: LiveCluster) -> None:
+    runs = Called(cluster, "sh", "-c", "echo $SLURM_JOB_ID; exec sleep 600", command="esrun")
+    assert runs.process.stdout is not None
+    job_id = int(runs.process.stdout.readline())
+    cluster.do("escancel", str(job_id))
+    code, _, err = runs.ends()
+    assert code == 143 and err == [
+        "esrun: task 0: ended by signal 15",
+        f"esrun: Job allocation {job_id} has been revoked.",
+    ]
+    assert cluster.end(job_id) == "CANCELLED"
+
+
 @pytest.fixture(scope="module")
 def short_cluster() -> Iterator[LiveCluster]:
     """A cluster that gives up commands after two seconds."""
@@ -208,6 +301,19 @@ def test_an_allocation_ends_when_its_command_was_killed_and_not_before(short_clu
     short_cluster.until(lambda: not is_alive(pid), "its command is gone")
     assert short_cluster.job(lasting).state == "RUNNING"
     short_cluster.do("escancel", str(lasting))
+    short_cluster.hang_up()
+
+
+def test_nothing_stays_of_a_step_outside_of_jobs_whose_command_was_killed(short_cluster: LiveCluster) -> None:
+    runs = Called(short_cluster, "sh", "-c", "echo $SLURM_JOB_ID $$; exec sleep 600", command="esrun")
+    assert runs.process.stdout is not None and runs.process.stderr is not None
+    job_id, pid = runs.process.stdout.readline().split()
+    runs.process.kill()
+    runs.process.wait()
+    runs.process.stdout.close()
+    runs.process.stderr.close()
+    short_cluster.until(lambda: not is_alive(pid), "its task is gone")
+    assert short_cluster.end(int(job_id)) == "CANCELLED"
     short_cluster.hang_up()
 
 

@@ -6,10 +6,16 @@ from importlib import import_module
 
 from escli.slurm.launch import COMMANDS, MODULES
 from escli.slurm.refused import WHY
-from eslurm.compat.slurm import job_fields, node_fields, run_fields, salloc_options
+from eslurm.compat.slurm import (
+    job_fields,
+    node_fields,
+    run_fields,
+    salloc_options,
+    sbatch_options,
+    srun_options,
+)
 from eslurm.compat.slurm.getopt import DONE, HARMLESS, REFUSED
 from eslurm.compat.slurm.release import FULL
-from eslurm.compat.slurm.sbatch_options import VARIABLES
 from eslurm.compat.slurm.scontrol_options import COMMANDS as CONTROLS
 
 TYPE_CHECKING = False
@@ -23,6 +29,12 @@ Slurm's commands over an eslurm cluster ([guide](../guide/slurm-commands.md)): w
 here, or is marked *no*, ends the command with one line and exit code 1: nothing that changes what a job means is left out
 silently. *No effect* says that an option, or some of its values, mean nothing here, and why.
 """
+
+_VARIABLES = {
+    "sbatch": sbatch_options.VARIABLES,
+    "salloc": salloc_options.VARIABLES,
+    "srun": srun_options.VARIABLES,
+}
 
 
 def page(note: str) -> str:
@@ -39,17 +51,15 @@ def _section(command: str) -> Iterator[str]:
         yield f"Not supported: {WHY[command]}. It takes `--version` and `--help`."
         return
     if command == "srun":
-        yield "Inside jobs only, as `esrun`. All options that are not in this table are refused."
+        yield "As `esrun`. Options *(outside of jobs)* ask for nodes, and are refused inside of jobs."
+        yield "All that are not in this table are refused."
         yield ""
     yield from _options(import_module(MODULES[command]).ROWS)
-    if command == "sbatch":
+    if command in _VARIABLES:
         yield ""
-        given = ", ".join(f"`{name}`" for name in sorted(VARIABLES))
-        yield f"Variables that give options: {given}."
-    if command == "salloc":
-        yield ""
-        given = ", ".join(f"`{name}`" for name in sorted(salloc_options.VARIABLES))
-        yield f"Variables that give options: {given}."
+        given = ", ".join(f"`{name}`" for name in sorted(_VARIABLES[command]))
+        where = " outside of jobs" if command == "srun" else ""
+        yield f"Variables that give options{where}: {given}."
     if command == "scontrol":
         yield ""
         yield "| command | | |"

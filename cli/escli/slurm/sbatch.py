@@ -37,6 +37,7 @@ COMMAND = "sbatch"
 FAILED = {
     "sbatch": "sbatch: error: Batch job submission failed: ",
     "salloc": "salloc: error: Job submit/allocate failed: ",
+    "srun": "srun: error: Unable to allocate resources: ",
 }
 """The beginning of a refusal by the controller."""
 _TIMEOUT_S = 60.0
@@ -310,7 +311,7 @@ def _check_pbs(script: bytes, given: Options) -> None:
 
 
 def adjust(words: Words, command: str = COMMAND) -> None:
-    """Change what sbatch and essubmit say differently; of `salloc`, too."""
+    """Change what sbatch and essubmit say differently; of `salloc` and `srun`, too."""
     if words.has("open-mode"):
         mode = words.text("open-mode")
         if mode not in _MODES:

@@ -1,49 +1,94 @@
-"""`srun` inside a job: `esrun` under Slurm's name, for the options that mean the same in both."""
+"""`srun`: `esrun` under Slurm's name, for the options that mean the same in both; outside of jobs with those of salloc."""
 
 from __future__ import annotations
 
 import os
 
 from escli.slurm import frame
+from eslurm.compat.errors import OptionError
 from eslurm.compat.filenames import FileNameFields, expand_pattern
-from eslurm.compat.slurm.getopt import FLAG, HARMLESS
+from eslurm.compat.slurm.getopt import FLAG, HARMLESS, Parser
+from eslurm.compat.slurm.sbatch_options import OPPOSITES
+from eslurm.compat.slurm.srun_options import INSIDE, OUTSIDE, VARIABLES
 from eslurm.compat.slurm.srun_options import ROWS as ROWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from escli.slurm.frame import Context
     from eslurm.compat.slurm.getopt import Options
 
 STOPS = True
+COMMAND = "srun"
 _FILES = ("output", "error", "open-mode")
 
 
 def run(context: Context, given: Options) -> int:
     """The command; returns the exit code: the highest of its tasks."""
-    if not given.has("jobid") and not os.environ.get("SLURM_JOB_ID"):
-        raise frame.Failed("srun: error: not supported outside of jobs: submit a script with sbatch")
+    is_inside = given.has("jobid") or bool(os.environ.get("SLURM_JOB_ID"))
     if not given.rest:
         raise frame.Failed("srun: fatal: No command given to execute.")
+    return _run_inside(context, given) if is_inside else _run_outside(context, given)
+
+
+def _run_inside(context: Context, given: Options) -> int:
     from escli.user import esrun
 
     words = []
     if not any(os.environ.get(name) for name in frame.NAMED_BY) and context.socket:
         words += ["--socket", context.socket]
-    for row, value, _ in given.found:
+    for row, value, spelling in given.found:
+        if row.long in OUTSIDE:
+            why = INSIDE.get(row.long, "the job has its nodes already")
+            raise frame.Failed(f"srun: error: {spelling} is not supported inside of jobs: {why}")
         if row.treatment != HARMLESS and not row.treatment.startswith("only:") and row.long not in _FILES:
             words.append(f"--{row.long}" if row.kind == FLAG else f"--{row.long}={value}")
-    _redirect(given)
+    _redirect(given, os.environ)
     return esrun.main([*words, *given.rest])
 
 
-def _redirect(given: Options) -> None:
+def _run_outside(context: Context, given: Options) -> int:
+    """Ask for nodes as salloc does, and run one step on them."""
+    from escli.slurm.sbatch import FAILED, adjust, from_environment, invalid, refused_as, to_words
+    from escli.user.allocated_step import check_outside, run_allocated_step
+    from escli.user.esalloc import allocation_request, immediate_s
+    from escli.user.step_run import check_here
+
+    words = to_words(from_environment(Parser(ROWS, stops=True), VARIABLES, COMMAND), OPPOSITES)
+    for long in (own := to_words(given.found, OPPOSITES)).names():
+        words.drop(OPPOSITES.get(long, ()))
+    words.overlay(own)
+    words.rest = list(given.rest)
+    words.drop(_FILES)
+    for long in ("output", "error"):
+        _check_pattern(given, long, words.text("ntasks") or words.text("nodes") or "1")
+    adjust(words, COMMAND)
+    try:
+        check_outside(words)
+        job = allocation_request(words, words.rest)
+        give_up_s = immediate_s(words)
+    except OptionError as error:
+        raise invalid(error, (words,), COMMAND) from None
+    job["wckey"] = words.text("wckey")
+    with context.open_api() as api:
+        check_here(api)
+        return run_allocated_step(
+            *(api, COMMAND, job, words),
+            immediate_s=give_up_s,
+            refused=lambda failure: frame.Failed(FAILED[COMMAND] + refused_as(frame.trouble(failure))),
+            granted=lambda environ: _redirect(given, environ),
+        )
+
+
+def _redirect(given: Options, environ: Mapping[str, str]) -> None:
     """Send output to the files that are named; without `--error` both go to the one of `--output`. Raises Failed."""
     if not given.has("output") and not given.has("error"):
         return
     mode = given.last("open-mode") or os.environ.get("SLURM_OPEN_MODE", "t")
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if mode.startswith("a") else os.O_TRUNC)
-    output = _open(given, "output", flags) if given.has("output") else -1
-    error = _open(given, "error", flags) if given.has("error") else output
+    output = _open(given, "output", flags, environ) if given.has("output") else -1
+    error = _open(given, "error", flags, environ) if given.has("error") else output
     for opened, target in ((output, 1), (error, 2)):
         if opened >= 0:
             os.dup2(opened, target)
@@ -51,11 +96,20 @@ def _redirect(given: Options) -> None:
         os.close(opened)
 
 
-def _open(given: Options, long: str, flags: int) -> int:
+def _open(given: Options, long: str, flags: int, environ: Mapping[str, str]) -> int:
     pattern = given.last(long)
     if pattern in ("none", "all"):
         return os.open(os.devnull, os.O_WRONLY) if pattern == "none" else -1
-    tasks = given.last("ntasks") or os.environ.get("SLURM_NTASKS", "1")
+    _check_pattern(given, long, given.last("ntasks") or environ.get("SLURM_NTASKS", "1"))
+    name = expand_pattern(pattern, _fields(environ))
+    try:
+        return os.open(name, flags, 0o666)
+    except OSError as failure:
+        raise frame.Failed(f"srun: error: Could not open stdout file {name}: {failure.strerror}") from None
+
+
+def _check_pattern(given: Options, long: str, tasks: str) -> None:
+    pattern = given.last(long)
     if tasks != "1" and any(letter in pattern for letter in ("%t", "%n", "%N")):
         raise frame.Failed(
             f"srun: error: --{long}={pattern} is not supported: a file for each of several tasks"
@@ -64,15 +118,10 @@ def _open(given: Options, long: str, flags: int) -> int:
         raise frame.Failed(
             f"srun: error: --{long}={pattern} is not supported: the step's number is not known here"
         )
-    name = expand_pattern(pattern, _fields())
-    try:
-        return os.open(name, flags, 0o666)
-    except OSError as failure:
-        raise frame.Failed(f"srun: error: Could not open stdout file {name}: {failure.strerror}") from None
 
 
-def _fields() -> FileNameFields:
-    env = os.environ.get
+def _fields(environ: Mapping[str, str]) -> FileNameFields:
+    env = environ.get
     array, task = env("SLURM_ARRAY_JOB_ID", "0"), env("SLURM_ARRAY_TASK_ID", "-1")
     return FileNameFields(
         int(env("SLURM_JOB_ID", "0")),

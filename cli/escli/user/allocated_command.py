@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 BELL_AFTER_S = 10.0
 """Without an option for it the terminal's bell rings when the nodes were waited for so long."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-_PENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+PENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that give back what was asked for."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _IGNORED = (signal.SIGINT, signal.SIGQUIT)
 """From a terminal the command gets them itself."""
@@ -72,19 +73,12 @@ def run_allocated(api: Api, command: str, job: Mapping[str, Any], wish: Wish) ->
             say(command, text)
 
     allocation = Allocation(api, told)
-    with Interrupts(_PENDING) as interrupts:
-        try:
-            allocation.ask(job, attended=wish.runs_command)
-            allocation.wait(interrupts, wish.immediate_s)
-        except Interrupted:
-            say(command, f"Job allocation {allocation.job_id} has been revoked.")
-            say(command, "Job aborted due to signal")
-            return exits.FAILED
-        except Busy:
-            say(command, "error: Unable to allocate resources: Requested nodes are busy")
-            return exits.FAILED
-        except Revoked as revoked:
-            say(command, f"error: Job allocation {revoked.job_id} has been revoked: {revoked.text}")
+    with Interrupts(PENDING) as interrupts:
+        if not obtain(
+            *(command, allocation, job, interrupts),
+            attended=wish.runs_command,
+            immediate_s=wish.immediate_s,
+        ):
             return exits.FAILED
         told(f"Granted job allocation {allocation.job_id}")
         if _rings(wish, allocation):
@@ -103,6 +97,32 @@ def run_allocated(api: Api, command: str, job: Mapping[str, Any], wish: Wish) ->
             # It has ended meanwhile, or ends by itself once this command is not heard of.
             allocation.release(code)
     return code
+
+
+def obtain(
+    command: str,
+    allocation: Allocation,
+    job: Mapping[str, Any],
+    interrupts: Interrupts,
+    *,
+    attended: bool = True,
+    immediate_s: float | None = None,
+) -> bool:
+    """Ask for it and wait for its nodes; False: it was not granted, and the reason is said. Raises CommandFailed."""
+    try:
+        allocation.ask(job, attended=attended)
+        allocation.wait(interrupts, immediate_s)
+    except Interrupted:
+        say(command, f"Job allocation {allocation.job_id} has been revoked.")
+        say(command, "Job aborted due to signal")
+        return False
+    except Busy:
+        say(command, "error: Unable to allocate resources: Requested nodes are busy")
+        return False
+    except Revoked as revoked:
+        say(command, f"error: Job allocation {revoked.job_id} has been revoked: {revoked.text}")
+        return False
+    return True
 
 
 def say(command: str, text: str) -> None:

@@ -55,15 +55,16 @@ class Busy(Exception):
 
 
 class Allocation:
-    """`tell` gets a line for the user on each change, in Slurm's words."""
+    """`tell` gets a line for the user on each change, in Slurm's words; `announces`: its number, too, while it waits."""
 
-    def __init__(self, api: Api, tell: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, tell: Callable[[str], None], *, announces: bool = True) -> None:
         self.job_id = 0
         self.node_list = ""
         self.waited_s = 0.0
         self.variables: dict[str, str] = {}
         self._api = api
         self._tell = tell
+        self._announces = announces
         self._keeper: Keeper | None = None
 
     def ask(self, job: Mapping[str, Any], *, attended: bool) -> None:
@@ -98,7 +99,8 @@ class Allocation:
                 raise Busy
             if not has_told and self.waited_s >= _QUIET_S:
                 has_told = True
-                self._tell(f"Pending job allocation {self.job_id}")
+                if self._announces:
+                    self._tell(f"Pending job allocation {self.job_id}")
                 self._tell(f"job {self.job_id} queued and waiting for resources")
         if has_told:
             self._tell(f"job {self.job_id} has been allocated resources")
@@ -120,14 +122,15 @@ class Allocation:
         self._keeper = Keeper(self._api, self.job_id)
         return self._keeper
 
-    def release(self, code: int) -> None:
-        """Give it back: its command has ended with this code. Raises CommandFailed."""
+    def release(self, code: int) -> bool:
+        """Give it back: its command has ended with this code; False: its end had begun before. Raises CommandFailed."""
         from eslurm.v1 import controller_pb2 as pb
 
         request = pb.ReleaseJobRequest(job_id=self.job_id, exit_code=code)
-        self._api.call("ReleaseJob", request, request_id=os.urandom(16))
+        reply = self._api.call("ReleaseJob", request, request_id=os.urandom(16))
         if self._keeper is not None:
             self._keeper.close()
+        return bool(reply.count)
 
     def environment(self, environ: Mapping[str, str], cwd: str) -> dict[str, str]:
         """The variables of a command that works in it: this process's, with the job's over them."""

@@ -1,41 +1,40 @@
-"""`esrun`: inside a job, start tasks on its nodes, show their output and end with their highest exit code.
+"""`esrun`: start tasks on the nodes of a job, show their output and end with their highest exit code.
 
-Steps of `_run`: listen, create the step, show output until every node has ended or is lost, report its end to the
-controller.
+Outside of a job it asks for nodes first, and gives them back at the end.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 
-from escli import exits, program
-from escli.failures import CommandFailed
+from escli import program
 from escli.open_api import open_api
-from escli.user.step_calls import COMMAND, Launch, finish, listen_host, step_request, tasks_by_source
-from escli.user.step_following import follow, interrupts_of_step
-from escli.user.step_output import LineWriter, StepOutput
-from escli.user.step_programs import SYNONYMS, read_programs
+from escli.option_table import OUTSIDE
+from escli.user.step_calls import COMMAND
+from escli.user.step_following import interrupts_of_step
+from escli.user.step_programs import EXCLUDES, SYNONYMS, read_programs
+from escli.user.step_run import check_here, run_step
 from eslurm.compat.errors import OptionError
 from eslurm.compat.jobrefs import parse_job_id, parse_job_refs
-from eslurm.core.model.values import COOKIE_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from escli.api import Api
     from escli.options import Words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return program.run(COMMAND, _run, argv, options_end_at_first_word=True, excludes=SYNONYMS)
+    return program.run(COMMAND, _run, argv, options_end_at_first_word=True, excludes=EXCLUDES)
 
 
 def _run(given: Words) -> int:
     _take_part(given)
     job_id = _job_id(given, os.environ)
+    if not job_id:
+        return _run_outside(given)
+    _check_inside(given, job_id)
     is_inside = str(job_id) == (os.environ.get("ESLURM_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
     # The sizes of another job are not known here.
     programs = read_programs(given, os.environ if is_inside else {})
@@ -43,39 +42,35 @@ def _run(given: Words) -> int:
         from escli.user.joint_step import run_joint
 
         with open_api(given, COMMAND) as api:
-            _check_here(api)
+            check_here(api)
             return run_joint(api, given, job_id, programs)
-    cookie = os.urandom(COOKIE_BYTES)
-    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer)
     with open_api(given, COMMAND) as api:
-        _check_here(api)
-        output = StepOutput(listen_host(os.environ), cookie, writer)
-        try:
-            request = step_request(given, job_id, programs, output.endpoint, cookie)
-            step = api.call("CreateStep", request, request_id=os.urandom(16))
-            tasks = tasks_by_source(step)
-            if given.has("label"):
-                writer.label_width = len(str(sum(tasks.values()) - 1))
-            output.expect(tasks)
-            label = f"{step.job_id}.{step.step}"
-            with interrupts_of_step() as interrupts:
-                launch = Launch(api, step)
-                code, number = follow(output, launch, label, interrupts, quiet=given.has("quiet"))
-            finish(api, step, code, number)
-            launch.close()
-            return code
-        finally:
-            output.close()
+        check_here(api)
+        return run_step(api, given, job_id, programs, os.environ, interrupts_of_step())
 
 
-def _check_here(api: Api) -> None:
-    """Check that the step's nodes can reach this process, which receives the tasks' output."""
-    if api.is_remote:
-        raise CommandFailed(
-            exits.USAGE,
-            "works within jobs and on the cluster's own hosts, where nodes can send it what the tasks say: "
-            "from another host use `essubmit --wait`",
-        )
+def _run_outside(given: Words) -> int:
+    from escli.user.allocated_step import check_outside, run_allocated_step
+    from escli.user.esalloc import allocation_request, immediate_s
+
+    check_outside(given)
+    job = allocation_request(given, given.rest)
+    give_up_s = immediate_s(given)
+    with open_api(given, COMMAND) as api:
+        check_here(api)
+        return run_allocated_step(api, COMMAND, job, given, immediate_s=give_up_s)
+
+
+def _check_inside(given: Words, job_id: int) -> None:
+    """Refuse what asks for nodes. Raises OptionError."""
+    for long in given.names():
+        if long in OUTSIDE:
+            raise OptionError(
+                given.spelling(long),
+                given.text(long) or None,
+                f"is for steps outside of jobs: inside job {job_id} they have what the job has",
+                "leave it out",
+            )
 
 
 def _take_part(given: Words) -> None:
@@ -94,12 +89,10 @@ def _take_part(given: Words) -> None:
 
 
 def _job_id(given: Words, environ: Mapping[str, str]) -> int:
-    """The job, from the option, else the surrounding one. Raises OptionError."""
+    """The job, from the option, else the surrounding one; 0: there is none. Raises OptionError."""
     text = given.text("jobid") or environ.get("ESLURM_JOB_ID", "") or environ.get("SLURM_JOB_ID", "")
     if not text:
-        raise OptionError(
-            "esrun", None, "is not inside a job", "use it in a batch script, or give --jobid JOB"
-        )
+        return 0
     return parse_job_id(text, given.spelling("jobid"))
 
 

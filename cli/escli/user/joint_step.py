@@ -65,7 +65,7 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
             cookie = os.urandom(COOKIE_BYTES)
             part = StepOutput(listen_host(os.environ), cookie, writer)
             output.add(place.cell, part)
-            request = step_request(given, place.job_id, programs, part.endpoint, cookie)
+            request = step_request(given, place.job_id, programs, part.endpoint, cookie, os.environ)
             request.nodes, request.tasks = len(place.tasks), sum(place.tasks)
             request.cell = place.cell
             _describe(request.joint, job_id, used, place)

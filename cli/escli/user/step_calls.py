@@ -70,12 +70,17 @@ def _towards(node_list: str) -> str:
 
 
 def step_request(
-    given: Words, job_id: int, programs: Sequence[PartProgram], endpoint: str, cookie: bytes
+    given: Words,
+    job_id: int,
+    programs: Sequence[PartProgram],
+    endpoint: str,
+    cookie: bytes,
+    environ: Mapping[str, str],
 ) -> Any:
-    """The request for a step of these programs. Raises OptionError."""
+    """The request for a step of these programs, whose tasks get these variables. Raises OptionError."""
     from eslurm.v1 import controller_pb2 as pb
 
-    variables = {name: value for name, value in os.environ.items() if not describes_a_job(name)}
+    variables = {name: value for name, value in environ.items() if not describes_a_job(name)}
     request = pb.CreateStepRequest(
         job_id=job_id,
         environment=encode_environment(variables),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SYNONYMS = {"het-group": ("pack-group",), "pack-group": ("het-group",)}
 """Of two spellings the later one counts."""
+EXCLUDES = {**SYNONYMS, "mem": ("mem-per-cpu",), "mem-per-cpu": ("mem",)}
 _OF_A_PROGRAM = frozenset({"ntasks", "nodes", "cpus-per-task", *SYNONYMS})
 
 
@@ -73,7 +74,7 @@ def _separated(given: Words) -> list[Words]:
         else:
             texts[-1].append(word)
     given.rest = texts[0]
-    parser = Parser(rows_of("esrun"), options_end_at_first_word=True, excludes=SYNONYMS)
+    parser = Parser(rows_of("esrun"), options_end_at_first_word=True, excludes=EXCLUDES)
     found = [given]
     for text in texts[1:]:
         words = parser.parse(text)

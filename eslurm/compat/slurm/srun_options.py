@@ -1,44 +1,103 @@
-"""The options of srun inside a job; outside of one it is not supported at all."""
+"""The options of srun, and the variables that give them outside of jobs, where it asks for the nodes of its step.
+
+Invariant: as of `sbatch_options`.
+"""
 
 from __future__ import annotations
 
-from eslurm.compat.slurm.getopt import table
+from eslurm.compat.slurm import sbatch_options
+from eslurm.compat.slurm.getopt import Row, table
 
-ROWS = table("""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WORDS = (
+    "account begin comment constraint deadline dependency exclude exclusive gpus gpus-per-node gpus-per-task gres hold "
+    "licenses mem mem-per-cpu nice no-kill nodefile nodelist ntasks-per-node partition priority qos reservation signal time "
+    "wckey"
+)
+_OF_JOBS = frozenset(_WORDS.split())
+_OWN = table("""
 chdir D = yes run in this directory
 cpu-bind . = only:none|no|q|quiet|v|verbose tasks are not bound to cores
 cpu_bind . = as:cpu-bind
 cpus-per-task c = yes cores for each task
 error e = yes file of standard error
 exact . - no a step has cores by -n and -c
-exclusive . ? no a step has cores by -n and -c
 export . = only:all the tasks get the environment of srun
-het-group . = yes parts of the job to run in
+het-group . = yes parts of the job to run in (inside jobs)
 help h - yes show this text
 input i = no tasks have no standard input
 job-name J = yes name of the step
 jobid . = yes the job to run in
 kill-on-bad-exit K ? no the step ends when all its tasks have ended
 label l - yes begin each line with the number of its task
-mem . = no a step has the memory of its job
 mem-bind . = only:none|no|q|quiet|v|verbose memory is not bound
-mem-per-cpu . = no a step has the memory of its job
 mpi . = only:none there is no interface of MPI
-nodelist w = no nodes of a step are chosen by -N
 nodes N = yes number of nodes
 ntasks n = yes number of tasks
-ntasks-per-node . = no use -N with -n
 open-mode . = yes append to files that exist, or truncate them
 output o = yes file of standard output
 overlap . ? no a step has cores by -n and -c
 pack-group . = as:het-group
 pty . ? no tasks have no terminal
 quiet Q - yes say nothing of tasks that fail
-time t = no a step has the time of its job
+tasks-per-node . = as:ntasks-per-node
 unbuffered u - none output is passed on as it comes
 usage . - yes show this text
 verbose v - none
 version V - yes show the version
 wait W = only:0 the step ends when all its tasks have ended
 """)
+_IMMEDIATE = Row("immediate", "I", "?", "yes", "give up when the nodes are not there at once")
+_OUTSIDE = (*(row for row in sbatch_options.ROWS if row.long in _OF_JOBS), _IMMEDIATE)
+OUTSIDE = frozenset(row.long for row in _OUTSIDE)
+"""Options that ask for nodes: outside of jobs only."""
+ROWS = tuple(
+    sorted(
+        (
+            *_OWN,
+            *(
+                Row(row.long, row.short, row.kind, row.treatment, f"{row.note} (outside of jobs)")
+                for row in _OUTSIDE
+            ),
+        ),
+        key=lambda row: row.long,
+    )
+)
 """Options that are not here are refused by their name, as are all others of srun."""
+INSIDE: Mapping[str, str] = {
+    "exclusive": "a step has cores by -n and -c",
+    "mem": "a step has the memory of its job",
+    "mem-per-cpu": "a step has the memory of its job",
+    "nodelist": "nodes of a step are chosen by -N",
+    "ntasks-per-node": "use -N with -n",
+    "time": "a step has the time of its job",
+}
+"""Why some of `OUTSIDE` are refused inside a job; all others: the job has its nodes."""
+VARIABLES: Mapping[str, str] = {
+    "SLURM_ACCOUNT": "account",
+    "SLURM_CONSTRAINT": "constraint",
+    "SLURM_CPUS_PER_TASK": "cpus-per-task",
+    "SLURM_DEPENDENCY": "dependency",
+    "SLURM_EXCLUSIVE": "exclusive",
+    "SLURM_GPUS": "gpus",
+    "SLURM_GPUS_PER_NODE": "gpus-per-node",
+    "SLURM_GPUS_PER_TASK": "gpus-per-task",
+    "SLURM_GRES": "gres",
+    "SLURM_IMMEDIATE": "immediate",
+    "SLURM_JOB_NAME": "job-name",
+    "SLURM_MEM_PER_CPU": "mem-per-cpu",
+    "SLURM_MEM_PER_NODE": "mem",
+    "SLURM_NNODES": "nodes",
+    "SLURM_NPROCS": "ntasks",
+    "SLURM_NTASKS": "ntasks",
+    "SLURM_NTASKS_PER_NODE": "ntasks-per-node",
+    "SLURM_PARTITION": "partition",
+    "SLURM_QOS": "qos",
+    "SLURM_RESERVATION": "reservation",
+    "SLURM_TIMELIMIT": "time",
+    "SLURM_WCKEY": "wckey",
+}
+"""Variables of the environment by the option that each gives outside of jobs."""

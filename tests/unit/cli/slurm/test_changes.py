@@ -177,16 +177,24 @@ def test_commands_that_are_missing_say_so(command: str, capsys: pytest.CaptureFi
 
 def test_srun_is_for_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert main("srun", ["-n2", "hostname"]) == 1
+    assert main("srun", ["-n2", "--het-group=1", "hostname"]) == 1
+    assert main("srun", ["-n2", "-o", "out-%t", "hostname"]) == 1
+    assert main("srun", ["-n2x", "hostname"]) == 1
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert main("srun", ["-n2", "-o", "out-%t", "hostname"]) == 1
     assert main("srun", ["-n1", "-o", "out-%J", "hostname"]) == 1
     assert main("srun", ["--mpi=pmix", "hostname"]) == 1
+    assert main("srun", ["-n1", "-pshort", "hostname"]) == 1
+    assert main("srun", ["-n1", "--exclusive", "hostname"]) == 1
     assert main("srun", ["-n1"]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "srun: error: not supported outside of jobs: submit a script with sbatch",
+        "srun: error: --het-group: '1' names a part of no job: submit a job of several parts",
+        "srun: error: --output=out-%t is not supported: a file for each of several tasks",
+        'srun: error: Invalid numeric value "2x" for --ntasks.',
         "srun: error: --output=out-%t is not supported: a file for each of several tasks",
         "srun: error: --output=out-%J is not supported: the step's number is not known here",
         "srun: error: --mpi=pmix is not supported: there is no interface of MPI",
+        "srun: error: -p is not supported inside of jobs: the job has its nodes already",
+        "srun: error: --exclusive is not supported inside of jobs: a step has cores by -n and -c",
         "srun: fatal: No command given to execute.",
     ]

@@ -384,8 +384,20 @@ def test_bad_words(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_outside_a_job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("ESLURM_JOB_ID")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert main(["x"]) == exits.USAGE
-    assert "is not inside a job" in capsys.readouterr().err
+    for words, says in (
+        ("-n 2 x : y", "esrun: ':' separates programs of a job's parts, and this is no job"),
+        ("--het-group 1 x", "esrun: --het-group: '1' names a part of no job"),
+        ("-n 0 x", "esrun: -n: '0'"),
+        ("-n 2", "esrun: COMMAND is missing"),
+    ):
+        assert main(words.split()) == exits.USAGE
+        assert capsys.readouterr().err.startswith(says)
+
+
+@pytest.mark.parametrize("line", ["-p short x", "--mem 1G x", "--immediate x", "--jobid 18 -t 5 x"])
+def test_a_step_in_a_job_asks_for_no_nodes(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == exits.USAGE
+    assert "is for steps outside of jobs: inside job 1" in capsys.readouterr().err
 
 
 def test_where_to_listen() -> None:
