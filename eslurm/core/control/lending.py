@@ -38,7 +38,7 @@ from eslurm.core.state.core_reports import ReportKey
 LOOKS_PER_BATCH: Final = 256
 """Reports looked at in one batch: about two milliseconds."""
 ASK_EVERY_US: Final = 5 * SECOND_US
-"""Interval at which applications are looked for that could be asked."""
+"""Interval at which applications are looked for that could be asked, and exclusions that had to wait."""
 ASK_AFTER_US: Final = SECOND_US
 """A job has waited so long before others are asked for it."""
 ASKS_PER_LOOK: Final = 4
@@ -75,13 +75,16 @@ def due(state: State, now_us: int) -> list[facts.Fact]:
     if has_demand and not reports.had_demand:
         reports.touch_all()
     reports.had_demand = has_demand
+    is_look_due = has_demand and now_us >= reports.asked_us + ASK_EVERY_US
+    if is_look_due:
+        reports.resume()
     found: list[facts.Fact] = []
     stopped: set[int] = set()
     for _ in range(min(len(reports.changed), LOOKS_PER_BATCH)):
         key = next(iter(reports.changed))
         del reports.changed[key]
         found += _looked(state, key, now_us, stopped, has_demand=has_demand)
-    if has_demand and now_us >= reports.asked_us + ASK_EVERY_US:
+    if is_look_due:
         reports.asked_us = now_us
         found += _asks(state, now_us)
     return found
@@ -170,7 +173,8 @@ def _looked(
         return [facts.CoresExcluded(job_id, number, (node,), one.wanted)]
     if node in attempt.leaving:
         return []
-    if has_demand and report.idle > one.wanted and not one.revision and _may_lend(job, attempt):
+    is_wanted = has_demand and report.idle > one.wanted and not one.revision and _may_lend(job, attempt)
+    if is_wanted and state.reports.may_rise(key, now_us):
         return [facts.CoresExcluded(job_id, number, (node,), report.idle)]
     return []
 

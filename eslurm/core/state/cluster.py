@@ -766,6 +766,7 @@ class State:
             if there.get(borrower) != cores:
                 there[borrower] = cores
                 self.loan_changes += 1
+                self.reports.lent(key)
 
     def _unindex_loan(self, job_id: int, number: int, loan: Loan) -> None:
         key = (loan.owner, loan.attempt, loan.node)

@@ -13,6 +13,7 @@ from eslurm.core.model.messages import JobRef, SuspendJobs
 from eslurm.core.model.protocol import Exclude, StepEnded
 from eslurm.core.model.request import Request
 from eslurm.core.state import usage
+from eslurm.core.state.core_reports import RISE_EVERY_US, RISES_AT_ONCE
 from tests.kits.core import ROOT, SECOND, World, refused
 from tests.kits.lending import (
     asks,
@@ -322,6 +323,40 @@ def test_the_owner_pays_for_what_it_owns_and_the_borrower_for_the_rest() -> None
     assert world.attempt(owner).more is not None
     assert world.attempt(owner).more.lent_core_us == 10 * SECOND  # type: ignore[union-attr]
     assert world.attempt(owner).spans[0].amounts == (4, 0)
+
+
+def test_idle_cores_that_come_and_go_change_exclusions_rarely() -> None:
+    """What no job takes is asked for a few times at once, then every ten seconds, and in the end as it is."""
+    world = one_node()
+    owner = run_owner(world)
+    submit_borrower(world, 4)
+    risen: list[int] = []
+    for second in range(120):
+        tell(world, owner, 2 * (second % 2))
+        for send in excludes(world):
+            if isinstance(send.body, Exclude) and send.body.cores:
+                risen.append(second)
+            world.done(send)
+        world.pass_time(1)
+    assert risen[:RISES_AT_ONCE] == [1, 3, 5, 7], "an application that begins to lend is asked at once"
+    assert len(risen) <= RISES_AT_ONCE + 120 * SECOND // RISE_EVERY_US
+    tell(world, owner, 3)
+    world.pass_time(60)
+    for send in excludes(world):
+        world.done(send)
+    found = exclusion(world, owner)
+    assert found is not None and found.cores == 3, "a wish that had to wait is not forgotten"
+
+
+def test_cores_that_jobs_take_are_asked_for_at_once_each_time() -> None:
+    world = one_node()
+    owner = run_owner(world)
+    for _ in range(3 * RISES_AT_ONCE):
+        borrower = submit_borrower(world)
+        lend(world, owner, 2)
+        assert world.start() == [borrower]
+        world.end(borrower)
+        lend(world, owner, 0)
 
 
 # ---- plans ----
