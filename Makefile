@@ -30,7 +30,7 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check check-types check-audit check-collect format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery bench-plan bench-estimator bench-federation bench-esp curves sim verify-upgrade verify-compose integration worlds security clients fuzz audit secrets lock clean
+	bench-recovery bench-plan bench-estimator bench-federation bench-esp bench-cooperation curves sim verify-upgrade verify-compose integration worlds security clients fuzz audit secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -52,6 +52,7 @@ help:
 	@echo 'make bench-plan   planner: operations, replans, memory, submissions meanwhile (QUICK=1; TRACES=dir: a log)'
 	@echo 'make bench-federation cells that share an etcd, and that etcd: swaps, watches, cells that come and go, jobs that move, mixes of the papers (QUICK=1: within a minute)'
 	@echo 'make bench-esp    ESP with real jobs on 256 virtual nodes, seven minutes, beside what the simulator says (QUICK=1: within two minutes)'
+	@echo 'make bench-cooperation reports of idle cores, loans and returns: CPU of the controller, times on 1,000 virtual nodes (QUICK=1: within half a minute)'
 	@echo 'make bench-estimator accuracy, underestimates and cost of estimators on public logs (QUICK=1; TRACES=dir)'
 	@echo 'make curves       draws the published curves and ours from a model of the network (docs/results)'
 	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_NEW=$(SEEDS_NEW) nobody has seen, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
@@ -164,6 +165,9 @@ bench-estimator: $(READY)
 
 bench-federation: $(READY)
 	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run federation
+
+bench-cooperation: $(READY)
+	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run cooperation
 
 bench-esp: $(READY)
 	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run esp

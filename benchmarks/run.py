@@ -12,7 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import backlog, construct, crashes, growth, loops, submit, throughput, watch, wide
+from benchmarks import (
+    backlog,
+    construct,
+    cooperation,
+    crashes,
+    growth,
+    loops,
+    submit,
+    throughput,
+    watch,
+    wide,
+)
 from benchmarks.disk import NoDisk, fsync_ms, state_directory
 from benchmarks.esp import measure as esp
 from benchmarks.federation import measure as federation
@@ -43,6 +54,7 @@ GROUPS: dict[str, Measure] = {
     "growth": growth.measure,
     "construct": construct.measure,
     "loops": loops.measure,
+    "cooperation": cooperation.measure,
     "relay": relay.measure,
     "recovery": recovery.measure,
     "plan": plan.measure,
@@ -50,7 +62,7 @@ GROUPS: dict[str, Measure] = {
     "federation": federation.measure,
     "esp": esp.measure,
 }
-APART = ("recovery", "plan", "estimator", "federation", "esp")
+APART = ("recovery", "plan", "estimator", "federation", "esp", "cooperation")
 BY_DEFAULT = [name for name in GROUPS if name not in APART]
 """The others take as long as all of these; `make bench-NAME` asks for one."""
 EXIT_USAGE = 2

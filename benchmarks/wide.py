@@ -20,7 +20,7 @@ FREE_S = 60.0
 
 
 class Pipe:
-    """A named pipe through which a job's script tells where it has come to."""
+    """A named pipe between the benchmark and a job's script, in one direction."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -37,6 +37,10 @@ class Pipe:
             self._text += os.read(self._fd, 4096)
         line, _, self._text = self._text.partition(b"\n")
         return line.decode(), time.perf_counter()
+
+    def tell(self, line: str) -> None:
+        """Write a line for whatever reads at the other side."""
+        os.write(self._fd, line.encode() + b"\n")
 
     def close(self) -> None:
         """Done with it."""
