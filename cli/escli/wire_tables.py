@@ -143,6 +143,7 @@ ARRIVAL: Table = {
 GUEST_OF: Table = {
     "job_id": (1, "int", None),
     "serial": (2, "int", None),
+    "since_us": (3, "int", None),
 }
 
 SUBMIT_REQUEST: Table = {

@@ -278,12 +278,14 @@ class SubmitRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ..., packs: _Optional[_Iterable[_Union[PackRequest, _Mapping]]] = ..., arrival: _Optional[_Union[Arrival, _Mapping]] = ..., guest_of: _Optional[_Union[GuestOf, _Mapping]] = ...) -> None: ...
 
 class GuestOf(_message.Message):
-    __slots__ = ("job_id", "serial")
+    __slots__ = ("job_id", "serial", "since_us")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     serial: int
-    def __init__(self, job_id: _Optional[int] = ..., serial: _Optional[int] = ...) -> None: ...
+    since_us: int
+    def __init__(self, job_id: _Optional[int] = ..., serial: _Optional[int] = ..., since_us: _Optional[int] = ...) -> None: ...
 
 class Arrival(_message.Message):
     __slots__ = ("job_id", "serial")
@@ -724,16 +726,18 @@ class TellGuestRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., home_job_id: _Optional[int] = ..., serial: _Optional[int] = ..., wish: _Optional[str] = ...) -> None: ...
 
 class TellGuestReply(_message.Message):
-    __slots__ = ("is_held", "is_ended", "node_list", "text")
+    __slots__ = ("is_held", "is_ended", "node_list", "text", "is_waiting")
     IS_HELD_FIELD_NUMBER: _ClassVar[int]
     IS_ENDED_FIELD_NUMBER: _ClassVar[int]
     NODE_LIST_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    IS_WAITING_FIELD_NUMBER: _ClassVar[int]
     is_held: bool
     is_ended: bool
     node_list: str
     text: str
-    def __init__(self, is_held: _Optional[bool] = ..., is_ended: _Optional[bool] = ..., node_list: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    is_waiting: bool
+    def __init__(self, is_held: _Optional[bool] = ..., is_ended: _Optional[bool] = ..., node_list: _Optional[str] = ..., text: _Optional[str] = ..., is_waiting: _Optional[bool] = ...) -> None: ...
 
 class CoresInfo(_message.Message):
     __slots__ = ("idle", "excluded", "lent", "remaining_s", "reported_us", "lent_core_s", "asked")

@@ -149,7 +149,7 @@ class TransferCalls:
         spec = as_guest(job.spec, job.job_id, self._home, action.nodes)
         request = pb.SubmitRequest(
             jobs=[job_request(spec, GUEST_SCRIPT, b"")],
-            guest_of=pb.GuestOf(job_id=action.job_id, serial=action.serial),
+            guest_of=pb.GuestOf(job_id=action.job_id, serial=action.serial, since_us=job.submitted_us),
         )
         caller = _caller(
             spec.user,
@@ -183,6 +183,7 @@ class TransferCalls:
             is_held=reply.is_held and bool(names),
             is_ended=reply.is_ended,
             node_list=names,
+            is_waiting=reply.is_waiting,
         )
 
     async def _call(self, cell: str, method: Method[Any, Any], request: Any, caller: Caller) -> Answered:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from eslurm.core.model.guests import GuestOf
+from eslurm.core.model.guests import SINCE_MAX_US, GuestOf
 from eslurm.core.model.messages import Arrival, RefusalCode, Refused
 from eslurm.core.model.transfer import ANY_CELL
 from eslurm.ports.api import Caller
@@ -82,7 +82,7 @@ def check_cells(names: tuple[str, ...], view: FederationView) -> None:
 def guest_of_call(given: pb.GuestOf, caller: Caller) -> GuestOf:
     """The job of the calling cell that a guest is for. Raises `Refused` for any other caller."""
     check_cell(caller, "guest_of")
-    return GuestOf(caller.cell, given.job_id, given.serial)
+    return GuestOf(caller.cell, given.job_id, given.serial, since_us=min(given.since_us, SINCE_MAX_US))
 
 
 def check_cell(caller: Caller, what: str) -> None:

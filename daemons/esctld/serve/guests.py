@@ -64,7 +64,11 @@ class GuestDoor:
             elif not answer.is_held:
                 answer = await self._awaited(request.job_id, given)
         return pb.TellGuestReply(
-            is_held=answer.is_held, is_ended=answer.is_ended, node_list=answer.node_list, text=answer.text
+            is_held=answer.is_held,
+            is_ended=answer.is_ended,
+            node_list=answer.node_list,
+            text=answer.text,
+            is_waiting=answer.is_waiting,
         )
 
     async def _awaited(self, job_id: int, given: GuestOf) -> CellAnswer:

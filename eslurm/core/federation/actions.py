@@ -162,7 +162,8 @@ class CellAnswer(msgspec.Struct, frozen=True):
     """The answer to a call to another cell, which has it done, has refused it for good, or may have it done.
 
     `wait_us` is the time until it would start the job; None: it cannot say. `text` is for people. `guest_id` is the id of a
-    guest there, which `is_held` when it has its nodes, `node_list`; `is_ended` when it has ended or is not known.
+    guest there, which `is_held` when it has its nodes, `node_list`; `is_waiting` while none are set aside for it;
+    `is_ended` when it has ended or is not known.
     """
 
     is_done: bool
@@ -173,6 +174,7 @@ class CellAnswer(msgspec.Struct, frozen=True):
     is_held: bool = False
     is_ended: bool = False
     node_list: str = ""
+    is_waiting: bool = False
 
 
 class StoredEntry(Protocol):

@@ -20,6 +20,8 @@ GUESTS_MAX: Final = 15
 """Guests of one job."""
 GATHER_US: Final = 25 * SECOND_US
 """From the request for guests until the job has to start: well below `KEEP_US`."""
+SINCE_MAX_US: Final = 2**53
+"""Latest time of a submission that another cell may name."""
 KEEP_US: Final = 60 * SECOND_US
 """From a guest's submission until its home has to have kept it."""
 
@@ -72,13 +74,20 @@ class Guests(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, g
 class GuestOf(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """The job of another cell that a guest holds nodes for: its home cell, its id there, the serial of the request.
 
-    `until_us` is the time by which the home has to have kept it; 0: it has.
+    `until_us` is the time by which the home has to have kept it; 0: it has. `since_us` is the time of that job's
+    submission by its home's clock; 0: not known.
     """
 
     home: str
     job_id: int
     serial: int
     until_us: int = 0
+    since_us: int = 0
+
+    @property
+    def age(self) -> tuple[int, str, int]:
+        """Place of its job in the order by age that all cells share; the oldest is the least."""
+        return (self.since_us, self.home, self.job_id)
 
     def is_of(self, home: str, job_id: int, serial: int) -> bool:
         """Check whether this request of this job asked for the guest."""

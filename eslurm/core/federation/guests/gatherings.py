@@ -1,7 +1,8 @@
 """Nodes of other cells for spanning jobs of this cell: asked for, kept while the job runs, given back (S-05, S-06, ADR 32).
 
 A gathering asks all cells of a split at once. Either all hold their nodes within some seconds and the job starts, or all
-are given back, and the job rests for a random time: two large jobs that want the same nodes do not meet for ever.
+are given back, and the job rests for a random time: two large jobs that want the same nodes do not meet for ever. Nodes that
+are held idle cost others their start, so a gathering that holds some waits for the rest for a few seconds only.
 Invariants: the log decides, so this machine may begin anew at any time; it forgets no guest before that has ended, or
 cannot be kept.
 """
@@ -46,10 +47,20 @@ AGAIN_US: Final = 500_000
 AGAIN_MAX_US: Final = 10_000_000
 """Pauses after a call without an answer: the first, and the longest; each is twice the one before."""
 REST_MIN_US: Final = 1_000_000
-REST_MAX_US: Final = 60_000_000
+REST_MAX_US: Final = 8_000_000
 """Bounds of the random rest of a job between two gatherings, which doubles."""
 AVOID_US: Final = 20_000_000
 """Time for which a job does not ask a cell that has refused its part."""
+BUSY_US: Final = 5_000_000
+"""And a cell whose nodes others had."""
+LACK_US: Final = 3_000_000
+"""Time for which nodes are held while a guest in another cell waits in the queue there."""
+OWN_US: Final = 5_000_000
+"""Time for which all guests hold their nodes while the job's own part is not free."""
+YIELD_US: Final = 500_000
+"""And both for a job that meets an older one of another cell, which has a guest here."""
+YIELDS_MAX: Final = 3
+"""Times in a row that a job gives way: a cell that always claims to have the oldest job keeps no other from its nodes."""
 GATHERINGS_MAX: Final = 8
 """Jobs for which nodes are being asked for at the same time."""
 FORSAKE_US: Final = 120_000_000
@@ -68,6 +79,7 @@ class _Part(msgspec.Struct, gc=False):
     calls: int = 0
     misses: int = 0
     call_at_us: int = 0
+    is_waiting: bool = False
     is_kept: bool = False
     is_ended: bool = False
     ending_us: int = 0
@@ -88,6 +100,8 @@ class _Spanning(msgspec.Struct, gc=False):
     """Guests that the log does not know yet."""
     serial: int = 0
     is_fresh: bool = False
+    idle_since_us: int | None = None
+    """Since when nodes are held and others, of a cell or the job's own, are missing; None: not now."""
     parts: dict[str, _Part] = msgspec.field(default_factory=dict)
     avoid: dict[str, int] = msgspec.field(default_factory=dict)
     text: str = ""
@@ -97,7 +111,7 @@ class Gatherings:
     """Feed it with spanning jobs and answers, and `tick` it.
 
     `wait_us` is the time until this cell starts a job by its own plan; None: it does not know. `may_gather` says whether
-    nothing but nodes keeps a waiting job from starting.
+    nothing but nodes keeps a waiting job from starting; `has_elder` whether an older job of another cell gathers nodes here.
     """
 
     def __init__(
@@ -106,6 +120,7 @@ class Gatherings:
         wait_us: Callable[[int], int | None],
         may_gather: Callable[[Job], bool],
         commits: Commits,
+        has_elder: Callable[[Job], bool] = lambda _: False,
     ) -> None:
         self.counts: Counter[str] = Counter()
         """Gatherings by what became of them."""
@@ -113,6 +128,7 @@ class Gatherings:
         self._wait_us = wait_us
         self._may_gather = may_gather
         self._commits = commits
+        self._has_elder = has_elder
         self._jobs: dict[int, _Spanning] = {}
         self._agenda = Agenda()
         self._calls = 0
@@ -153,6 +169,7 @@ class Gatherings:
             # A leader before this one may have asked for the guests that it finds.
             known.is_fresh = before is not None and before.stage is GuestStage.NONE
             known.parts = {guest.cell: _Part(guest.job_id, guest.node_list) for guest in guests.guests}
+            known.idle_since_us = None
         for part in known.parts.values():
             if not part.misses:
                 # What it is to be told may have changed.
@@ -209,7 +226,7 @@ class Gatherings:
             self._take_look(part, action, answer, now_us)
 
     def _take_look(self, part: _Part, action: TellGuest, answer: CellAnswer, now_us: int) -> None:
-        part.is_ended = answer.is_ended
+        part.is_ended, part.is_waiting = answer.is_ended, answer.is_waiting
         part.is_kept = part.is_kept or action.wish == "keep"
         part.text = _line(answer.text)
         if answer.is_held:
@@ -270,6 +287,9 @@ class Gatherings:
             if job.attempts >= guests.attempt:
                 # The guests of an attempt that lost them all.
                 self._wish(job, GiveUpGuests(job.job_id, guests.serial, "it starts again"), now_us)
+            elif self._is_idle_for(known, OWN_US, now_us):
+                known.text = "its own part of the nodes is not free"
+                self._wish(job, GiveUpGuests(job.job_id, guests.serial, known.text), now_us)
             return []
         return self._keep(known, guests, now_us)
 
@@ -319,7 +339,16 @@ class Gatherings:
             known.avoid[ended], known.text = now_us + AVOID_US, text
             self._wish(job, GiveUpGuests(job.job_id, guests.serial, _line(text)), now_us)
             return []
+        lacking = [cell for cell, part in known.parts.items() if part.is_waiting and not part.node_list]
+        if not lacking or not any(part.node_list for part in known.parts.values()):
+            known.idle_since_us = None
+        elif self._is_idle_for(known, LACK_US, now_us):
+            known.avoid |= dict.fromkeys(lacking, now_us + BUSY_US)
+            known.text = f"cell {lacking[0]}: {known.parts[lacking[0]].text}"
+            self._wish(job, GiveUpGuests(job.job_id, guests.serial, _line(known.text)), now_us)
+            return []
         if all(part.node_list for part in known.parts.values()):
+            known.idle_since_us = None
             held = tuple(
                 [
                     Guest(one.cell, one.nodes, known.parts[one.cell].job_id, known.parts[one.cell].node_list)
@@ -342,6 +371,18 @@ class Gatherings:
             part.calls += 1
             actions.append(part.call)
         return actions
+
+    def _is_idle_for(self, known: _Spanning, limit_us: int, now_us: int) -> bool:
+        """Check whether nodes have been held without use for so long; if not, the job is looked at again then."""
+        if known.idle_since_us is None:
+            known.idle_since_us = now_us
+        if known.rests < YIELDS_MAX and self._has_elder(known.job):
+            limit_us = YIELD_US
+        due_us = known.idle_since_us + limit_us
+        if due_us > now_us:
+            # An older job may come meanwhile.
+            self._agenda.put_by(known.job.job_id, min(due_us, now_us + YIELD_US))
+        return due_us <= now_us
 
     def _keep(self, known: _Spanning, guests: Guests, now_us: int) -> list[AskGuest | TellGuest]:
         """Keep the guests of a job that runs, and look whether they are there."""

@@ -30,6 +30,11 @@ class Hosting:
         """Number of guests here."""
         return len(self._guests)
 
+    def has_elder(self, age: tuple[int, str, int]) -> bool:
+        """Check whether a guest here is for an older job that has not started."""
+        found = (job.guest_of for job in self._guests.values())
+        return any(one is not None and one.until_us and one.since_us and one.age < age for one in found)
+
     def show(self, job: Job, now_us: int) -> None:
         """The job holds nodes for another cell's."""
         if job.state in FINAL:

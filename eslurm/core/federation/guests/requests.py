@@ -63,6 +63,5 @@ def look(view: View, job_id: int, given: GuestOf) -> CellAnswer:
         names = fold(view.node_names(job.attempt.nodes))
         return CellAnswer(is_done=True, is_held=True, node_list=names)
     waits = job.state is JobState.PENDING
-    return CellAnswer(
-        is_done=True, text=(waits and pending_reason(view, job)) or "its nodes are not there yet"
-    )
+    text = (waits and pending_reason(view, job)) or "its nodes are not there yet"
+    return CellAnswer(is_done=True, text=text, is_waiting=waits)

@@ -66,8 +66,8 @@ class Transfers:
         self.owners = Owners(keys, membership, self.mirror, commits, self._on_withdrawn)
         self.arrivals = Arrivals(keys, own, commits)
         self.offers = Offers(observe, wait_us, commits, self._on_made, self.owners.unmade)
-        self.gatherings = Gatherings(observe, wait_us, self._may_gather, commits)
         self.hosting = Hosting(commits)
+        self.gatherings = Gatherings(observe, wait_us, self._may_gather, commits, self._has_elder)
         self._changed = ChangedJobs(view)
         self._is_followed = self._may_offer = False
 
@@ -209,6 +209,9 @@ class Transfers:
 
     def _may_gather(self, job: Job) -> bool:
         return may_gather(self._view(), job)
+
+    def _has_elder(self, job: Job) -> bool:
+        return self.hosting.has_elder((job.submitted_us, self._membership.own.name, job.job_id))
 
     def _on_made(self, job_id: int, cell: str) -> None:
         self.owners.made(job_id, cell, self._view().revision)

@@ -136,7 +136,8 @@ class Door(BareProcess):
                 digest = content_hash(GUEST_SCRIPT)
                 spec = as_guest(job.spec, job_id, own, nodes)
                 spec = msgspec.structs.replace(spec, script_hash=digest, environment_hash=b"")
-                submit = SubmitJobs((spec,), guest_of=GuestOf(own, job_id, serial))
+                given = GuestOf(own, job_id, serial, since_us=job.submitted_us)
+                submit = SubmitJobs((spec,), guest_of=given)
                 blob = BlobRow(digest, GUEST_SCRIPT)
                 return wire.Call(
                     _id_of("guest", own, job_id, serial, cell), submit, (blob,), retry=is_repeated

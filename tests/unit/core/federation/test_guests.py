@@ -11,9 +11,13 @@ from eslurm.core.federation.actions import AskGuest, CellAnswer, TellGuest
 from eslurm.core.federation.guests.gatherings import (
     AGAIN_MAX_US,
     AVOID_US,
+    BUSY_US,
     FORSAKE_US,
     GATHERINGS_MAX,
+    LACK_US,
+    OWN_US,
     REST_MAX_US,
+    YIELDS_MAX,
     Gatherings,
 )
 from eslurm.core.federation.guests.hosting import SILENCE_US, Hosting
@@ -110,6 +114,8 @@ def test_only_cells_that_take_guests_are_asked() -> None:
 class Home:
     """A cell whose core commits what the machine wishes, and a machine that may be replaced."""
 
+    has_elder = False
+
     def __init__(self, **wanted: object) -> None:
         self.world, self.job_id = waiting(**wanted)  # type: ignore[arg-type]
         self.view = cells(cell("alpha", 2), cell("beta", 2), cell("gamma", 2))
@@ -120,7 +126,9 @@ class Home:
 
     def lead(self) -> None:
         commits = self.commits = Commits(self.wished.append)
-        self.machine = Gatherings(lambda _: self.view, lambda _: None, self._may_gather, commits)
+        self.machine = Gatherings(
+            lambda _: self.view, lambda _: None, self._may_gather, commits, lambda _: self.has_elder
+        )
         self.show()
 
     def _may_gather(self, job: Job) -> bool:
@@ -214,6 +222,100 @@ def test_the_first_refusal_ends_a_gathering_and_that_cell_is_avoided() -> None:
     home.view = cells(cell("alpha", 2), cell("beta", 9))
     assert not home.step(0.5) and not home.step(5)
     assert home.step(AVOID_US / SECOND + REST_MAX_US / SECOND)
+
+
+HELD: dict[str, Any] = {"is_held": True, "node_list": "beta[1-2]"}
+WAITS: dict[str, Any] = {"is_waiting": True, "text": "Resources"}
+
+
+def looks(home: Home, seconds: float, **answers: dict[str, Any]) -> None:
+    """For so long each cell answers looks like this, or until the gathering is given up."""
+    until_us = home.now_us + int(seconds * SECOND)
+    while home.now_us < until_us and home.guests.stage is GuestStage.ASKED:
+        for tell in home.step(0.05):
+            if isinstance(tell, TellGuest):
+                home.says(tell, **(answers[tell.cell] if tell.wish == "look" else {"is_ended": True}))
+
+
+def test_nodes_are_not_held_for_long_while_a_guest_waits() -> None:
+    home = Home()
+    for ask in home.step():
+        home.says(ask, guest_id=70)
+    looks(home, 10, beta=HELD, gamma=WAITS)
+    assert home.guests.stage is GuestStage.LEAVING
+    assert 0 <= home.now_us - LACK_US <= 200_000
+    assert home.machine.reasons(home.job_id)[""] == "cell gamma: Resources"
+    given_up_us = home.now_us
+    # Others had the nodes of that cell: for a while it asks others.
+    home.view = cells(cell("alpha", 2), cell("gamma", 9))
+    asked: list[AskGuest | TellGuest] = []
+    while not asked:
+        assert home.now_us - given_up_us <= BUSY_US + REST_MAX_US
+        found = home.step(0.05)
+        for tell in found:
+            if isinstance(tell, TellGuest):
+                home.says(tell, is_ended=True)
+        asked = [one for one in found if isinstance(one, AskGuest)]
+    assert home.now_us - given_up_us >= BUSY_US
+
+
+def test_a_gathering_waits_as_long_as_it_holds_no_nodes() -> None:
+    home = Home()
+    for ask in home.step():
+        home.says(ask, guest_id=70)
+    looks(home, 8, beta=WAITS, gamma=WAITS)
+    # The time counts from the first nodes that are held.
+    looks(home, 2, beta=HELD, gamma=WAITS)
+    assert home.guests.stage is GuestStage.ASKED
+    looks(home, 1, beta=HELD, gamma={"is_held": True, "node_list": "gamma1"})
+    assert home.guests.stage is GuestStage.HELD
+
+
+def test_a_release_that_does_not_say_whether_a_guest_waits_is_given_all_the_time() -> None:
+    home = Home()
+    for ask in home.step():
+        home.says(ask, guest_id=70)
+    looks(home, 20, beta=HELD, gamma={"text": "Resources"})
+    assert home.guests.stage is GuestStage.ASKED
+
+
+def test_guests_are_given_up_when_the_own_part_is_not_free() -> None:
+    home = Home()
+    home.gather()
+    serial = home.guests.serial
+    assert not home.step(OWN_US / SECOND - 0.1)
+    assert home.guests.stage is GuestStage.HELD
+    told = home.step(0.2)
+    assert (home.guests.stage, home.guests.serial) == (GuestStage.LEAVING, serial)
+    assert [one.wish for one in told] == ["end", "end"]  # type: ignore[union-attr]
+    assert "not free" in home.machine.reasons(home.job_id)[""]
+
+
+@pytest.mark.parametrize("late_s", [1, 2])
+def test_a_cell_that_claims_the_oldest_job_keeps_no_other_from_its_nodes(late_s: float) -> None:
+    home = Home()
+    home.has_elder = True
+    asked_us: dict[int, int] = {}
+    while home.guests.stage is not GuestStage.HELD:
+        assert home.now_us < 60 * SECOND, "it gives way for ever"
+        for call in home.step(0.05):
+            since_us = asked_us.setdefault(call.serial, home.now_us)
+            is_late = call.cell == "gamma" and home.now_us - since_us < late_s * SECOND
+            if isinstance(call, AskGuest):
+                home.says(call, guest_id=70)
+            elif call.wish == "end":
+                home.says(call, is_ended=True)
+            else:
+                home.says(call, **(WAITS if is_late else {"is_held": True, "node_list": f"{call.cell}[1-2]"}))
+    assert 1 < len(asked_us) <= YIELDS_MAX + 1
+
+
+def test_guests_of_a_job_that_starts_in_time_stay() -> None:
+    home = Home()
+    home.start()
+    for tell in home.step(OWN_US / SECOND + 1):
+        home.says(tell, is_held=True, node_list="b[1-2]")
+    assert home.guests.stage is GuestStage.HELD
 
 
 def test_a_guest_that_ends_by_itself_before_it_holds_ends_the_gathering() -> None:
@@ -392,6 +494,29 @@ def test_a_guest_whose_home_is_silent_for_long_is_ended() -> None:
     assert hosting.due_us is None
 
 
+@pytest.mark.parametrize(
+    ("since_us", "until_us", "age", "is_elder"),
+    [
+        (5, 99, (6, "alpha", 1), True),
+        (7, 99, (6, "alpha", 1), False),
+        (6, 99, (6, "alpha", 1), False),
+        (6, 99, (6, "zeta", 1), True),
+        (6, 99, (6, "beta", 18), True),
+        (5, 0, (6, "alpha", 1), False),
+        (0, 99, (6, "alpha", 1), False),
+    ],
+    ids=["older", "younger", "by cell", "by cell, other way", "by id", "it has started", "an older release"],
+)
+def test_the_elder_of_two_jobs_is_known(
+    since_us: int, until_us: int, age: tuple[int, str, int], is_elder: bool
+) -> None:
+    world, job_id = waiting()
+    hosting = Hosting(Commits(lambda _: None))
+    given = GuestOf("beta", 17, 9, until_us, since_us)
+    hosting.show(replace(world.job(job_id), guests=None, guest_of=given), 0)
+    assert hosting.has_elder(age) is is_elder
+
+
 def test_a_look_tells_the_state_of_a_guest() -> None:
     world = World(nodes=2, restarts=False)
     world.submit()
@@ -406,11 +531,11 @@ def test_a_look_tells_the_state_of_a_guest() -> None:
     def state(number: int = guest, of: GuestOf = given) -> CellAnswer:
         return look(View(world.state), number, of)
 
-    assert not state().is_held and not state().is_ended and state().text
+    assert not state().is_held and not state().is_ended and state().text and state().is_waiting
     for wrong in (state(10**6), state(of=replace(given, serial=8)), state(of=replace(given, home="beta"))):
         assert wrong.is_ended and not wrong.is_held
     world.start()
-    assert state().is_held and state().node_list == "cn[0-1]"
+    assert state().is_held and state().node_list == "cn[0-1]" and not state().is_waiting
     world.cancel(guest)
     assert not state().is_held and not state().is_ended
     world.end(guest, cause="killed")

@@ -15,7 +15,7 @@ from esctld.serve.jobs_of_cells import JobsOfCells
 from esctld.serve.request_ids import kind_of
 from esctld.serve.step_endpoints import StepEndpoints
 from eslurm.api.methods import BY_NAME
-from eslurm.core.model.guests import Guest, GuestOf, Guests, GuestStage, JointStep
+from eslurm.core.model.guests import SINCE_MAX_US, Guest, GuestOf, Guests, GuestStage, JointStep
 from eslurm.core.model.messages import (
     CreateStep,
     Message,
@@ -77,6 +77,8 @@ def test_only_the_leader_of_a_cell_speaks_of_guests(monkeypatch: pytest.MonkeyPa
         with pytest.raises(Refused, match="only the controller of another cell"):
             guest_of_call(pb.GuestOf(job_id=17, serial=9), caller)
     assert guest_of_call(pb.GuestOf(job_id=17, serial=9), ALPHA) == GIVEN
+    late = pb.GuestOf(job_id=17, serial=9, since_us=2**64 - 1)
+    assert guest_of_call(late, ALPHA).since_us == SINCE_MAX_US
     assert not lender.heard
 
 
