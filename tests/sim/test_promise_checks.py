@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core.model.accounts import Amount, FreePool, Limit, Policy, kind_of
+from eslurm.core.model.facts import JobsPromised
 from eslurm.core.model.messages import ChangePolicies, ConfigLoaded, JobRef, PolicyChange, SuspendJobs
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.plan import Plan
@@ -128,3 +129,19 @@ def test_a_job_that_limits_count_longer_than_planned_releases_the_planner_from_a
         return
     with pytest.raises(CheckFailed, match="job 2 was promised"):
         checks.on_plan(world.state, plan, lambda state, job: False)
+
+
+@pytest.mark.parametrize(
+    ("has_limit", "grows", "looked"), [(True, True, 0), (True, False, 2), (False, True, 2)]
+)
+def test_longer_phases_release_a_new_leader_from_promises_under_limits(
+    has_limit: bool, grows: bool, looked: int
+) -> None:
+    """Stays that follow each other under a limit overlap when prologs and epilogs are expected to take longer."""
+    world, checks = led()
+    if has_limit:
+        limit = Limit("wide", "user", "alice", "cores", Amount(99))
+        world.send(ChangePolicies(ROOT, (PolicyChange("set", "limit", limit.name, limit),)))
+        checks.on_logged(world.state, JobsPromised(tuple(world.state.promises.values())))
+    world.state.phases_us += 2 * SECOND * grows
+    assert checks.on_plan(world.state, first_plan(world), lambda state, job: False) == looked

@@ -119,6 +119,11 @@ class Checks:
 
     # ---- while it runs ----
 
+    @property
+    def jobs_left(self) -> int:
+        """Number of jobs that have not ended, as the log has it."""
+        return sum(job.state not in FINAL for job in self._replica.jobs.values())
+
     def on_fact(self, state: State, fact: facts.Fact) -> None:
         """After each applied fact: the touched job each time, the whole state now and then."""
         self.facts += 1

@@ -366,17 +366,26 @@ class Client(Process):
         rng = self._spanning_random
         own = len(self.world.names)
         nodes = own + 1 if rng.random() < WIDE_SHARE else rng.randint(2, max(2, min(own, 4)))
-        # Gateways are nodes of the cell, and of no partition that jobs may name.
-        is_wide = nodes > len(self.world.config.partitions[0].nodes)
         specs = tuple([spanning(self._spec(rng), nodes) for _ in range(rng.randint(1, 2))])
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
-        self.call(SubmitJobs(specs), self._cancel_wide if is_wide else None, blobs)
+        self.call(SubmitJobs(specs), self._cancel_wide, blobs)
 
     def _cancel_wide(self, answer: BatchAnswer) -> None:
         """Cancel jobs that no cell has alone: if they ever start depends on the other cells."""
-        if isinstance(answer, Submitted):
-            cancel = CancelJobs(self.operator, tuple([JobRef(job_id) for job_id in answer.job_ids]))
+        wide = (
+            [job_id for job_id in answer.job_ids if self._is_wide(job_id)]
+            if isinstance(answer, Submitted)
+            else []
+        )
+        if wide:
+            cancel = CancelJobs(self.operator, tuple([JobRef(job_id) for job_id in wide]))
             self.later(self._spanning_random.randint(20, 90) * SECOND_US, self.call, cancel)
+
+    def _is_wide(self, job_id: int) -> bool:
+        """Check whether a job can never run in this cell alone, by its record: nodes with rules may not count."""
+        leader = self.world.controller
+        job = leader.state.find_job(job_id) if leader is not None else None
+        return job is None or (job.guests is not None and job.guests.is_wide)
 
     def _submit_retried(self) -> None:
         """Jobs of short limits that ask for retries; some of them are cancelled soon."""

@@ -41,6 +41,8 @@ class PromiseChecks:
         self._specs: dict[int, JobSpec] = {}
         # Under which configuration and rules the last of them were written: others may forbid them.
         self._rules: _Rules | None = None
+        # The time that was expected of prologs and epilogs when the last of them were written.
+        self._phases_us = 0
         self._planned: set[int] = set()
 
     def on_logged(self, replica: State, fact: facts.Fact) -> None:
@@ -48,6 +50,7 @@ class PromiseChecks:
         match fact:
             case facts.JobsPromised(promises):
                 self._rules = _rules_of(replica)
+                self._phases_us = replica.phases_us
                 for one in promises:
                     self._specs[one.job_id] = replica.jobs[one.job_id].spec
             case _:
@@ -74,6 +77,9 @@ class PromiseChecks:
         if state.epoch in self._planned or plan.rest is REGISTERING:
             return 0
         self._planned.add(state.epoch)
+        if state.policies["limit"] and state.phases_us > self._phases_us:
+            # Stays that follow each other under a limit overlap now.
+            return 0
         if self._rules != _rules_of(state) or state.lending or not self._is_to_be_had(state, plan.made_us):
             return 0
         placed = {one.job_id for one in plan.placements}

@@ -17,11 +17,9 @@ from eslurm.lab.sim.fault_schedule import FaultPlan
 from eslurm.lab.sim.federation.plan import draw_federation
 from eslurm.lab.sim.federation.play import play
 from eslurm.lab.sim.federation.world import FederatedWorld
+from eslurm.lab.sim.recovery import Patience
 from eslurm.lab.sim.world import START_US, Trace, World
 
-RECOVERY_MAX_US = 300 * SECOND_US
-GATEWAYS_MAX_US = (600 + 4 * (300 + 60 + 10)) * SECOND_US
-"""So much longer where there are gateways: starts of them reach their limits one after another, and jobs wait for 10 min."""
 LOOK_EVERY_US = SECOND_US
 
 _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
@@ -230,11 +228,9 @@ def _play(world: World, until_us: int | None) -> None:
         scheduler.run(START_US + until_us)
         return
     scheduler.run(START_US + world.faults.plan.calm_us)
-    recovery_us = RECOVERY_MAX_US + (GATEWAYS_MAX_US if world.config.modules else 0)
-    deadline_us = scheduler.at_us + recovery_us
-    while not world.is_settled():
-        if scheduler.at_us >= deadline_us:
-            raise AssertionError(f"no recovery within {recovery_us // SECOND_US} s: {world.why_unsettled()}")
+    patience = Patience(scheduler.at_us, has_gateways=bool(world.config.modules))
+    while why := world.why_unsettled():
+        patience.check(scheduler.at_us, world.jobs_left, why)
         world.set_clocks_right()
         scheduler.run(scheduler.at_us + LOOK_EVERY_US)
     world.final_check()

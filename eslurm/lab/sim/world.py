@@ -338,6 +338,11 @@ class World:
                 return f"standby {seat.name} does not follow"
         return self.checks.unsettled(controller.state)
 
+    @property
+    def jobs_left(self) -> int:
+        """Number of jobs that have not ended, as the log has it."""
+        return self.checks.jobs_left
+
     def set_clocks_right(self) -> None:
         """An administrator sets the clocks of nodes that the leader shows as wrong: to the leader's own, right or not."""
         for seat in self.seats:

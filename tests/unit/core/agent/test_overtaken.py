@@ -13,7 +13,8 @@ from eslurm.lab.sim import wire
 from eslurm.lab.sim.fault_schedule import FaultPlan
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.network import CALM
-from eslurm.lab.sim.run import GATEWAYS_MAX_US, Scenario, make_world
+from eslurm.lab.sim.recovery import GATEWAYS_MAX_US
+from eslurm.lab.sim.run import Scenario, make_world
 from eslurm.lab.sim.world import START_US, World
 
 QUIET = FaultPlan(CALM, (), 0.0, 60 * SECOND_US)
