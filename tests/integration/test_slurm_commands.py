@@ -68,7 +68,9 @@ def test_a_job_is_submitted_seen_and_cancelled(slurm: Slurm, state_dir: Path) ->
     assert slurm("sinfo", "-h", "-o", "%P %D %t").out == "main* 2 idle\n"
     assert slurm("squeue", "-j", "99") == Answer(1, "", "slurm_load_jobs error: Invalid job id specified\n")
     assert slurm("scancel", "99") == Answer(0, "", "")
-    assert slurm("srun", "hostname").code == 1
+    # Outside of jobs srun gets nodes for its step; an option that it has not is refused.
+    assert slurm("srun", "hostname") == Answer(0, f"{os.uname().nodename}\n", "")
+    assert slurm("srun", "--pty", "hostname").code == 1
     answer = slurm(
         "sbatch",
         "-W",
@@ -82,7 +84,7 @@ def test_a_job_is_submitted_seen_and_cancelled(slurm: Slurm, state_dir: Path) ->
     assert sorted((work / "steps").read_text().splitlines()) == [
         "0: step",
         "1: step",
-        "srun: error: --exclusive is not supported: a step has cores by -n and -c",
+        "srun: error: --exclusive is not supported inside of jobs: a step has cores by -n and -c",
     ]
     assert slurm("sbatch", "-V").out == "slurm 25.11.0\n"
 

@@ -432,7 +432,7 @@ def test_requests_have_bounds(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
             with pytest.raises(StepRunnerError, match="not a signal"):
                 await client.signal(key(), 999)
             with pytest.raises(StepRunnerError, match="tasks: 0 is not within"):
-                await client.launch(site.spec(key(), "true", tasks=0))
+                await client.launch(site.spec(key(step=0), "true", tasks=0))
         with pytest.raises(StepRunnerError, match="closed"):
             await client.list_steps()
 

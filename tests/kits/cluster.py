@@ -16,6 +16,7 @@ import shutil
 import signal
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +36,8 @@ from tests.support.trust import Site
 POLL_S = 0.02
 CLUSTER = "live"
 KILL_GRACE_S = 3.0
+CRASHED = 70
+"""Exit code of a command that raised what it does not handle."""
 """Long enough for a script to tidy up on a machine that stands still for a while."""
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
@@ -277,9 +280,16 @@ class LiveCluster:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             pid = os.fork()
             if not pid:
-                become_user(self.work, out, err)
-                with environment(environ):
-                    os._exit(main_of(command)(["--socket", str(socket or self.socket), *words]) & 0xFF)
+                # Whatever is raised: the child is no second test run.
+                code = CRASHED
+                try:
+                    become_user(self.work, out, err)
+                    with environment(environ):
+                        code = main_of(command)(["--socket", str(socket or self.socket), *words]) & 0xFF
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             out.seek(0)
             err.seek(0)

@@ -30,10 +30,17 @@ class Ran(NamedTuple):
 
 def preload() -> None:
     """Import what commands import only when they need it: a child without root's rights may not be able to."""
-    for command in ("essubmit", "esrun", "escancel", "esqueue", "esctl"):
+    for command in ("essubmit", "esrun", "esalloc", "escancel", "esqueue", "esctl"):
         importlib.import_module(MODULES[command])
     for module in (
-        *("escli.api", "escli.user.waiting", "escli.user.joint_step", "eslurm.api.unix_client"),
+        *(
+            "encodings.idna",
+            "escli.api",
+            "escli.user.waiting",
+            "escli.user.joint_step",
+            "eslurm.api.unix_client",
+        ),
+        *("escli.user.step_run", "escli.user.allocated_step", "escli.user.allocation"),
         *("eslurm.compat.arrays", "eslurm.compat.moments", "eslurm.compat.states", "eslurm.ports.api"),
     ):
         importlib.import_module(module)
