@@ -14,6 +14,7 @@ from eslurm.lab.sim.controller import Controller
 from eslurm.lab.sim.controller_host import ControllerHost
 from eslurm.lab.sim.fault_schedule import FaultPlan
 from eslurm.lab.sim.network import CALM, Cut
+from eslurm.lab.sim.recovery import RECOVERY_MAX_US
 from eslurm.lab.sim.standby import LEASE_US, Standby
 from eslurm.lab.sim.violation import CheckFailed
 from eslurm.lab.sim.wire import Reports
@@ -57,7 +58,7 @@ def another_leads(world: World, former: ControllerHost) -> Callable[[], bool]:
 
 
 def settles(world: World) -> None:
-    run_until(world, lambda: not world.why_unsettled(), 60 * SECOND_US)
+    run_until(world, lambda: not world.why_unsettled(), RECOVERY_MAX_US)
     world.final_check()
 
 

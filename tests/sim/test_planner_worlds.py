@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.core.control import effects, planning
-from eslurm.core.control.jobs import outcomes, stopping
+from eslurm.core.control.jobs import stopping
 from eslurm.core.explain import inquiry
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Amount, FreePool
@@ -145,10 +145,9 @@ def the_cancelled_wait_again(patch: pytest.MonkeyPatch) -> None:
     """A victim that was to be cancelled is requeued."""
     stopped_outcome = stopping.stopped_outcome
 
-    def requeued(job: Any, cause: StopCause) -> JobState:
-        return JobState.PENDING if cause is StopCause.EVICT else stopped_outcome(job, cause)
+    def requeued(job: Any, cause: StopCause, exit_code: int = 0) -> JobState:
+        return JobState.PENDING if cause is StopCause.EVICT else stopped_outcome(job, cause, exit_code)
 
-    patch.setattr(outcomes, "stopped_outcome", requeued)
     patch.setattr(stopping, "stopped_outcome", requeued)
 
 
