@@ -40,6 +40,7 @@ from esctld.lead.revocations import Revocations
 from esctld.lead.satellites import LinkedSatellites
 from esctld.lead.site import Member, SiteSigner
 from esctld.lead.state_metrics import StateMetrics
+from esctld.lead.statistics import Statistics
 from esctld.lead.tokens import Tokens
 from esctld.lead.trees import TreeQueries
 from esctld.serve.audit import Audits, open_audit
@@ -49,6 +50,7 @@ from esctld.serve.jobs_of_cells import JobsOfCells
 from esctld.serve.policies import Policies
 from esctld.serve.service import ControllerService
 from esctld.serve.shares import Shares
+from esctld.serve.statistics import StatisticsAnswers
 from esctld.serve.views import Queries
 from esctld.status import CountedCalls, EventCounts, LeaderStatus
 from eslurm import __version__
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from esctld.lead.others_usage import OthersUsage
     from eslurm.api.jwt_tokens import JwtAuthenticator
     from eslurm.core.federation.usage import OtherUsage
+    from eslurm.core.plan.cycle.plan import Plan
 
 log = logging.getLogger("esctld")
 
@@ -280,7 +283,8 @@ class Controller:
         )
         standbys = Standbys()
         self._leadership = Leadership(self._lead, standbys, wall_us())
-        self._planner = Planner(self.metrics)
+        self._statistics = Statistics(wall_us())
+        self._planner = Planner(self.metrics, self._on_planned)
         satellites = LinkedSatellites(state, [(one.name, one.listen) for one in options.config.satellite])
         self._blobs = BlobExchange(BLOB_CACHE_BYTES_MAX, self._load_blob)
         self._attachments = BlobAttachments(self._blobs.cache, self._load_blobs, self.metrics)
@@ -347,6 +351,15 @@ class Controller:
             state, dispatcher.view, self._planner.ranking, dispatcher.now_us, dispatcher.committed
         )
         service.offer("Shares", shares.call)
+        statistics = StatisticsAnswers(
+            self._statistics,
+            dispatcher.view,
+            self._planner,
+            broadcaster,
+            lambda: self._authoriser.in_flight,
+            lambda: dispatcher.depths,
+        )
+        service.offer("Statistics", statistics.call)
         policies = Policies(self._dispatcher, calendar_zone)
         service.offer("Policies", policies.show)
         service.offer_change("ChangePolicies", policies.read)
@@ -413,6 +426,7 @@ class Controller:
                     service.check_endpoint,
                 ),
                 self.metrics,
+                self._statistics,
             ),
             partial(level_of, state),
             limits,
@@ -540,6 +554,7 @@ class Controller:
             self._programs.on_committed,
             lambda: self._feed.on_committed(batch),
             lambda: self._happenings.on_committed(batch.facts, batch.now_us),
+            lambda: self._statistics.on_committed(batch.facts),
             lambda: watch.on_committed(messages, batch.facts, batch.revision_first, batch.now_us),
         )
         if (federation := self._federation) is not None:
@@ -549,6 +564,10 @@ class Controller:
                 tell()
             except Exception:
                 log.exception("what a commit has led to could not all be done")
+
+    def _on_planned(self, plan: Plan, spent_s: float, slots: int) -> None:
+        queue = self._dispatcher.view.pending_count
+        self._statistics.cycles.add(plan, spent_s, queue=queue, slots=slots, at_us=wall_us())
 
     async def _load_blob(self, digest: bytes, _source: Link | None) -> bytes:
         try:

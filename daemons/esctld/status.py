@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from esctld.lead import federation_metrics
 from esctld.lead.dispatcher import Dispatcher
 from esctld.lead.state_metrics import CENSUS, StateMetrics
+from esctld.lead.statistics import Statistics
+from eslurm.api.cpu_meter import Metered
 from eslurm.api.limits import LIMITS
 from eslurm.core.dispatch.broadcaster import Broadcaster
 from eslurm.core.dispatch.inflight import Answered
@@ -179,10 +181,11 @@ class LeaderStatus:
 
 
 class CountedCalls:
-    """Calls of the service, counted by the way in, and refused submissions. A `ApiService`."""
+    """Calls of the service, counted by the way in, by method and by user, and refused submissions. A `ApiService`."""
 
-    def __init__(self, service: Any, metrics: ControllerMetrics) -> None:
+    def __init__(self, service: Any, metrics: ControllerMetrics, statistics: Statistics) -> None:
         self._service = service
+        self._statistics = statistics
         self._refused = metrics.refused
         self._calls = {via: metrics.calls.labels(via) for via in ("socket", "token", *sorted(ATTESTED))}
         for code in RefusalCode:
@@ -193,8 +196,14 @@ class CountedCalls:
     async def call(self, method: Any, request: Any, caller: Caller) -> Any:
         """See `ports.api.ApiService`."""
         self._calls[caller.via].inc()
+        rows = self._statistics.called(method.name, caller.principal)
+
+        def charge(spent_s: float) -> None:
+            for row in rows:
+                row.charge(spent_s)
+
         try:
-            return await self._service.call(method, request, caller)
+            return await Metered(self._service.call(method, request, caller), charge)
         except Refused as refusal:
             if method.name == "Submit":
                 self._refused.labels(refusal.code.value).inc()

@@ -107,6 +107,7 @@ TELL_GUEST = Method("TellGuest", 47, pb.TellGuestRequest, pb.TellGuestReply, Fal
 RESIZE_JOB = Method("ResizeJob", 48, pb.ResizeJobRequest, pb.ResizeJobReply, True, "owner")
 ATTEND_JOB = Method("AttendJob", 49, pb.AttendJobRequest, pb.AttendJobReply, False, "owner")
 RELEASE_JOB = Method("ReleaseJob", 50, pb.ReleaseJobRequest, pb.ChangeReply, True, "owner")
+STATISTICS = Method("Statistics", 51, pb.StatisticsRequest, pb.StatisticsReply, False, "anyone")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -158,6 +159,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     RESIZE_JOB,
     ATTEND_JOB,
     RELEASE_JOB,
+    STATISTICS,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -31,6 +31,7 @@ _READ: Final = frozenset(
         "Shares",
         "Tokens",
         "Federation",
+        "Statistics",
         # The call within is looked up by itself.
         "CallCell",
     )

@@ -2435,3 +2435,91 @@ class ResizeJobReply(_message.Message):
     reason: str
     revision: int
     def __init__(self, job_id: _Optional[int] = ..., before: _Optional[_Union[Amounts, _Mapping]] = ..., after: _Optional[_Union[Amounts, _Mapping]] = ..., leaving: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ..., growth_id: _Optional[int] = ..., more: _Optional[int] = ..., withdrawn: _Optional[int] = ..., state: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class StatisticsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatisticsReply(_message.Message):
+    __slots__ = ("now_us", "since_us", "calls_open", "messages_waiting", "broadcasts_waiting", "broadcasts_open", "jobs_pending", "jobs_running", "jobs_submitted", "attempts_started", "ended", "cycles", "calls", "users", "users_skipped")
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    CALLS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_WAITING_FIELD_NUMBER: _ClassVar[int]
+    BROADCASTS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    BROADCASTS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    JOBS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    JOBS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    JOBS_SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_STARTED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    CYCLES_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    USERS_SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    now_us: int
+    since_us: int
+    calls_open: int
+    messages_waiting: int
+    broadcasts_waiting: int
+    broadcasts_open: int
+    jobs_pending: int
+    jobs_running: int
+    jobs_submitted: int
+    attempts_started: int
+    ended: _containers.RepeatedCompositeFieldContainer[StateCount]
+    cycles: CycleCounts
+    calls: _containers.RepeatedCompositeFieldContainer[CallCounts]
+    users: _containers.RepeatedCompositeFieldContainer[CallCounts]
+    users_skipped: int
+    def __init__(self, now_us: _Optional[int] = ..., since_us: _Optional[int] = ..., calls_open: _Optional[int] = ..., messages_waiting: _Optional[int] = ..., broadcasts_waiting: _Optional[int] = ..., broadcasts_open: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., jobs_submitted: _Optional[int] = ..., attempts_started: _Optional[int] = ..., ended: _Optional[_Iterable[_Union[StateCount, _Mapping]]] = ..., cycles: _Optional[_Union[CycleCounts, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[CallCounts, _Mapping]]] = ..., users: _Optional[_Iterable[_Union[CallCounts, _Mapping]]] = ..., users_skipped: _Optional[int] = ...) -> None: ...
+
+class StateCount(_message.Message):
+    __slots__ = ("state", "count")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    count: int
+    def __init__(self, state: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class CycleCounts(_message.Message):
+    __slots__ = ("count", "is_running", "last_at_us", "last_us", "max_us", "sum_us", "depth_last", "depth_sum", "queue_last", "queue_sum", "slots_last", "slots_sum", "bounded")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    IS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    LAST_AT_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_US_FIELD_NUMBER: _ClassVar[int]
+    MAX_US_FIELD_NUMBER: _ClassVar[int]
+    SUM_US_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_LAST_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_SUM_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_LAST_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_SUM_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_LAST_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_SUM_FIELD_NUMBER: _ClassVar[int]
+    BOUNDED_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    is_running: bool
+    last_at_us: int
+    last_us: int
+    max_us: int
+    sum_us: int
+    depth_last: int
+    depth_sum: int
+    queue_last: int
+    queue_sum: int
+    slots_last: int
+    slots_sum: int
+    bounded: int
+    def __init__(self, count: _Optional[int] = ..., is_running: _Optional[bool] = ..., last_at_us: _Optional[int] = ..., last_us: _Optional[int] = ..., max_us: _Optional[int] = ..., sum_us: _Optional[int] = ..., depth_last: _Optional[int] = ..., depth_sum: _Optional[int] = ..., queue_last: _Optional[int] = ..., queue_sum: _Optional[int] = ..., slots_last: _Optional[int] = ..., slots_sum: _Optional[int] = ..., bounded: _Optional[int] = ...) -> None: ...
+
+class CallCounts(_message.Message):
+    __slots__ = ("number", "name", "count", "spent_us")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SPENT_US_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    count: int
+    spent_us: int
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., count: _Optional[int] = ..., spent_us: _Optional[int] = ...) -> None: ...

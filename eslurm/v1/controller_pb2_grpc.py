@@ -279,6 +279,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.ReleaseJobRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.Statistics = channel.unary_unary(
+                '/eslurm.v1.Controller/Statistics',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.StatisticsRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.StatisticsReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -578,6 +583,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Statistics(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -825,6 +836,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ReleaseJob,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.ReleaseJobRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'Statistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.Statistics,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.StatisticsRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.StatisticsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2150,6 +2166,33 @@ class Controller:
             '/eslurm.v1.Controller/ReleaseJob',
             eslurm_dot_v1_dot_controller__pb2.ReleaseJobRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Statistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Statistics',
+            eslurm_dot_v1_dot_controller__pb2.StatisticsRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.StatisticsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +89,17 @@ def test_a_job_is_submitted_seen_and_cancelled(slurm: Slurm, state_dir: Path) ->
         "srun: error: --exclusive is not supported inside of jobs: a step has cores by -n and -c",
     ]
     assert slurm("sbatch", "-V").out == "slurm 25.11.0\n"
+
+    # What the controller has counted of all this.
+    answer = slurm("sdiag")
+    said = answer.out
+    assert answer.code == 0, answer
+    assert "\nJobs submitted: 5\n" in said
+    assert re.search(r"\n\tTotal cycles: [1-9]", said)
+    assert re.search(r"\n\tREQUEST_SUBMIT_BATCH_JOB +\( 4003\) count:[4-9] ", said)
+    counts = json.loads(slurm("sdiag", "--json").out)["statistics"]
+    assert counts["jobs_submitted"] == 5
+    assert os.getuid() in [row["user_id"] for row in counts["rpcs_by_user"]]
 
 
 @pytest.mark.slow

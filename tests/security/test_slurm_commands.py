@@ -66,5 +66,10 @@ def test_a_stranger_changes_nothing_of_others(cluster: LiveCluster) -> None:
     assert as_stranger(cluster, "scancel -u root")[0] == 1
     assert as_stranger(cluster, f"squeue -h -j {victim} -o %t") == (0, "R\n")
 
+    # Counts are for everybody, and nobody puts them back.
+    code, said = as_stranger(cluster, "sdiag")
+    assert (code, "\nJobs submitted: 1\n" in said) == (0, True), said
+    assert as_stranger(cluster, "sdiag -r")[0] == 1
+
     (cluster.work / "gate").touch()
     cluster.reaches(victim, "COMPLETED")

@@ -20,6 +20,7 @@ MODULES = {
     "sacctmgr": "escli.slurm.sacctmgr",
     "sprio": "escli.slurm.sprio",
     "sshare": "escli.slurm.sshare",
+    "sdiag": "escli.slurm.sdiag",
     "seff": "escli.slurm.seff",
 }
 """The commands that do something; all others of `COMMANDS` only say what is missing."""

@@ -7,6 +7,7 @@ from importlib import import_module
 from escli.slurm.launch import COMMANDS, MODULES
 from escli.slurm.refused import WHY
 from eslurm.compat.slurm import (
+    diag,
     job_fields,
     node_fields,
     run_fields,
@@ -67,6 +68,15 @@ def _section(command: str) -> Iterator[str]:
         for name, text in CONTROLS.items():
             status, _, note = text.partition(" ")
             yield f"| `{name}` | {'yes' if status == DONE else '**no**'} | {_cell(note)} |"
+    if command == "sdiag":
+        yield ""
+        yield "| figure | here |"
+        yield "|---|---|"
+        for name, text in diag.FIGURES.items():
+            yield f"| {name} | {_cell(text)} |"
+        yield ""
+        messages = ", ".join(f"`{message}` ({name})" for name, (message, _) in sorted(diag.MESSAGES.items()))
+        yield f"Calls with a message of Slurm's: {messages}. Others are `ESLURM_` and their own name and number."
     if command == "squeue":
         yield ""
         letters = ", ".join(f"`%{letter}`" for letter in sorted(job_fields.BY_LETTER))

@@ -24,7 +24,6 @@ WHY: Mapping[str, str] = {
     "sbcast": "files are not sent to nodes: use a shared directory",
     "sreport": "sums of usage are not kept: see sshare, and sacct --json",
     "scrontab": "jobs are not repeated by a clock: use cron with sbatch",
-    "sdiag": "the controller's statistics are metrics: see eslurm status, and /metrics",
     "strigger": "no programs are started by events: see metrics and alerts",
 }
 """The missing things, and what to use instead."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from esctld.lead.dispatcher import Dispatcher
 from eslurm.config.policies import PolicyError, load_policy
@@ -39,8 +40,14 @@ a commit needs many turns of the loop and of the interpreter, and would get one 
 class Planner:
     """Wakes on `state.plan_wanted` (call `look` after each commit)."""
 
-    def __init__(self, metrics: ControllerMetrics) -> None:
+    def __init__(
+        self,
+        metrics: ControllerMetrics,
+        on_planned: Callable[[Plan, float, int], None] = lambda plan, spent_s, slots: None,
+    ) -> None:
+        """`on_planned` gets each plan, the CPU seconds of its cycle and the slots of its profile."""
         self._metrics = metrics
+        self._on_planned = on_planned
         self._wake = asyncio.Event()
         self._cycles = PlanningCycle()
         # What lists show, and from which committed revision on they show the last plan; None: its starts are undecided.
@@ -95,6 +102,11 @@ class Planner:
     def profile(self) -> ResourceProfile | None:
         """Bookings from now on; None while a cycle is under way, or before the first one."""
         return self._schedule.book if self._resting.is_set() and self.plan is not None else None
+
+    @property
+    def is_planning(self) -> bool:
+        """Check whether a cycle is under way."""
+        return not self._resting.is_set()
 
     @property
     def ranking(self) -> Ranking:
@@ -193,6 +205,8 @@ class Planner:
             await dispatcher.rest(slice_s * PATIENCE)
         self._metrics.plan.observe(spent)
         self._spent_s = spent
+        book = self._schedule.book
+        self._on_planned(plan, spent, book.slots if book is not None else 0)
         if plan.broken:
             self._tell_broken(plan)
         return plan

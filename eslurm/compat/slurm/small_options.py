@@ -53,6 +53,22 @@ verbose v - none
 version V - yes show the version
 weights w - no see the configuration: priority
 """)
+SDIAG = table("""
+all a - yes all statistics, as without it
+autocomplete . = no shells complete without it
+cluster . = as:clusters
+clusters M = yes of this cluster: this one, or a cell of its federation
+help h - yes show this text
+json . ? yes print JSON (not in 22.05)
+no-trunc . - none no line is cut
+reset r - no counts begin when a controller begins to lead, and are never put back
+sort-by-id i - yes rows of calls by their numbers
+sort-by-time t - yes rows of calls by their whole time
+sort-by-time2 T - yes rows of calls by their average time
+usage . - yes show this text
+version V - yes show the version
+yaml . ? no use --json
+""")
 SEFF = table("""
 d . - none
 h . - yes show this text

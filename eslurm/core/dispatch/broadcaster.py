@@ -160,6 +160,11 @@ class Broadcaster:
         """Number of broadcasts that wait for a satellite."""
         return len(self._waiting)
 
+    @property
+    def under_way(self) -> int:
+        """Number of broadcasts that are sent and not answered yet."""
+        return len(self._flights) - len(self._waiting)
+
     # ---- inputs ----
 
     def lead(self, now_us: int) -> list[Action]:

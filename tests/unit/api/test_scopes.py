@@ -48,6 +48,7 @@ TABLE = {
     "Why": READ,
     "Plan": READ,
     "Shares": READ,
+    "Statistics": READ,
     "Federation": READ,
     "ChangeFederation": "",
     "CallCell": READ,

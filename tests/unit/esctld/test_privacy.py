@@ -60,6 +60,7 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Why": lambda _ada, ben: pb.WhyRequest(job=pb.JobRef(job_id=ben)),
     "Plan": lambda _ada, _ben: pb.PlanRequest(),
     "Shares": lambda _ada, _ben: pb.SharesRequest(),
+    "Statistics": lambda _ada, _ben: pb.StatisticsRequest(),
     "Federation": lambda _ada, _ben: pb.FederationRequest(),
     "Tokens": lambda _ada, _ben: pb.TokensRequest(),
 }

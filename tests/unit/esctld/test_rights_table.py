@@ -100,6 +100,7 @@ RIGHTS: Final[dict[str, str]] = {
     "Why": "anyone",
     "Plan": "anyone",
     "Shares": "anyone",
+    "Statistics": "anyone",
     "Federation": "anyone",
     "ChangeFederation": "administrator",
     "CallCell": "anyone",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from esctld.lead.statistics import Statistics
 from esctld.status import LEADER, STANDBY, ControllerStatus, CountedCalls, EventCounts, described
 from eslurm.api.methods import PING, SUBMIT
 from eslurm.core.dispatch.inflight import Answered
@@ -85,7 +86,7 @@ def test_refused_submissions_are_counted_and_nothing_else() -> None:
 
     async def main() -> None:
         metrics = ControllerMetrics()
-        calls = CountedCalls(Service(), metrics)
+        calls = CountedCalls(Service(), metrics, Statistics(0))
         for method, error in (
             (SUBMIT, Refused(RefusalCode.INFEASIBLE, "too large")),
             (SUBMIT, ApiError(Status.UNAVAILABLE, "the store is away")),

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from escli.slurm import frame
-from escli.slurm.launch import main
 from eslurm.v1 import controller_pb2 as pb
-from tests.kits.fake_api import FakeApi
 from tests.support.golden import Golden
+from tests.unit.cli.slurm.conftest import Answers, Say
 
 NOW_US = 1_795_866_000_000_000
 MINUTE_US = 60_000_000
-Say = Callable[..., str]
 
 
 def job(job_id: int, state: str, **fields: Any) -> pb.JobInfo:
@@ -106,41 +99,14 @@ def accounting(_: pb.AccountingRequest) -> pb.AccountingReply:
 
 
 @pytest.fixture
-def say(
-    state_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Say]:
-    """Run a command on the cluster; its output, its errors, and its exit code if that is not 0."""
-    import os
-
-    for name in list(os.environ):
-        if name.startswith(("SQUEUE", "SINFO", "SACCT", "SLURM", "ESLURM")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    monkeypatch.setattr(frame, "group_name", lambda gid: f"g{gid}")
-    monkeypatch.setattr("escli.slurm.account_rows.group_name", lambda gid: f"g{gid}")
-    monkeypatch.setattr(frame, "now_line", lambda: "Sat Nov 28 11:40:00 2026")
-    answers = {
+def answers() -> Answers:
+    """The cluster's answers, by calls."""
+    return {
         "Jobs": jobs,
         "Nodes": nodes,
         "Accounting": accounting,
         "Ping": lambda _: pb.PingReply(cluster="alpha"),
     }
-    with FakeApi(state_dir / "s", **answers) as api:
-
-        def run(line: str, release: str = "") -> str:
-            command, *words = line.split(" ") if "'" not in line else _words(line)
-            code = main(command, words, socket=api.path, release=release)
-            captured = capsys.readouterr()
-            return f"$ {line}\n{captured.out}{captured.err}" + (f"[{code}]\n" if code else "")
-
-        yield run
-    monkeypatch.undo()
-    time.tzset()
-
-
-def _words(line: str) -> list[str]:
-    return [quoted or plain for quoted, plain in re.findall(r"'([^']*)'|(\S+)", line)]
 
 
 SESSIONS = {
