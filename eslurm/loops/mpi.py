@@ -53,14 +53,14 @@ def run(
     indices = indices_of(items)
     work = Task(named(function) if isinstance(function, str) else function, arguments, indices, whole_chunks)
     rank, size = comm.Get_rank(), comm.Get_size()
+    # On all ranks: values that it refuses end them all, and none waits for a rank that has raised.
+    machine = Coordinator(
+        technique_of(technique, len(indices), max(size - 1, 1), **options),
+        retries=checked_count("retries", retries, 0, 100),
+    )
     if rank:
         _compute(comm, rank, work)
         return None
-    ranks = max(size - 1, 1)
-    machine = Coordinator(
-        technique_of(technique, len(indices), ranks, **options),
-        retries=checked_count("retries", retries, 0, 100),
-    )
     return _alone(machine, work) if size == 1 else _coordinate(comm, size, machine, work)
 
 

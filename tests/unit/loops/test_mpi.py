@@ -72,6 +72,15 @@ def test_a_chunk_that_always_fails_ends_all_ranks(size: int) -> None:
         on_ranks(size, functions.fails_at_seven, 20)
 
 
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("options", [{"technique": "FAC"}, {"retries": -1}, {"technique": "none"}])
+def test_values_that_are_refused_end_each_rank(rank: int, options: dict[str, Any]) -> None:
+    inboxes: list[queue.Queue[Any]] = [queue.Queue() for _ in range(3)]
+    with pytest.raises((loops.TechniqueError, ValueError)):
+        mpi.run(functions.square, 20, comm=Comm(rank, inboxes), **options)
+    assert all(inbox.empty() for inbox in inboxes)
+
+
 def test_mpi4py_is_asked_for_only_when_no_communicator_is_given() -> None:
     try:
         import mpi4py  # type: ignore[import-not-found] # noqa: F401
