@@ -32,6 +32,8 @@ ENDED = {state.value for state in FINAL}
 NODES = 50
 """Of a cell: the papers' partition for HPC."""
 SEED = 19
+KEPT = "[policy]\nfinished_retention_s = 3600\n"
+"""Jobs that have ended are counted after all have."""
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -79,6 +81,8 @@ def _on_cells(figures: Figures, parent: Path, count: int) -> None:
     with ExitStack() as stack, running_etcd(directory) as store:
         names = [f"cell{one}" for one in range(count)]
         cells = {name: member(directory, name, store.endpoints, NODES, watched=True) for name in names}
+        for one in cells.values():
+            one.shape = msgspec.structs.replace(one.shape, sections=one.shape.sections + KEPT)
         pin(cells)
         for one in cells.values():
             stack.callback(one.stop)
@@ -102,7 +106,8 @@ def _on_one(figures: Figures, parent: Path, count: int) -> None:
     directory = parent / f"one{count}"
     directory.mkdir(mode=0o711)
     # As many processes for the nodes as the cells have.
-    cluster = Cluster(directory, Shape(nodes=NODES * count, cores=4, agents=count, satellites=0))
+    shape = Shape(nodes=NODES * count, cores=4, agents=count, satellites=0, sections=KEPT)
+    cluster = Cluster(directory, shape)
     try:
         cluster.start()
         for name, mix in MIXES.items():
