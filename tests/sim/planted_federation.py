@@ -109,3 +109,8 @@ def nodes_counted_on_before_they_are_held(patch: pytest.MonkeyPatch) -> None:
             part.node_list = part.node_list or "cn0000"
 
     patch.setattr(Gatherings, "called", believing)
+
+
+def nodes_held_while_others_wait(patch: pytest.MonkeyPatch) -> None:
+    """A gathering that holds nodes waits for the others for as long as it takes."""
+    patch.setattr(Gatherings, "_is_idle_for", lambda self, known, limit_us, now_us: False)

@@ -31,6 +31,7 @@ def test_federations_hold() -> None:
     assert sum(report.paths["cell without an answer went to another server"] for report in reports)
     assert sum(report.paths["offered job taken"] for report in reports)
     assert sum(report.paths["offer withdrawn"] for report in reports)
+    assert sum(report.paths["nodes given back because jobs met"] for report in reports)
 
 
 @pytest.mark.slow
@@ -103,6 +104,7 @@ def first_failure(seeds: Iterable[int]) -> Failure | None:
         (planted.owner_changed_without_comparison, range(6, 10), "and ran in cell"),
         (planted.started_before_the_store_says_so, range(4, 6), "and the store says"),
         (planted.nodes_counted_on_before_they_are_held, range(4, 6), "which has not begun"),
+        (planted.nodes_held_while_others_wait, range(7, 8), "held nodes idle for"),
     ],
 )
 def test_a_bug_planted_into_cells_is_found(

@@ -65,6 +65,7 @@ from eslurm.lab.sim.workload_generator import (
     draw_pack,
     draw_spec,
     lifted,
+    meeting,
     movable,
     retried,
     setting,
@@ -369,6 +370,18 @@ class Client(Process):
         specs = tuple([spanning(self._spec(rng), nodes) for _ in range(rng.randint(1, 2))])
         blobs = tuple(BlobRow(content_hash(data), data) for data in (*SCRIPTS, ENVIRONMENT))
         self.call(SubmitJobs(specs), self._cancel_wide, blobs)
+
+    def submit_meeting(self, nodes: int, within_us: int) -> None:
+        """A job on whole nodes of several cells; it is cancelled after this time, unless it has ended."""
+
+        def cancel(answer: BatchAnswer) -> None:
+            if isinstance(answer, Submitted):
+                jobs = tuple([JobRef(job_id) for job_id in answer.job_ids])
+                self.later(within_us, self.call, CancelJobs(self.operator, jobs))
+
+        blobs = tuple(BlobRow(content_hash(data), data) for data in (SCRIPTS[0], ENVIRONMENT))
+        spec = meeting(nodes, blobs[0].hash, blobs[1].hash)
+        self.call(SubmitJobs((spec,)), cancel, blobs)
 
     def _cancel_wide(self, answer: BatchAnswer) -> None:
         """Cancel jobs that no cell has alone: if they ever start depends on the other cells."""

@@ -163,6 +163,23 @@ def spanning(spec: JobSpec, nodes: int) -> JobSpec:
     return replace(movable(spec), components=(request,), span=True)
 
 
+def meeting(nodes: int, script_hash: bytes, environment_hash: bytes) -> JobSpec:
+    """A short job on so many whole nodes, of any cells at once."""
+    request = Request(tasks=nodes, nodes_min=nodes, nodes_max=nodes, tasks_per_node=1, exclusive=True)
+    return JobSpec(
+        name="meeting",
+        partition="",
+        user=USERS[0],
+        components=(request,),
+        script_hash=script_hash,
+        environment_hash=environment_hash,
+        work_dir="/home",
+        time_limit_s=60,
+        cells=("any",),
+        span=True,
+    )
+
+
 def retried(rng: random.Random, spec: JobSpec) -> JobSpec:
     """The same job with a short limit, into which many scripts run, and retries by the server."""
     causes = rng.choice((("timeout",), ("timeout",), ("node-fail",), ("timeout", "node-fail")))

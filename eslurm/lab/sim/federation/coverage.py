@@ -27,6 +27,7 @@ GIVEN_UP: Final = "gathering given up"
 GUEST_LOST: Final = "running job lost a guest"
 GUEST_KEPT: Final = "guest kept"
 GUEST_UNKEPT: Final = "guest ended because it was not kept"
+MET: Final = "nodes given back because jobs met"
 SPAN_MOVED: Final = "leader ended while a job had guests"
 
 PATHS: Final = (
@@ -56,6 +57,7 @@ PATHS: Final = (
     GUEST_LOST,
     GUEST_KEPT,
     GUEST_UNKEPT,
+    MET,
     SPAN_MOVED,
 )
 """Every path that is counted."""

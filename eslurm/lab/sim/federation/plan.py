@@ -22,6 +22,8 @@ OWN_EVENTS_MAX = 4
 REQUESTS = (10, 20)
 TWIN_SHARE = 0.15
 """Of federations with three cells or more, those in which two sites have one name."""
+MEETING_SHARE = 0.5
+"""Of federations, those whose spanning jobs meet in the end."""
 
 
 class CellPlan(msgspec.Struct, frozen=True):
@@ -44,6 +46,8 @@ class FederationPlan(msgspec.Struct, frozen=True):
     calm_us: int
     lease_s: float
     probes: int
+    meets: bool = False
+    """Spanning jobs of all cells meet when the rest is over."""
 
 
 def draw_cells(seed: int, least: int = 2, most: int = len(NAMES)) -> int:
@@ -68,7 +72,8 @@ def draw_federation(seed: int, cells: int, nodes_max: int) -> FederationPlan:
         _draw_cell(rng, name, name if name not in names[:number] else f"{name}-twin", nodes_max, calm_us)
         for number, name in enumerate(names)
     )
-    return FederationPlan(drawn, tuple(events), calm_us, rng.choice((2.0, 5.0, 5.0, 8.0)), rng.randint(2, 3))
+    lease_s, probes = rng.choice((2.0, 5.0, 5.0, 8.0)), rng.randint(2, 3)
+    return FederationPlan(drawn, tuple(events), calm_us, lease_s, probes, rng.random() < MEETING_SHARE)
 
 
 def _draw_cell(rng: random.Random, name: str, site: str, nodes_max: int, calm_us: int) -> CellPlan:

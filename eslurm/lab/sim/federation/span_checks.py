@@ -1,7 +1,8 @@
 """Jobs that span cells, judged from outside by the logs of all cells.
 
-A job starts with guests that have all held their nodes; a guest ends with its job, and none is left in the end. Each
-violation raises `CheckFailed`. Nothing here is shared with the product but facts and records.
+A job starts with guests that have all held their nodes; a guest ends with its job, and none is left in the end. Guests of
+jobs that meet while all is calm hold no nodes for long before their jobs start. Each violation raises `CheckFailed`. Nothing
+here is shared with the product but facts and records.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from eslurm.lab.sim.federation.coverage import (
     GUEST_KEPT,
     GUEST_LOST,
     GUEST_UNKEPT,
+    MET,
     SPAN_MOVED,
 )
 from eslurm.lab.sim.violation import require
@@ -46,6 +48,8 @@ WATCHED = frozenset(
 )
 LATE_US = 400 * SECOND_US
 """More than all faults last together, and less than the silence after which a cell ends a guest by itself."""
+HELD_MAX_US = 12 * SECOND_US
+"""Time for which a guest holds nodes for a job that does not start: limits of both kinds of wait, and some calls."""
 
 
 class SpanChecks:
@@ -55,7 +59,9 @@ class SpanChecks:
         self._count = count
         # Guests by their cell and id; those that have begun.
         self._guests: dict[tuple[str, int], GuestOf] = {}
-        self._begun: set[tuple[str, int]] = set()
+        self._begun: dict[tuple[str, int], int] = {}
+        self._kept: set[tuple[str, int]] = set()
+        self._meeting_us: int | None = None
         # Nodes that jobs are to start on by themselves, by cell and id, while guests hold the others.
         self._own_nodes: dict[tuple[str, int], int] = {}
         self._asked: dict[tuple[str, int], int] = {}
@@ -77,7 +83,7 @@ class SpanChecks:
             case facts.JobSubmitted(job_id=job_id, guest_of=GuestOf() as given):
                 self._guests[cell.name, job_id] = given
             case facts.AttemptStarted(job_id=job_id) if (cell.name, job_id) in self._guests:
-                self._begun.add((cell.name, job_id))
+                self._begun[cell.name, job_id] = self._at_us
             case facts.GuestsAsked(job_id, own_nodes):
                 self._asked[cell.name, job_id] = own_nodes
             case facts.GuestsHeld(job_id, serial, guests):
@@ -99,11 +105,13 @@ class SpanChecks:
                 job = cell.stored_job(job_id)
                 if job is not None and job.state not in FINAL and job.outcome is None:
                     self._count(GUEST_LOST)
-            case facts.GuestKept():
+            case facts.GuestKept(job_id=job_id):
+                self._kept.add((cell.name, job_id))
                 self._count(GUEST_KEPT)
             case facts.AttemptEnded(job_id=job_id, outcome=outcome):
                 if (cell.name, job_id) in self._guests:
                     self._check_over(cell, job_id, self._guests[cell.name, job_id])
+                    self._check_idle(cell, job_id, self._guests[cell.name, job_id])
                 elif (cell.name, job_id) in self._running and outcome is not JobState.PENDING:
                     self._over_us[cell.name, job_id] = self._at_us
             case facts.StopRequested(job_id, _, stop) if (cell.name, job_id) in self._guests:
@@ -130,6 +138,23 @@ class SpanChecks:
             require(
                 late_us < LATE_US,
                 f"job {job_id} of {cell.name} held nodes for {given} for {late_us / 1e6:.0f} s after its end",
+            )
+
+    def meet(self, at_us: int) -> None:
+        """From now on all is calm, and spanning jobs meet."""
+        self._meeting_us = at_us
+
+    def _check_idle(self, cell: Cell, job_id: int, given: GuestOf) -> None:
+        """Nodes that are held for a job that does not start are given back soon: another job waits for them."""
+        begun_us = self._begun.get((cell.name, job_id))
+        if begun_us is None or (cell.name, job_id) in self._kept:
+            return
+        if self._meeting_us is not None and begun_us >= self._meeting_us:
+            idle_us = self._at_us - begun_us
+            self._count(MET)
+            require(
+                idle_us <= HELD_MAX_US,
+                f"job {job_id} of {cell.name} held nodes idle for {idle_us / 1e6:.0f} s for {given}",
             )
 
     def on_spawn(self, cell: Cell, key: StepKey) -> None:

@@ -34,6 +34,10 @@ from eslurm.ports.kv import KvError
 FEDERATION = "lab"
 MOVABLE_BURSTS_MAX = 6
 SPANNING_BURSTS_MAX = 4
+MEETING_WITHIN_US = SECOND_US
+"""Jobs that meet are submitted within this time,"""
+MEETING_US = 60 * SECOND_US
+"""and cancelled after so long: nodes that are drained, or a rule, may keep some from ever starting."""
 MENDED_US = SECOND_US // 2
 """Before the calm begins, everything that lasts is mended."""
 
@@ -93,6 +97,18 @@ class FederatedWorld:
         for probe in self._probes:
             probe.start(START_US + self.plan.calm_us)
         self._look()
+
+    def meet(self) -> None:
+        """Users of all cells want more than half of all nodes at once, and more than one cell has."""
+        rng = random.Random(f"{self.seed}/meeting")
+        cells = [cell for cell in self.cells if not cell.is_refused]
+        sizes = [len(cell.world.names) for cell in cells]
+        nodes = rng.randint(min(sum(sizes), max(*sizes, sum(sizes) // 2) + 1), sum(sizes))
+        self.spans.meet(self.scheduler.at_us)
+        for cell in cells:
+            for _ in range(rng.randint(1, 2)):
+                within_us = rng.randint(0, MEETING_WITHIN_US)
+                cell.world.client.later(within_us, cell.world.client.submit_meeting, nodes, MEETING_US)
 
     # ---- names and times ----
 

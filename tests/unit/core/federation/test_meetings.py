@@ -1,4 +1,4 @@
-"""Spanning jobs of two cells that want each other's nodes: two cores with their planners, and the machines between them."""
+"""Spanning jobs of several cells that want each other's nodes: cores with their planners, and the machines between them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,24 @@ STEP_US = 50_000
 DELAY_US = 100_000
 RUN_US = 2 * SECOND
 PATIENCE_US = 120 * SECOND
-WIDE = Request(nodes_min=6, nodes_max=6, tasks=6, cpus_per_task=4)
-"""Three jobs of two cells meet: each needs more than half of all nodes."""
+NAMES = ("alpha", "beta", "gamma", "delta")
+
+
+def wide(cells: int) -> Request:
+    """Resources that two jobs of so many cells cannot have at once: more than half of all nodes, and nodes of each cell."""
+    nodes = (cells - 1) * NODES + NODES // 2
+    return Request(nodes_min=nodes, nodes_max=nodes, tasks=nodes, cpus_per_task=4)
 
 
 class Meeting:
-    """Cells alpha and beta; each call between them takes `DELAY_US`."""
+    """So many cells; each call between them takes `DELAY_US`."""
 
-    def __init__(self, seed: int, *, is_ordered: bool = True) -> None:
+    def __init__(self, seed: int, *, count: int = 2, is_ordered: bool = True) -> None:
         self.random = random.Random(seed)
         self.now_us = 1_000 * SECOND
         self.idle_us = 0
         """Node time that guests held before their job had started."""
-        self.cells = {name: Cell(name, self, is_ordered=is_ordered) for name in ("alpha", "beta")}
+        self.cells = {name: Cell(name, self, is_ordered=is_ordered) for name in NAMES[:count]}
         self._calls: list[tuple[int, Cell, AskGuest | TellGuest]] = []
 
     def view(self, own: str) -> FederationView:
@@ -49,7 +54,9 @@ class Meeting:
 
     def submit(self, name: str, count: int) -> None:
         for _ in range(count):
-            self.cells[name].world.submit(request=WIDE, cells=("any",), span=True, time_limit_s=600)
+            self.cells[name].world.submit(
+                request=wide(len(self.cells)), cells=("any",), span=True, time_limit_s=600
+            )
             self.step(self.random.choice((0, 1, 2)))
 
     def step(self, times: int = 1) -> None:
@@ -162,32 +169,43 @@ class Cell:
                 self.hosting.show(job, self._meeting.now_us)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_jobs_that_meet_start_one_after_another(seed: int) -> None:
-    meeting = Meeting(seed)
-    meeting.submit("alpha", 2)
-    meeting.submit("beta", 2)
+JOBS = 4
+
+
+def jobs_of(count: int) -> dict[str, int]:
+    """Spanning jobs that each of so many cells submits."""
+    return {name: JOBS // count + (number < JOBS % count) for number, name in enumerate(NAMES[:count])}
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_jobs_that_meet_start_one_after_another(seed: int, count: int) -> None:
+    meeting = Meeting(seed, count=count)
+    for name, jobs in jobs_of(count).items():
+        meeting.submit(name, jobs)
     took_us = meeting.until_ended()
     # Alone each takes its run and about a second; what is above is meetings.
-    assert took_us < 4 * (RUN_US + LACK_US + OWN_US), took_us
+    assert took_us < JOBS * (RUN_US + LACK_US + OWN_US), took_us
     for one in meeting.cells.values():
         assert all(job.attempts == 1 for job in one.world.state.jobs.values() if job.guests is not None)
 
 
-def spent_us(*, is_ordered: bool) -> tuple[int, int]:
+def spent_us(count: int, *, is_ordered: bool) -> tuple[int, int]:
     """Times until all have ended, and of nodes that were held idle, summed over some meetings."""
     took_us = idle_us = 0
-    for seed in range(12):
-        meeting = Meeting(seed, is_ordered=is_ordered)
-        meeting.submit("alpha", 2)
-        meeting.submit("beta", 2)
+    for seed in range(6):
+        meeting = Meeting(seed, count=count, is_ordered=is_ordered)
+        for name, jobs in jobs_of(count).items():
+            meeting.submit(name, jobs)
         took_us += meeting.until_ended()
         idle_us += meeting.idle_us
     return took_us, idle_us
 
 
-def test_the_order_by_age_saves_idle_time() -> None:
+@pytest.mark.parametrize(("count", "times"), [(2, 2.0), (3, 2.0), (4, 1.5)])
+def test_the_order_by_age_saves_idle_time(count: int, times: float) -> None:
     """Without it both of two jobs that hold each other's nodes give up."""
-    (took_us, idle_us), (long_us, much_us) = spent_us(is_ordered=True), spent_us(is_ordered=False)
+    took_us, idle_us = spent_us(count, is_ordered=True)
+    long_us, much_us = spent_us(count, is_ordered=False)
     assert took_us < long_us
-    assert 2 * idle_us < much_us
+    assert times * idle_us < much_us
