@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what tests need beside Python: Debian's Prometheus, Alertmanager, PostgreSQL server and etcd.
+# Installs what tests need beside Python: Debian's Prometheus, Alertmanager, PostgreSQL server and etcd, Open MPI with
+# mpi4py, and OTF2's bindings.
 # scripts/system_packages.sh [--print]
 #
 # Only the programs are wanted: tests start them themselves, on loopback or a Unix socket, so the packages' services are
@@ -7,7 +8,7 @@
 # for no password; otherwise says the line to run.
 set -eu
 
-packages='prometheus prometheus-alertmanager postgresql etcd-server etcd-client'
+packages='prometheus prometheus-alertmanager postgresql etcd-server etcd-client openmpi-bin python3-mpi4py python3-otf2'
 line="apt-get install -y --no-install-recommends $packages"
 
 fail() {
@@ -36,6 +37,13 @@ there() {
         ;;
     etcd-client)
         command -v etcdctl >/dev/null 2>&1
+        ;;
+    openmpi-bin)
+        command -v mpirun >/dev/null 2>&1
+        ;;
+    python3-*)
+        # For the system's Python, which a virtual environment does not see.
+        [ -d "${DIST_PACKAGES:-/usr/lib/python3/dist-packages}/${1#python3-}" ]
         ;;
     *)
         # The package's program is called as the package.
@@ -100,7 +108,7 @@ if command -v systemctl >/dev/null 2>&1; then
     for package in $wanted; do
         case $package in
         etcd-server) service=etcd ;;
-        etcd-client) continue ;;
+        etcd-client | openmpi-bin | python3-*) continue ;;
         *) service=$package ;;
         esac
         systemctl --quiet disable "$service" >/dev/null 2>&1 || echo "note: a service stays enabled: systemctl disable $service"

@@ -237,7 +237,9 @@ def _check_outputs(files: dict[str, Path | None], levels: Sequence[str]) -> None
     if drawn is not None:
         check_picture("--picture", drawn)
     if files["--otf2"] is not None and not otf2.available():
-        raise unusable("--otf2: the OTF2 library is not installed: pip install otf2, or use --trace")
+        raise unusable(
+            "--otf2: this Python has no bindings of the OTF2 library (Debian: python3-otf2): use --trace"
+        )
 
 
 def _write(files: dict[str, Path | None], course: Course, setting: Setting) -> None:

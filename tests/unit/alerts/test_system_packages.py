@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres", "etcd", "etcdctl")
-PACKAGES = "prometheus prometheus-alertmanager postgresql etcd-server etcd-client"
+PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres", "etcd", "etcdctl", "mpirun")
+LIBRARIES = ("mpi4py", "otf2")
+PACKAGES = "prometheus prometheus-alertmanager postgresql etcd-server etcd-client openmpi-bin python3-mpi4py python3-otf2"
 LINE = f"apt-get install -y --no-install-recommends {PACKAGES}"
 
 
@@ -32,6 +33,15 @@ def put(path: Path, name: str, script: str) -> None:
     (path / name).chmod(0o755)
 
 
+def put_all(path: Path, *but: str) -> None:
+    for name in PROGRAMS:
+        if name not in but:
+            put(path, name, "")
+    for name in LIBRARIES:
+        if name not in but:
+            (path / "python3" / name).mkdir(parents=True)
+
+
 def call(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(path / "sh"), "scripts/system_packages.sh", *arguments],
@@ -42,6 +52,7 @@ def call(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             "POLICY_RC_D": str(path / "policy"),
             "POSTGRESQL_LIB": str(path / "lib"),
             "CREATECLUSTER_D": str(path / "clusters"),
+            "DIST_PACKAGES": str(path / "python3"),
             "TMPDIR": str(path),
         },
         capture_output=True,
@@ -51,23 +62,26 @@ def call(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_with_all_there_nothing_is_done(path: Path) -> None:
-    for name in PROGRAMS:
-        put(path, name, "")
+    put_all(path)
     found = call(path)
     assert (found.returncode, found.stdout) == (0, f"there already: {PACKAGES}\n")
     assert not (path / "calls").exists()
 
 
 def test_a_server_that_is_not_on_the_path_is_found(path: Path) -> None:
-    for name in PROGRAMS:
-        if name != "postgres":
-            put(path, name, "")
+    put_all(path, "postgres")
     (path / "lib" / "16" / "bin").mkdir(parents=True)
     put(path / "lib" / "16" / "bin", "postgres", "")
     assert call(path).returncode == 0
     (path / "lib" / "16" / "bin" / "postgres").unlink()
     put(path, "id", "echo 1000")
     assert "tests need postgresql" in call(path).stderr
+
+
+def test_libraries_of_the_systems_python_are_looked_for(path: Path) -> None:
+    put_all(path, "otf2")
+    put(path, "id", "echo 1000")
+    assert "tests need python3-otf2 : run" in call(path).stderr
 
 
 def test_the_line_is_printed(path: Path) -> None:
@@ -96,7 +110,7 @@ def test_without_apt_the_missing_programs_are_told(path: Path) -> None:
     put(path, "prometheus", "")
     found = call(path)
     assert found.returncode == 1
-    assert "tests need prometheus-alertmanager postgresql etcd-server etcd-client" in found.stderr
+    assert f"tests need {PACKAGES.removeprefix('prometheus ')} :" in found.stderr
 
 
 def test_an_installation_that_fails_shows_why_and_takes_the_ban_on_services_back(path: Path) -> None:
@@ -112,6 +126,7 @@ def test_services_and_clusters_are_banned_while_packages_are_installed(path: Pat
     made = " && ".join(
         f'printf "#!/bin/sh\\n" >"{path}/{name}" && chmod 755 "{path}/{name}"' for name in PROGRAMS
     )
+    made += "".join(f' && mkdir -p "{path}/python3/{name}"' for name in LIBRARIES)
     put(path, "apt-get", f'"$POLICY_RC_D"; echo "$?" >>"$CALLS"; cat "$CREATECLUSTER_D"/* >>"$CALLS"; {made}')
     found = call(path)
     assert (found.returncode, found.stderr) == (0, "")

@@ -202,10 +202,10 @@ def spent_us(count: int, *, is_ordered: bool) -> tuple[int, int]:
     return took_us, idle_us
 
 
-@pytest.mark.parametrize(("count", "times"), [(2, 2.0), (3, 2.0), (4, 1.5)])
-def test_the_order_by_age_saves_idle_time(count: int, times: float) -> None:
-    """Without it both of two jobs that hold each other's nodes give up."""
+@pytest.mark.parametrize(("count", "slower", "times"), [(2, 0.6, 2.0), (3, 0.7, 2.0), (4, 1.1, 1.5)])
+def test_the_order_by_age_saves_idle_time(count: int, slower: float, times: float) -> None:
+    """Without it both of two jobs that hold each other's nodes give up; of four cells one job often gets through."""
     took_us, idle_us = spent_us(count, is_ordered=True)
     long_us, much_us = spent_us(count, is_ordered=False)
-    assert took_us < long_us
+    assert took_us < slower * long_us
     assert times * idle_us < much_us

@@ -88,4 +88,4 @@ def test_without_the_otf2_library_it_says_so(
 ) -> None:
     monkeypatch.setattr(otf2, "LIBRARY", "no_such_library")
     err = said(capsys, *COARSE, "--cooperate", "off", "--otf2", "archive", code=exits.USAGE)[1]
-    assert "OTF2 library is not installed" in err and "--trace" in err
+    assert "no bindings of the OTF2 library" in err and "--trace" in err
