@@ -59,6 +59,9 @@ OWN_US: Final = 5_000_000
 """Time for which all guests hold their nodes while the job's own part is not free."""
 YIELD_US: Final = 500_000
 """And both for a job that meets an older one of another cell, which has a guest here."""
+SLOW_TIMES: Final = 4
+"""Up to `OWN_US`, each of the three is at least so many times what the slowest answer took: cells that are slow to answer
+are slow to give nodes, and to give them back."""
 YIELDS_MAX: Final = 3
 """Times in a row that a job gives way: a cell that always claims to have the oldest job keeps no other from its nodes."""
 GATHERINGS_MAX: Final = 8
@@ -76,6 +79,7 @@ class _Part(msgspec.Struct, gc=False):
     job_id: int = 0
     node_list: str = ""
     call: AskGuest | TellGuest | None = None
+    called_us: int = 0
     calls: int = 0
     misses: int = 0
     call_at_us: int = 0
@@ -100,6 +104,8 @@ class _Spanning(msgspec.Struct, gc=False):
     """Guests that the log does not know yet."""
     serial: int = 0
     is_fresh: bool = False
+    slowest_us: int = 0
+    """The longest time that a cell took to answer, since this serial's guests were asked for."""
     idle_since_us: int | None = None
     """Since when nodes are held and others, of a cell or the job's own, are missing; None: not now."""
     parts: dict[str, _Part] = msgspec.field(default_factory=dict)
@@ -169,7 +175,7 @@ class Gatherings:
             # A leader before this one may have asked for the guests that it finds.
             known.is_fresh = before is not None and before.stage is GuestStage.NONE
             known.parts = {guest.cell: _Part(guest.job_id, guest.node_list) for guest in guests.guests}
-            known.idle_since_us = None
+            known.idle_since_us, known.slowest_us = None, 0
         for part in known.parts.values():
             if not part.misses:
                 # What it is to be told may have changed.
@@ -217,6 +223,7 @@ class Gatherings:
             return
         part.misses = 0
         part.ending_us = 0
+        known.slowest_us = max(known.slowest_us, now_us - part.called_us)
         if answer.is_refused:
             part.is_ended = True
             part.text = _line(answer.text or "refused")
@@ -378,6 +385,7 @@ class Gatherings:
             known.idle_since_us = now_us
         if known.rests < YIELDS_MAX and self._has_elder(known.job):
             limit_us = YIELD_US
+        limit_us = max(limit_us, min(OWN_US, SLOW_TIMES * known.slowest_us))
         due_us = known.idle_since_us + limit_us
         if due_us > now_us:
             # An older job may come meanwhile.
@@ -420,11 +428,12 @@ class Gatherings:
         return actions
 
     def _may_call(self, known: _Spanning, part: _Part, now_us: int) -> bool:
-        """Check whether a call may be made now; if it is too early, the job is looked at again."""
+        """Check whether a call is made now; if it is too early, the job is looked at again."""
         if part.call is not None:
             return False
         at_us = part.call_at_us if self._calls < CALLS_MAX else now_us + LOOK_US
         if at_us <= now_us:
+            part.called_us = now_us
             return True
         self._agenda.put_by(known.job.job_id, at_us)
         return False

@@ -310,6 +310,22 @@ def test_a_cell_that_claims_the_oldest_job_keeps_no_other_from_its_nodes(late_s:
     assert 1 < len(asked_us) <= YIELDS_MAX + 1
 
 
+@pytest.mark.parametrize(("answers_s", "patience_s"), [(0.05, 0.5), (0.4, 1.6), (3.0, 5.0)])
+def test_a_job_gives_way_later_where_cells_answer_slowly(answers_s: float, patience_s: float) -> None:
+    home = Home()
+    home.has_elder = True
+    (beta, gamma) = home.step()
+    home.step(answers_s)
+    home.says(beta, guest_id=70)
+    home.says(gamma, guest_id=71)
+    for tell in home.step():
+        home.says(tell, **(HELD if tell.cell == "beta" else WAITS))
+    held_us = home.now_us
+    looks(home, 20, beta=HELD, gamma=WAITS)
+    assert home.guests.stage is GuestStage.LEAVING
+    assert 0 <= home.now_us - held_us - patience_s * SECOND <= 200_000
+
+
 def test_guests_of_a_job_that_starts_in_time_stay() -> None:
     home = Home()
     home.start()
