@@ -158,6 +158,7 @@ ROWS: tuple[Option, ...] = (
         ("--het-group PARTS", "parts of the job to run in (0; with several programs 0, 1, ...)", "--het-group 0,2-3"),
         ("--pack-group PARTS", "as --het-group, its older name", "--pack-group 1"),
         ("-l --label", "begin each line with the number of its task"),
+        ("-u --unbuffered", "show output as it comes, not by lines"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("-J --job-name NAME", "name of the step (the command's)", "-J solver"),
         ("--jobid JOB", "the job to run in (the surrounding one), or its part: 17+1", "--jobid 17"),

@@ -55,7 +55,7 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
     nodes, tasks = _size(given, programs[0], places, os.environ)
     share_out(places, nodes, tasks)
     used = [place for place in places if place.tasks]
-    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer)
+    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered"))
     if given.has("label"):
         writer.label_width = len(str(tasks - 1))
     output = JointOutput(writer)

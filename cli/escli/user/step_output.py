@@ -46,30 +46,35 @@ Source: TypeAlias = tuple[int, str]
 
 
 class LineWriter:
-    """Puts whole lines of many tasks onto two streams, each with its task's label when asked for."""
+    """Puts the output of many tasks onto two streams by whole lines, each with its task's label when asked for.
 
-    def __init__(self, out: BinaryIO, err: BinaryIO, *, label_width: int = 0) -> None:
+    Without labels the bytes of a task are shown as they are. A labelled line always has an end.
+    """
+
+    def __init__(
+        self, out: BinaryIO, err: BinaryIO, *, label_width: int = 0, is_unbuffered: bool = False
+    ) -> None:
         self._sinks = {1: out, 2: err}
         self.label_width = label_width
+        self._is_unbuffered = is_unbuffered
         self._partial: dict[tuple[int, int], bytearray] = {}
 
     def write(self, task: int, stream: int, data: bytes) -> None:
         """Show the lines that `data` completes; hold the rest, unless the line grows too long."""
         held = self._partial.setdefault((task, stream), bytearray())
         held += data
-        end = held.rfind(b"\n") + 1
+        end = len(held) if self._is_unbuffered else held.rfind(b"\n") + 1
         if not end and len(held) > _LINE_BYTES_MAX:
-            held += b"\n"
             end = len(held)
         if end:
             self._show(task, stream, bytes(held[:end]))
             del held[:end]
 
     def end(self, task: int, stream: int) -> None:
-        """The stream is complete: a last line without a newline gets one."""
+        """The stream is complete: show what is held of it."""
         rest = self._partial.pop((task, stream), None)
         if rest:
-            self._show(task, stream, bytes(rest) + b"\n")
+            self._show(task, stream, bytes(rest))
 
     def flush(self) -> None:
         """Write the buffers of all tasks, and flush the streams."""
@@ -78,14 +83,14 @@ class LineWriter:
         for sink in self._sinks.values():
             sink.flush()
 
-    def _show(self, task: int, stream: int, lines: bytes) -> None:
+    def _show(self, task: int, stream: int, data: bytes) -> None:
         sink = self._sinks.get(stream)
         if sink is None:
             return
         if self.label_width:
             label = b"%*d: " % (self.label_width, task)
-            lines = b"".join([label + line for line in lines.splitlines(keepends=True)])
-        sink.write(lines)
+            data = b"".join([label + line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")])
+        sink.write(data)
         sink.flush()
 
 

@@ -46,7 +46,7 @@ def run_step(
     Raises OptionError, CommandFailed.
     """
     cookie = os.urandom(COOKIE_BYTES)
-    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer)
+    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered"))
     output = StepOutput(listen_host(environ), cookie, writer)
     try:
         request = step_request(given, job_id, programs, output.endpoint, cookie, environ)

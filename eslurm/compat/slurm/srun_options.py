@@ -44,7 +44,7 @@ pack-group . = as:het-group
 pty . ? no tasks have no terminal
 quiet Q - yes say nothing of tasks that fail
 tasks-per-node . = as:ntasks-per-node
-unbuffered u - none output is passed on as it comes
+unbuffered u - yes show output as it comes, not by lines
 usage . - yes show this text
 verbose v - none
 version V - yes show the version

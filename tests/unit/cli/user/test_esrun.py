@@ -431,6 +431,37 @@ def test_a_line_without_end_is_not_held_for_ever(sinks: tuple[io.BytesIO, io.Byt
     assert sinks[1].getvalue() == b"  8: z\n  8: \n  8: w\n"
 
 
+def test_bytes_are_as_the_task_wrote_them(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
+    """`esrun cat picture > copy`: a long line is cut nowhere, a last one without an end gets none."""
+    written = os.urandom(200_000) + bytes(100_000) + b"\r\x0b\x85 end"
+    writer = LineWriter(*sinks)
+    for start in range(0, len(written), 30_000):
+        writer.write(0, 1, written[start : start + 30_000])
+    writer.end(0, 1)
+    assert sinks[0].getvalue() == written
+
+
+def test_a_line_of_one_task_is_not_torn_by_another(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
+    writer = LineWriter(*sinks)
+    writer.write(0, 1, b"zero, ")
+    writer.write(1, 1, b"one\n")
+    assert sinks[0].getvalue() == b"one\n"
+    writer.write(0, 1, b"the rest\n")
+    assert sinks[0].getvalue() == b"one\nzero, the rest\n"
+
+
+def test_unbuffered_output_is_shown_at_once(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
+    writer = LineWriter(*sinks, is_unbuffered=True)
+    writer.write(0, 1, b"name? ")
+    assert sinks[0].getvalue() == b"name? "
+
+
+def test_a_label_begins_a_line_and_nothing_else(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
+    writer = LineWriter(*sinks, label_width=1)
+    writer.write(0, 1, b"10 %\r20 %\x0b\n")
+    assert sinks[0].getvalue() == b"0: 10 %\r20 %\x0b\n"
+
+
 def test_an_ipv6_endpoint(sinks: tuple[io.BytesIO, io.BytesIO]) -> None:
     output = StepOutput("::1", bytes(32), LineWriter(*sinks))
     assert output.endpoint.startswith("[::1]:")
