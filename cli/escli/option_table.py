@@ -157,6 +157,8 @@ ROWS: tuple[Option, ...] = (
         ("-c --cpus-per-task N", "cores for each task (1)", "-c 2"),
         ("--het-group PARTS", "parts of the job to run in (0; with several programs 0, 1, ...)", "--het-group 0,2-3"),
         ("--pack-group PARTS", "as --het-group, its older name", "--pack-group 1"),
+        ("-i --input WHAT", "standard input: all, none, a task's number for that one only, or a file; with %t, %n, %N, %J "
+         "or %s in its name each task reads its own (all)", "-i none"),
         ("-l --label", "begin each line with the number of its task"),
         ("-u --unbuffered", "show output as it comes, not by lines"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),

@@ -50,6 +50,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
+from eslurm.core.model.step_input import EVERY_RANK, StepInput
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
 from eslurm.ports.step_checks import parse_endpoint
@@ -683,7 +684,16 @@ def create_step(
         joint=_joint(request.joint, home) if request.HasField("joint") else None,
         tasks_open=request.tasks_open,
         nodes_open=request.nodes_open,
+        input=_step_input(request.input) if request.HasField("input") else None,
     )
+
+
+def _step_input(given: pb.StepInput) -> StepInput:
+    if given.path:
+        return StepInput(path=_path("--input", given.path))
+    if given.rank < EVERY_RANK:
+        raise _refuse(f"--input: {given.rank} is no task: name one from 0 on")
+    return StepInput(given.rank)
 
 
 def _joint(given: pb.JointStep, home: str) -> JointStep:

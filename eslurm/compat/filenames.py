@@ -29,6 +29,7 @@ class FileNameFields:
         array_task: int = -1,
         node: int = 0,
         task: int = 0,
+        step: str = "batch",
     ) -> None:
         self.job_id = job_id
         self.job_name = job_name
@@ -38,6 +39,7 @@ class FileNameFields:
         self.array_task = array_task
         self.node = node
         self.task = task
+        self.step = step
 
 
 def default_output(is_array: bool) -> str:
@@ -86,12 +88,12 @@ def _values(fields: FileNameFields) -> Mapping[str, str]:
     return {
         "%": "%",
         "j": str(fields.job_id),
-        "J": f"{fields.job_id}.batch",
+        "J": f"{fields.job_id}.{fields.step}",
         "A": str(fields.array_job_id or fields.job_id),
         "a": str(max(0, fields.array_task)),
         "N": fields.node_name.partition(".")[0],
         "n": str(fields.node),
-        "s": "batch",
+        "s": fields.step,
         "t": str(fields.task),
         "u": fields.user.replace("/", "_"),
         "x": fields.job_name.replace("/", "_"),

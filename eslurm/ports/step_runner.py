@@ -16,6 +16,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 
+from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import StepKey
 
 
@@ -41,6 +42,9 @@ ExitCode = Annotated[int, msgspec.Meta(ge=0, le=EXIT_CODE_MAX)]
 SignalNumber = Annotated[int, msgspec.Meta(ge=0, le=SIGNAL_MAX)]
 
 
+INPUT_DONE = -1
+
+
 class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
     """Destination of an interactive step's output.
 
@@ -54,18 +58,23 @@ class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutputHello(msgspec.Struct, frozen=True, array_like=True):
-    """First frame on an output connection: its sender. Frames are msgpack, sealed with the cookie."""
+    """First frame on an output connection: its sender. Frames are msgpack, sealed with the cookie.
+
+    `input_bytes` may be sent to it as input (`InputFrame`) before it grants more; 0: none of its tasks reads any.
+    """
 
     key: StepKey
     node_name: str
     tasks: int
+    input_bytes: int = 0
 
 
 class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
     """Every later frame: bytes of one stream of one task, or its end.
 
     `task` is the global rank. `stream` is 1 (stdout) or 2 (stderr); on `eof` that stream is complete. `exit_status` is
-    given once per task, with stream 0: the exit code, or the negated signal number.
+    given once per task, with stream 0: the exit code, or the negated signal number. `input_bytes`, with stream 0 and of no
+    task, are those that may have been sent as input since the connection began, `INPUT_DONE`: no task reads any more.
     """
 
     node: int
@@ -74,6 +83,17 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
     data: bytes = b""
     eof: bool = False
     exit_status: int | None = None
+    input_bytes: int | None = None
+
+
+class InputFrame(msgspec.Struct, frozen=True, array_like=True):
+    """A frame of the other direction: bytes for the standard input of the tasks that take it, and with `eof` their end.
+
+    The first one is empty: it proves the cookie before any data is taken.
+    """
+
+    data: bytes = b""
+    eof: bool = False
 
 
 class StepWarning(msgspec.Struct, frozen=True, array_like=True):
@@ -122,6 +142,8 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     tasks: int = 1
     first_task: int = 0
     warning: StepWarning | None = None
+    input: StepInput | None = None
+    """Of a step with an `endpoint`: the tasks that read what its command passes on. The others read `stdin`."""
 
 
 class StepOrder(msgspec.Struct, frozen=True, array_like=True):

@@ -3,8 +3,8 @@
 A connection begins with one clear frame: a magic word and a random salt. From cookie and salt both ends derive the key of
 this connection (HKDF-SHA256); every later frame is AES-256-GCM under it, its nonce a counter and its length under the tag.
 So a frame that is changed, repeated, left out or moved is noticed, and the first frame that opens proves the cookie. A
-frame is a 4-byte big-endian length and that many bytes. Output flows one way: what the reader has to say is that it closes
-the connection.
+frame is a 4-byte big-endian length and that many bytes. What flows back (the tasks' input) has a key of its own from the
+same cookie and salt, and no opening.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _TAG_BYTES = 16
 _HEADER = struct.Struct(">I")
 _NONCE = struct.Struct(">4xQ")
 _INFO = b"eslurm step stream 1: supervisor to listener"
+_INFO_BACK = b"eslurm step stream 1: listener to supervisor"
 
 
 class BadStream(Exception):
@@ -34,14 +35,19 @@ class BadStream(Exception):
 
 
 class StreamSealer:
-    """The writing end of one connection."""
+    """The writing end of one direction. Of the end that has connected, `opening` are the first bytes to send."""
 
-    def __init__(self, cookie: bytes) -> None:
-        salt = os.urandom(_SALT_BYTES)
-        self._cipher = _cipher(cookie, salt)
+    def __init__(self, cookie: bytes, salt: bytes = b"") -> None:
+        """`salt` is the peer's, at the end that was connected to."""
+        self._cookie = cookie
+        self._salt = salt or os.urandom(_SALT_BYTES)
+        self._cipher = _cipher(cookie, self._salt, _INFO_BACK if salt else _INFO)
         self._count = 0
-        self.opening = _HEADER.pack(len(_MAGIC) + _SALT_BYTES) + _MAGIC + salt
-        """The first bytes to send."""
+        self.opening = _HEADER.pack(len(_MAGIC) + _SALT_BYTES) + _MAGIC + self._salt
+
+    def back(self) -> StreamOpener:
+        """The reading end of what comes back, at the end that has connected."""
+        return StreamOpener(self._cookie, self._salt)
 
     def seal(self, body: bytes) -> bytes:
         """The next frame. Raises ValueError for a body that is too large."""
@@ -55,13 +61,20 @@ class StreamSealer:
 
 
 class StreamOpener:
-    """The reading end of one connection. Holds at most one frame and the bytes behind it."""
+    """The reading end of one direction. Holds at most one frame and the bytes behind it."""
 
-    def __init__(self, cookie: bytes) -> None:
+    def __init__(self, cookie: bytes, salt: bytes = b"") -> None:
+        """`salt` is that of the end that has connected, if this is it; else the stream begins with it."""
         self._cookie = cookie
-        self._cipher: AESGCM | None = None
+        self._salt = salt
+        self._cipher: AESGCM | None = _cipher(cookie, salt, _INFO_BACK) if salt else None
         self._count = 0
         self._buffer = bytearray()
+
+    def back(self) -> StreamSealer:
+        """The writing end of what goes back. The peer's opening must have come: a frame of it was opened."""
+        assert self._salt
+        return StreamSealer(self._cookie, self._salt)
 
     @property
     def is_proven(self) -> bool:
@@ -94,7 +107,8 @@ class StreamOpener:
         if self._cipher is None:
             if len(frame) != len(_MAGIC) + _SALT_BYTES or not frame.startswith(_MAGIC):
                 raise BadStream("no opening of a step's stream")
-            self._cipher = _cipher(self._cookie, frame[len(_MAGIC) :])
+            self._salt = frame[len(_MAGIC) :]
+            self._cipher = _cipher(self._cookie, self._salt, _INFO)
             return None
         from cryptography.exceptions import InvalidTag
 
@@ -106,7 +120,7 @@ class StreamOpener:
         return body
 
 
-def _cipher(cookie: bytes, salt: bytes) -> AESGCM:
+def _cipher(cookie: bytes, salt: bytes, info: bytes) -> AESGCM:
     if len(cookie) != COOKIE_BYTES:
         raise ValueError(f"a cookie of {len(cookie)} bytes instead of {COOKIE_BYTES}")
     # Not at the top: a supervisor that streams nothing would be half as large again, and commands start in milliseconds.
@@ -114,4 +128,4 @@ def _cipher(cookie: bytes, salt: bytes) -> AESGCM:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return AESGCM(HKDF(SHA256(), 32, salt, _INFO).derive(cookie))
+    return AESGCM(HKDF(SHA256(), 32, salt, info).derive(cookie))

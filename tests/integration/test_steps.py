@@ -110,3 +110,43 @@ def test_the_end_of_the_job_ends_its_steps(cluster: LiveCluster) -> None:
 def test_a_step_larger_than_its_job_is_refused(cluster: LiveCluster) -> None:
     _, said = step(cluster, "esrun -N 3 -n 3 true; echo code $?", "-N", "2", "-n", "2")
     assert said[-1] != "code 0" and "esrun:" in said[0]
+
+
+def test_each_task_reads_the_input_of_its_command(cluster: LiveCluster) -> None:
+    state, said = step(cluster, "printf 'a\\nb\\n' | esrun --label cat; echo code $?", "-N", "2", "-n", "2")
+    assert state == "COMPLETED"
+    assert sorted(said) == ["0: a", "0: b", "1: a", "1: b", "code 0"]
+
+
+def test_input_goes_to_one_task_or_to_none(cluster: LiveCluster) -> None:
+    command = (
+        "echo x | esrun -i 1 --label cat; echo y | esrun --input=none --label cat; echo z | esrun -i 2 cat"
+    )
+    state, said = step(cluster, command, "-N", "2", "-n", "2")
+    assert state == "FAILED"
+    assert said[0] == "1: x"
+    assert len(said) == 2 and "there is no task 2: the step has 2 (0-1)" in said[1]
+
+
+def test_input_from_a_file_and_from_one_for_each_task(cluster: LiveCluster) -> None:
+    command = (
+        "echo all > in; echo zero > in.0; echo one > in.1; "
+        "esrun -i in --label cat; esrun -i in.%t --label cat; esrun -i missing cat; echo code $?"
+    )
+    _, said = step(cluster, command, "-N", "2", "-n", "2")
+    assert sorted(said[:4]) == ["0: all", "0: zero", "1: all", "1: one"]
+    assert "cannot be opened: No such file" in said[4] and said[5] == "code 2"
+
+
+def test_a_loop_of_steps_reads_lines_as_it_does_under_slurm(cluster: LiveCluster) -> None:
+    """The first step takes all of the loop's input, unless it is told to take none."""
+    command = "seq 3 > list; while read n; do esrun -n1 -N1 %s; done < list"
+    _, said = step(cluster, command % "cat", "-N", "1", "-n", "1")
+    assert said == ["2", "3"]
+    _, said = step(cluster, command % "-i none echo line $n", "-N", "1", "-n", "1")
+    assert said[2:] == ["line 1", "line 2", "line 3"]
+
+
+def test_a_step_ends_when_its_tasks_do_whatever_comes_in(cluster: LiveCluster) -> None:
+    _, said = step(cluster, "yes | esrun head -n 2; echo code $?", "-N", "2", "-n", "2")
+    assert said == ["y"] * 4 + ["code 0"]

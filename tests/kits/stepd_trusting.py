@@ -34,7 +34,8 @@ def allow(spec: StepSpec) -> Allowed:
     user = Principal("", spec.uid, spec.gid, spec.groups)
     warns = spec.warning is not None and bool(spec.warning.script)
     streams = spec.endpoint is not None or spec.key.is_phase
-    return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, streams, warns)
+    reads = spec.input is not None and not spec.input.path
+    return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, streams, warns, reads=reads)
 
 
 class TrustingChecks(RequestChecks):

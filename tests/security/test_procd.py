@@ -25,6 +25,7 @@ import pytest
 from eslurm.core.model.job import Principal
 from eslurm.core.model.protocol import LaunchStep, NodeGroup, Prepare
 from eslurm.core.model.request import PartSpec, Request
+from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepSpec
 from eslurm.security.account import Account, drop
@@ -237,6 +238,45 @@ def test_a_step_of_one_part_starts_as_no_other_step_and_takes_no_cores_of_anothe
         *("another step", "another step", "another step", "where part 1 holds 1", "none of part 2"),
     )
     assert heard[5:] == ["Done", "Done"]
+
+
+def test_a_task_reads_from_a_pipe_only_where_the_credential_says_so(fallen: Fallen) -> None:
+    """A supervisor that has fallen could else type commands into a shell of any user."""
+    groups = (NodeGroup(((3, 1),), (1,)),)
+    job = launch(user=Principal("ada", STRANGER, STRANGER), work_dir=str(fallen.work))
+
+    def credential(number: int, given: StepInput | None) -> bytes:
+        body = LaunchStep(
+            *(7, 1, number, groups, ("sh",), job.spec.environment_hash, str(fallen.work)),
+            *("127.0.0.1:9", b"c" * 32, 1, 1),
+            launch=job,
+            input=given,
+        )
+        return sealed(body)
+
+    def act(number: int, given: StepInput | None, fds: Sequence[int]) -> Callable[[], str]:
+        key = StepKey(7, 1, number, 3)
+        admitted = order(credential(number, given), key=key, script=b"")
+        return lambda: fallen.ask(wire.Admit(admitted)) + "; " + fallen.ask(wire.Spawn(key, 0), fds)
+
+    read_fd, write_fd = os.pipe()
+    in_fd, typed_fd = os.pipe()
+    os.write(typed_fd, b"id -u > typed-$$\n")
+    os.close(typed_fd)
+    heard = fallen.as_agent(
+        act(0, None, [write_fd, write_fd, in_fd]),
+        act(1, StepInput(path="in"), [write_fd, write_fd, in_fd]),
+        act(2, StepInput(), [write_fd, write_fd, in_fd, in_fd]),
+        act(3, StepInput(), [write_fd, write_fd, in_fd]),
+    )
+    os.close(in_fd)
+    os.close(write_fd)
+    refused([one.removeprefix("Done; ") for one in heard[:3]], *["no input from a pipe"] * 2, "do not belong")
+    assert heard[3] == "Done; Spawned"
+    with open(read_fd, "rb") as pipe:
+        pipe.read()
+    typed = list(fallen.work.glob("typed-*"))
+    assert [path.read_text() for path in typed] == [f"{STRANGER}\n"]
 
 
 def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:

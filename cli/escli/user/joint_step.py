@@ -15,6 +15,7 @@ from escli.failures import CommandFailed
 from escli.job_refs import job_refs
 from escli.user.step_calls import COMMAND, Launch, finish, listen_host, step_request, tasks_by_source
 from escli.user.step_following import follow, interrupts_of_step
+from escli.user.step_input import InputPump, read_choice
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.hostlist import expand
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from escli.api import Api
     from escli.options import Words
     from escli.user.step_following import Where
+    from escli.user.step_input import Taker
     from escli.user.step_programs import PartProgram
 
 
@@ -59,13 +61,17 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
     if given.has("label"):
         writer.label_width = len(str(tasks - 1))
     output = JointOutput(writer)
+    choice = read_choice(given, os.environ)
+    pump = InputPump(choice.open(), output)
     steps: list[tuple[Place, Any]] = []
     try:
         for place in used:
             cookie = os.urandom(COOKIE_BYTES)
             part = StepOutput(listen_host(os.environ), cookie, writer)
             output.add(place.cell, part)
-            request = step_request(given, place.job_id, programs, part.endpoint, cookie, os.environ)
+            request = step_request(
+                given, place.job_id, programs, part.endpoint, cookie, os.environ, choice.step
+            )
             request.nodes, request.tasks = len(place.tasks), sum(place.tasks)
             request.cell = place.cell
             _describe(request.joint, job_id, used, place)
@@ -75,12 +81,13 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
         label = f"{job_id}.{steps[0][1].step}"
         with interrupts_of_step() as interrupts:
             launch = JointLaunch([Launch(api, step, place.cell, job_id) for place, step in steps])
-            code, number = follow(output, launch, label, interrupts, quiet=given.has("quiet"))
+            code, number = follow(output, launch, label, interrupts, pump, quiet=given.has("quiet"))
         for place, step in steps:
             finish(api, step, code, number, place.cell, job_id)
         launch.close()
         return code
     finally:
+        pump.close()
         output.close()
 
 
@@ -178,6 +185,16 @@ class JointOutput:
     def lost(self) -> frozenset[Where]:
         """The sources that went before."""
         return _all({cell: frozenset(part.lost) for cell, part in self._parts.items()})
+
+    @property
+    def is_complete(self) -> bool:
+        """Check whether each source has connected, or is gone again."""
+        return all(part.is_complete for part in self._parts.values())
+
+    @property
+    def takers(self) -> list[Taker]:
+        """The nodes that take input."""
+        return [taker for part in self._parts.values() for taker in part.takers]
 
     def watch(self, readable: HasFileno) -> None:
         """Let another descriptor interrupt `run_once`; it is not read."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from escli.options import Words
     from escli.user.step_output import Source
     from escli.user.step_programs import PartProgram
+    from eslurm.core.model.step_input import StepInput
 
 COMMAND = "esrun"
 _LAUNCH_POLL_S = 20
@@ -76,6 +77,7 @@ def step_request(
     endpoint: str,
     cookie: bytes,
     environ: Mapping[str, str],
+    step_input: StepInput | None = None,
 ) -> Any:
     """The request for a step of these programs, whose tasks get these variables. Raises OptionError."""
     from eslurm.v1 import controller_pb2 as pb
@@ -89,6 +91,8 @@ def step_request(
         cookie=cookie,
         name=_name(given, programs[0]),
     )
+    if step_input is not None:
+        request.input.rank, request.input.path = step_input.rank, step_input.path
     if len(programs) == 1 and not programs[0].component:
         (program,) = programs
         request.tasks, request.nodes = program.tasks, program.nodes

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from _typeshed import HasFileno
 
+    from escli.user.step_input import InputPump
+
     Where: TypeAlias = tuple[object, str]
 
 COMMAND = "esrun"
@@ -90,7 +92,7 @@ def interrupts_of_step() -> Interrupts:
 
 
 def follow(
-    output: Output, launch: Launching, label: str, interrupts: Interrupts, *, quiet: bool
+    output: Output, launch: Launching, label: str, interrupts: Interrupts, pump: InputPump, *, quiet: bool
 ) -> tuple[int, int]:
     """Show output until the step has ended; returns its exit code and the signal that ended it. `label` names it."""
     # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
@@ -98,7 +100,7 @@ def follow(
         output.watch(heard)
     output.watch(interrupts)
     try:
-        problems = _until_ended(output, launch, interrupts)
+        problems = _until_ended(output, launch, interrupts, pump)
         code, number = merged(output.statuses)
         if problems:
             code = max(code, exits.FAILED)
@@ -106,6 +108,7 @@ def follow(
         number = interrupts.first
         problems = [f"ended by {signal.Signals(number).name}; its tasks are ended too"]
         code = 128 + number
+    pump.close()
     output.unwatch(interrupts)
     output.close()
     for problem in problems if not quiet else ():
@@ -115,7 +118,7 @@ def follow(
     return code, number
 
 
-def _until_ended(output: Output, launch: Launching, interrupts: Interrupts) -> list[str]:
+def _until_ended(output: Output, launch: Launching, interrupts: Interrupts, pump: InputPump) -> list[str]:
     """Show output until each node has ended, is lost, or never came; returns the problems, one text each."""
     sources = output.expected
     heard_s = 0.0
@@ -132,7 +135,7 @@ def _until_ended(output: Output, launch: Launching, interrupts: Interrupts) -> l
         missing = sources - output.connected
         if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
             return [f"node {name} never connected" for name in _names(missing)] + _lost(output, launch)
-        output.run_once(_POLL_S)
+        output.run_once(0 if pump.advance() else _POLL_S)
     return _lost(output, launch)
 
 

@@ -1,4 +1,4 @@
-"""The receiving end of a step's output: one connection from each node's supervisor, shown line by line.
+"""The command's end of a step's streams: one connection from each node's supervisor, whose output is shown line by line.
 
 The messages are those of `eslurm.ports.step_runner`, in the frames of `eslurm.security.step_stream`. Invariants: nothing
 is shown that is not under the step's cookie; unproven connections are bounded in number and time; a line of one task is
@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import msgspec
 
-from eslurm.ports.step_runner import OutputFrame, OutputHello
-from eslurm.security.step_stream import BadStream, StreamOpener
+from eslurm.ports.step_runner import INPUT_DONE, InputFrame, OutputFrame, OutputHello
+from eslurm.security.step_stream import BadStream, StreamOpener, StreamSealer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from _typeshed import HasFileno
+
+    from escli.user.step_input import Taker
 
 _UNPROVEN_MAX = 256
 """Connections that have not shown the cookie yet, besides one of each node: any process that reaches the port may make
@@ -37,6 +41,7 @@ _KEEPALIVE = (
 )
 """A host that has died says nothing: a job may go on without it, and then its step has to end after three minutes."""
 
+_encode = msgspec.msgpack.Encoder().encode
 _decode_hello = msgspec.msgpack.Decoder(OutputHello).decode
 _decode_frame = msgspec.msgpack.Decoder(OutputFrame).decode
 
@@ -95,13 +100,77 @@ class LineWriter:
 
 
 class _Connection:
-    """One supervisor's connection; `source` is set once it has proven itself."""
+    """One supervisor's connection; `source` is set once it has proven itself. It takes input if its node does."""
 
-    def __init__(self, connection: socket.socket, cookie: bytes) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        cookie: bytes,
+        selector: selectors.BaseSelector,
+        read: Callable[[], None],
+    ) -> None:
         self.socket = connection
         self.stream = StreamOpener(cookie)
         self.source: Source | None = None
         self.opened_s = time.monotonic()
+        self._selector = selector
+        self._read_on = read
+        self._sealer: StreamSealer | None = None
+        self._granted = 0
+        self._sent = 0
+        self._queue = bytearray()
+
+    @property
+    def takes_input(self) -> bool:
+        """Check whether a task of its node may still read."""
+        return self._sealer is not None
+
+    @property
+    def room(self) -> int:
+        """The number of bytes of input that may be passed on now: none before the network has taken the last ones."""
+        return 0 if self._queue else self._granted - self._sent
+
+    def grant(self, count: int) -> None:
+        """The node takes so many bytes in all; `INPUT_DONE`: no more."""
+        if count == INPUT_DONE:
+            self._sealer = None
+            self._queue.clear()
+        elif self._sealer is None and not self._granted:
+            self._sealer = self.stream.back()
+            self._granted = count
+            # What proves the cookie is short.
+            self._send(InputFrame())
+        else:
+            self._granted = max(self._granted, count)
+
+    def pass_on(self, data: bytes, *, eof: bool = False) -> None:
+        """Send bytes of input, and with `eof` their end."""
+        self._sent += len(data)
+        self._send(InputFrame(data, eof))
+
+    def on_ready(self, mask: int) -> None:
+        """Read, or write on."""
+        if mask & selectors.EVENT_WRITE:
+            self._flush()
+        if mask & selectors.EVENT_READ:
+            self._read_on()
+
+    def _send(self, frame: InputFrame) -> None:
+        if self._sealer is not None:
+            self._queue += self._sealer.seal(_encode(frame))
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            del self._queue[: self.socket.send(self._queue)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # Reading tells that it is gone.
+            self._queue.clear()
+        with contextlib.suppress(KeyError, ValueError):
+            writes = selectors.EVENT_WRITE if self._queue else 0
+            self._selector.modify(self.socket, selectors.EVENT_READ | writes, self.on_ready)
 
 
 class StepOutput:
@@ -119,7 +188,7 @@ class StepOutput:
         self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._listener.bind((host, 0))
         self._listener.listen(_BACKLOG)
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._listener, selectors.EVENT_READ, lambda _mask: self._accept())
         port = self._listener.getsockname()[1]
         self.endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._connections: dict[int, _Connection] = {}
@@ -143,9 +212,19 @@ class StepOutput:
         live = {one.source for one in self._connections.values() if one.source is not None}
         return frozenset(live | self.finished | self.lost)
 
+    @property
+    def is_complete(self) -> bool:
+        """Check whether each source has connected, or is gone again."""
+        return self.connected >= self._unreported.keys()
+
+    @property
+    def takers(self) -> list[Taker]:
+        """The nodes that take input."""
+        return [one for one in self._connections.values() if one.takes_input]
+
     def watch(self, readable: HasFileno) -> None:
         """Let another descriptor interrupt `run_once`; it is not read."""
-        self._selector.register(readable, selectors.EVENT_READ, lambda: None)
+        self._selector.register(readable, selectors.EVENT_READ, lambda _mask: None)
 
     def unwatch(self, readable: HasFileno) -> None:
         """Undo `watch`."""
@@ -157,8 +236,8 @@ class StepOutput:
 
     def run_once(self, timeout_s: float) -> None:
         """Handle what has arrived, waiting at most `timeout_s` for something."""
-        for key, _ in self._selector.select(timeout_s):
-            key.data()
+        for key, mask in self._selector.select(timeout_s):
+            key.data(mask)
         self._drop_silent()
 
     def close(self) -> None:
@@ -177,9 +256,9 @@ class StepOutput:
         accepted.setblocking(False)
         for level, option, value in _KEEPALIVE:
             accepted.setsockopt(level, option, value)
-        connection = _Connection(accepted, self._cookie)
+        connection = _Connection(accepted, self._cookie, self._selector, lambda: self._read(connection))
         self._connections[accepted.fileno()] = connection
-        self._selector.register(accepted, selectors.EVENT_READ, lambda: self._read(connection))
+        self._selector.register(accepted, selectors.EVENT_READ, connection.on_ready)
 
     def _read(self, connection: _Connection) -> None:
         if connection.socket.fileno() not in self._connections:
@@ -196,7 +275,7 @@ class StepOutput:
         try:
             for body in connection.stream.feed(data):
                 if connection.source is not None:
-                    self._frame(connection.source, _decode_frame(body))
+                    self._frame(connection, connection.source, _decode_frame(body))
                 else:
                     self._hello(connection, _decode_hello(body))
         except (BadStream, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
@@ -207,9 +286,13 @@ class StepOutput:
         if source not in self._unreported or source in self.connected:
             raise _BadConnectionError
         connection.source = source
+        if hello.input_bytes > 0:
+            connection.grant(hello.input_bytes)
 
-    def _frame(self, source: Source, frame: OutputFrame) -> None:
-        if frame.exit_status is not None:
+    def _frame(self, connection: _Connection, source: Source, frame: OutputFrame) -> None:
+        if frame.input_bytes is not None:
+            connection.grant(frame.input_bytes)
+        elif frame.exit_status is not None:
             if frame.task not in self.statuses:
                 self.statuses[frame.task] = frame.exit_status
                 self._unreported[source] -= 1

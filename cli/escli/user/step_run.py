@@ -9,6 +9,7 @@ from escli import exits
 from escli.failures import CommandFailed
 from escli.user.step_calls import Launch, finish, listen_host, step_request, tasks_by_source
 from escli.user.step_following import follow
+from escli.user.step_input import InputPump, read_choice
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.core.model.values import COOKIE_BYTES
 
@@ -45,11 +46,13 @@ def run_step(
 
     Raises OptionError, CommandFailed.
     """
+    choice = read_choice(given, environ)
     cookie = os.urandom(COOKIE_BYTES)
     writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered"))
     output = StepOutput(listen_host(environ), cookie, writer)
+    pump = InputPump(choice.open(), output)
     try:
-        request = step_request(given, job_id, programs, output.endpoint, cookie, environ)
+        request = step_request(given, job_id, programs, output.endpoint, cookie, environ, choice.step)
         step = api.call("CreateStep", request, request_id=os.urandom(16))
         tasks = tasks_by_source(step)
         if given.has("label"):
@@ -58,9 +61,10 @@ def run_step(
         label = f"{step.job_id}.{step.step}"
         with entering as interrupts:
             launch = Launch(api, step)
-            code, number = follow(output, launch, label, interrupts, quiet=given.has("quiet"))
+            code, number = follow(output, launch, label, interrupts, pump, quiet=given.has("quiet"))
         finish(api, step, code, number)
         launch.close()
         return code
     finally:
+        pump.close()
         output.close()

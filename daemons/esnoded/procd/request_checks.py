@@ -36,7 +36,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
     `make` builds what a task runs. It is called as the user only. `streams`: output goes into pipes; `warns`: a script may
     be run that warns of the time limit. `prolog` is the site's program before each task, empty: none; it and the one after
-    each task run for `limit_s` at most.
+    each task run for `limit_s` at most. `reads`: tasks read what the step's command passes on.
     """
 
     key: StepKey
@@ -48,6 +48,7 @@ class Allowed(msgspec.Struct, frozen=True):
     warns: bool = False
     prolog: str = ""
     limit_s: float = 0.0
+    reads: bool = False
 
 
 class RequestChecks:
@@ -95,7 +96,8 @@ class RequestChecks:
         options = self._options
         has_prolog = options.task_prolog and not key.is_gateway
         prolog = _program("task prolog", options.task_prolog) if has_prolog else ""
-        return Allowed(key, user, until_us, make, found.tasks, True, False, prolog, options.phase_limit_s)
+        limit_s, reads = options.phase_limit_s, request.input is not None and not request.input.path
+        return Allowed(key, user, until_us, make, found.tasks, True, False, prolog, limit_s, reads)
 
     def _gateway_daemon(self, launch: JobLaunch) -> str:
         """The job's own program, or root's. Raises `NotAllowed`, OSError."""

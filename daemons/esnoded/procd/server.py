@@ -211,9 +211,11 @@ class Procd:
                 raise NotAllowed(f"step {allowed.key} has no task {local} that was not started")
             if allowed.streams != bool(fds):
                 raise NotAllowed("output goes into the step's files, or with an endpoint into two pipes")
+            if len(fds) > 2 and not allowed.reads:
+                raise NotAllowed("the credential has no input from a pipe")
             self._begin(step)
             step.started.add(local)
-            program = replace(program, pipes=(fds[0], fds[1]) if fds else None, prolog=allowed.prolog)
+            program = replace(program, pipes=tuple(fds) or None, prolog=allowed.prolog)
         pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno())
         self._tasks[pid] = allowed.key
         if is_task and local == 0:
@@ -303,7 +305,7 @@ def watch_signals() -> int:
 
 
 _FDS: dict[type[msgspec.Struct], tuple[tuple[int, ...], Callable[[int], bool]]] = {
-    wire.Spawn: ((0, 2), stat.S_ISFIFO),
+    wire.Spawn: ((0, 2, 3), stat.S_ISFIFO),
     wire.Connect: ((1,), stat.S_ISSOCK),
 }
 """Number and kind of the descriptors with a request."""

@@ -26,7 +26,7 @@ BODY_BYTES_MAX = 20 * 1024 * 1024
 STEPS_MAX = 16_384
 """Steps that are admitted at a time."""
 _PACKET_BYTES_MAX = 32 * 1024
-_ANCILLARY_BYTES = socket.CMSG_SPACE(3 * 4)
+_ANCILLARY_BYTES = socket.CMSG_SPACE(4 * 4)
 _INLINE, _IN_FILE = b"\0", b"\1"
 # Numbers: operators of `enum` would be a tenth of what a message costs.
 _CLOEXEC, _NOW = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
@@ -46,7 +46,8 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Spawn(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Start a task of an admitted step, once; with two pipes in the place of its output files. The answer is `Spawned`.
+    """Start a task of an admitted step, once; with two pipes in the place of its output files, and a third in
+    that of its input where the step's command passes its own on. The answer is `Spawned`.
 
     With `ended`, pid and wait status of that task, run the site's program that follows it, once. With `seconds_left`, and
     without pipes, run the script that warns of the step's time limit.

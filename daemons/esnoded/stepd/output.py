@@ -1,13 +1,15 @@
-"""The output of one interactive step: its tasks' pipes, merged into one sealed connection to the command that waits.
+"""The streams of one interactive step: its tasks' pipes, merged into one sealed connection to the command that waits.
 
 Invariants: what is held for a slow reader is bounded (the pipes are then left unread, and the tasks wait
 as they would for a slow terminal); a broken connection never blocks or kills a task through its
 pipes, because they are read on and thrown away; the link closes itself, at the latest
-`_LINGER_US` after the step's end.
+`_LINGER_US` after the step's end. The connection is read on whether or not tasks take their input (`input`), so that its
+end is always noticed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -18,11 +20,13 @@ from collections.abc import Callable
 import msgspec
 
 from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
-from eslurm.security.step_stream import StreamSealer
+from eslurm.security.step_stream import BadStream, StreamSealer
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd.credential import NotAllowed
 from esnoded.stepd.connect import Connector
 from esnoded.stepd.guard import Guard
+from esnoded.stepd.input import InputPipes
+from esnoded.stepd.input_window import WINDOW_BYTES, TooMuch
 from esnoded.stepd.processes import Processes
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
@@ -86,10 +90,16 @@ class OutputLink:
         self._pipes: dict[int, _Pipe] = {}
         self._paused = False
         self._finished = False
+        self._is_shut = False
         self._fds_max = fds_max()
         self._sealer = StreamSealer(endpoint.cookie)
         self._queue = bytearray(self._sealer.opening)
-        self._queue += self._sealed(OutputHello(spec.key, spec.node_name, spec.tasks))
+        readers = [local for local in range(spec.tasks) if spec.reads_stream(local)]
+        self._back = self._sealer.back() if readers else None
+        self._input = InputPipes(selector, readers, lambda call: guard.wrap(step, call), self._grant_input)
+        self._queue += self._sealed(
+            OutputHello(spec.key, spec.node_name, spec.tasks, WINDOW_BYTES if readers else 0)
+        )
         self._connector: Connector | None = None
         self._socket: socket.socket | None = None
         self._is_connected = False
@@ -126,9 +136,9 @@ class OutputLink:
         if not self._is_connected and (self._socket is not None or self._connector is not None):
             self._break(f"no connection within {_CONNECT_US / 1e6:g} s")
 
-    def open_pipes(self, local: int) -> tuple[int, int]:
-        """The write ends for stdout and stderr of the task with this local rank; the caller closes them after
-        the task was started. Raises OSError when out of descriptors."""
+    def open_pipes(self, local: int) -> tuple[int, ...]:
+        """The write ends for stdout and stderr of the task with this local rank, and the read end for stdin if it takes
+        the command's input; the caller closes them after the task was started. Raises OSError when out of descriptors."""
         writers: list[int] = []
         try:
             for stream in (1, 2):
@@ -138,14 +148,17 @@ class OutputLink:
                 self._pipes[read_fd] = pipe
                 if not self._paused:
                     self._watch(pipe)
+            if self._input.takes(local):
+                writers.append(self._input.open(local, lambda: make_pipe(self._fds_max)))
         except OSError:
             for fd in writers:
                 os.close(fd)
             raise
-        return writers[0], writers[1]
+        return tuple(writers)
 
     def task_ended(self, local: int, exit_status: int) -> None:
         """Tell the reader how a task ended: its exit code, or the negated signal number."""
+        self._input.leave(local)
         self._send(OutputFrame(self._node, self._first_task + local, 0, exit_status=exit_status))
 
     def last_words(self) -> str:
@@ -162,6 +175,9 @@ class OutputLink:
         """Close everything now, and say nothing more: the step ends for another reason."""
         self._finished = True
         self._close()
+
+    def _grant_input(self, count: int) -> None:
+        self._send(OutputFrame(self._node, -1, 0, input_bytes=count))
 
     def _at(self, due_us: int, callback: Callable[[], None]) -> None:
         self._timers.at(due_us, self._guard.wrap(self._step, callback))
@@ -190,7 +206,7 @@ class OutputLink:
         self._close_when_done()
 
     def _send(self, frame: OutputFrame) -> None:
-        if self._socket is None and self._connector is None:
+        if self._is_shut or (self._socket is None and self._connector is None):
             return
         self._queue += self._sealed(frame)
         if self._socket is not None:
@@ -204,9 +220,14 @@ class OutputLink:
         if self._socket is None:
             return
         try:
-            if mask & selectors.EVENT_READ and not self._socket.recv(4096):
-                self._break("the reader closed the connection")
-                return
+            if mask & selectors.EVENT_READ:
+                data = self._socket.recv(_READ_BYTES)
+                if not data:
+                    self._break("the reader closed the connection")
+                    return
+                self._take_input(data)
+                if self._socket is None:
+                    return
             if mask & selectors.EVENT_WRITE:
                 sent = self._socket.send(self._queue)
                 self._is_connected = True
@@ -222,6 +243,16 @@ class OutputLink:
             self._resume()
         self._close_when_done()
 
+    def _take_input(self, data: bytes) -> None:
+        # A step without input has a reader that says nothing.
+        if self._back is None:
+            return
+        try:
+            for body in self._back.feed(data):
+                self._input.take(body)
+        except (BadStream, TooMuch, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._break(f"the reader has sent what is no input: {error}")
+
     def _resume(self) -> None:
         self._paused = False
         for pipe in self._pipes.values():
@@ -229,6 +260,7 @@ class OutputLink:
 
     def _break(self, reason: str) -> None:
         self._close_socket()
+        self._input.close()
         self._queue.clear()
         if self._paused:
             self._resume()
@@ -236,8 +268,15 @@ class OutputLink:
             self._on_broken(reason)
 
     def _close_when_done(self) -> None:
-        if self._finished and not self._pipes and not self._queue:
+        if not self._finished or self._pipes or self._queue:
+            return
+        if self._socket is None or self._back is None:
             self._close()
+        elif not self._is_shut:
+            # Input may still come: closed with something unread, the connection would be reset, and the last output lost.
+            self._is_shut = True
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
 
     def _drop_connector(self) -> None:
         if self._connector is not None:
@@ -254,6 +293,7 @@ class OutputLink:
 
     def _close(self) -> None:
         self._close_socket()
+        self._input.close()
         for fd in self._pipes:
             if not self._paused:
                 self._selector.unregister(fd)

@@ -79,7 +79,7 @@ class Processes:
                 raise NotAllowed(str(error)) from None
             raise
 
-    def spawn(self, key: StepKey, local: int, pipes: tuple[int, int] | None) -> tuple[int, int]:
+    def spawn(self, key: StepKey, local: int, pipes: tuple[int, ...] | None) -> tuple[int, int]:
         """Start a task: its pid, and the pipe for `read_report` (-1: none). Raises `SpawnError`."""
         return self._spawn(wire.Spawn(key, local), pipes or ())
 

@@ -426,7 +426,7 @@ class StepTable:
             )
 
     def _spawn_one(self, step: Step, local: int) -> Task:
-        pipes: tuple[int, int] | None = None
+        pipes: tuple[int, ...] | None = None
         try:
             pipes = step.link.open_pipes(local) if step.link is not None else None
             pid, report_fd = self._processes.spawn(step.key, local, pipes)

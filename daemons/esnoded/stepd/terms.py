@@ -12,6 +12,7 @@ import msgspec
 
 from eslurm.core.model.earlier_launch import decode_command
 from eslurm.core.model.protocol import JobLaunch
+from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import OutputEndpoint, StepOrder, StepSpec, StepWarning
@@ -35,6 +36,11 @@ class Terms(msgspec.Struct, frozen=True):
     orphan_timeout_us: int
     warning: StepWarning | None
     endpoint: OutputEndpoint | None
+    input: StepInput | None
+
+    def reads_stream(self, local: int) -> bool:
+        """Check whether the task of this rank on its node reads what the step's command passes on."""
+        return self.input is not None and self.input.is_streamed_to(self.first_task + local)
 
 
 def read_spec(order: StepOrder) -> StepSpec:
@@ -74,4 +80,5 @@ def terms_of(spec: StepSpec) -> Terms:
         spec.orphan_timeout_us,
         spec.warning,
         spec.endpoint,
+        spec.input,
     )

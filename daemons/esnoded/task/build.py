@@ -20,6 +20,7 @@ from eslurm.compat.environment import (
 )
 from eslurm.compat.filenames import FileNameFields, default_output, expand_pattern
 from eslurm.core.model.job import JobSpec
+from eslurm.core.model.node_groups import find_place
 from eslurm.core.model.protocol import JobLaunch, LaunchStep
 from eslurm.core.model.step_key import GATEWAY_STEP, StepKey
 from eslurm.ports.step_checks import parse_endpoint
@@ -67,7 +68,7 @@ class Builder:
         env = shared.shared | shared.of_task(key.node, local) | own
         if key.is_gateway:
             return build_daemon(key, launch, node_name, env, share, script)
-        return _task(key, launch, request, node_name, env, share)
+        return _task(key, launch, request, node_name, env, share, local)
 
     def _shared(
         self, launch: JobLaunch, request: LaunchStep, names: Sequence[str], environment: bytes
@@ -138,11 +139,47 @@ def _task(
     node_name: str,
     env: dict[str, str],
     share: tuple[int, int],
+    local: int = 0,
 ) -> StepSpec:
     address, port = parse_endpoint(request.endpoint)
     step = user_step(key, launch, node_name, request.argv, env, request.work_dir)
     endpoint = OutputEndpoint(address, port, request.cookie)
-    return replace(step, endpoint=endpoint, tasks=share[0], first_task=share[1])
+    given = request.input
+    stdin = (
+        _input_file(given.path, launch, request, key, node_name, share[1] + local)
+        if given is not None
+        else ""
+    )
+    return replace(
+        step,
+        endpoint=endpoint,
+        tasks=share[0],
+        first_task=share[1],
+        stdin=stdin or "/dev/null",
+        input=given,
+    )
+
+
+def _input_file(
+    pattern: str, launch: JobLaunch, request: LaunchStep, key: StepKey, node_name: str, rank: int
+) -> str:
+    """The path of a task's own file of input, empty: it has none."""
+    if not pattern:
+        return ""
+    spec = launch.spec
+    node = find_place(request.whole or request.groups, key.node) or 0
+    fields = FileNameFields(
+        launch.job_id,
+        job_name=spec.name,
+        user=spec.user.name,
+        node_name=node_name,
+        array_job_id=launch.array_job_id,
+        array_task=launch.array_task,
+        node=node + (request.joint.node_first if request.joint is not None else 0),
+        task=rank,
+        step=str(request.step if request.first < 0 else request.first),
+    )
+    return expand_pattern(pattern, fields)
 
 
 def _warning(spec: JobSpec) -> StepWarning | None:

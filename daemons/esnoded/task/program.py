@@ -41,7 +41,8 @@ class SpawnError(Exception):
 class Program(msgspec.Struct, frozen=True):
     """A task of rank `local` on its node; `make` builds its step. Or with `seconds_left` the script that warns of the end.
 
-    `mark` is the value of `STEP_MARKER`, `pipes` are the write ends that replace the output files. The first task opens the
+    `mark` is the value of `STEP_MARKER`, `pipes` are the write ends that replace the output files, and behind them the read
+    end, if any, that replaces the input file. The first task opens the
     output files in the step's mode; later ones always append, lest they erase what the first wrote. `prolog` is the site's
     program that runs before it, for `limit_s` at most. With `ended`, pid and wait status of a task that is over, it is the
     site's program `epilog` after that task.
@@ -50,7 +51,7 @@ class Program(msgspec.Struct, frozen=True):
     make: Callable[[int], StepSpec]
     mark: str
     local: int
-    pipes: tuple[int, int] | None = None
+    pipes: tuple[int, ...] | None = None
     seconds_left: int | None = None
     prolog: str = ""
     limit_s: float = 0.0
@@ -175,7 +176,7 @@ def _enter_directory(path: str) -> None:
 
 
 def _open_streams(
-    spec: StepSpec, first: bool, pipes: tuple[int, int] | None, opened: list[int]
+    spec: StepSpec, first: bool, pipes: tuple[int, ...] | None, opened: list[int]
 ) -> tuple[int, int, int]:
     """Descriptors for stdin, stdout and stderr; those opened here are added to `opened`.
 
@@ -192,7 +193,7 @@ def _open_streams(
         opened.append(fd)
         return fd
 
-    stdin = open_one(spec.stdin, os.O_RDONLY, "input")
+    stdin = pipes[2] if pipes is not None and len(pipes) > 2 else open_one(spec.stdin, os.O_RDONLY, "input")
     if pipes is not None and not (spec.key.is_gateway and spec.stderr):
         return stdin, pipes[0], pipes[1]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

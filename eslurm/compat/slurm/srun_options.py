@@ -28,7 +28,7 @@ exact . - no a step has cores by -n and -c
 export . = only:all the tasks get the environment of srun
 het-group . = yes parts of the job to run in (inside jobs)
 help h - yes show this text
-input i = no tasks have no standard input
+input i = yes all, none, the number of a task, or a file
 job-name J = yes name of the step
 jobid . = yes the job to run in
 kill-on-bad-exit K ? no the step ends when all its tasks have ended

@@ -25,6 +25,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.parts import user_parts
 from eslurm.core.model.step import Step, StepState
+from eslurm.core.model.step_input import problem_of as input_problem
 from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 
@@ -71,6 +72,8 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     first_rank = total = 0
     if message.joint is not None:
         first_rank, total = _joint(message.joint, parts, layouts[0])
+    if problem := input_problem(message.input, total or sum(counts)):
+        raise Refused(RefusalCode.INVALID, problem)
     found: list[facts.Fact] = []
     made: list[PartCreated] = []
     for at, (component, program, layout) in enumerate(zip(parts, programs, layouts, strict=True)):
@@ -94,6 +97,7 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
                 first=attempt.next_step if together else -1,
                 others=tuple(zip(parts[1:], layouts[1:], strict=True)) if not at else (),
                 joint=message.joint,
+                input=message.input,
             )
         )
         named = tuple((state.nodes[node].name, tasks) for node, tasks in layout)

@@ -28,6 +28,7 @@ from eslurm.core.model.pack import MoveWish, PackPlace
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.retry import Retried
 from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.token import IssuedToken
 from eslurm.core.model.transfer import Transfer
@@ -616,6 +617,8 @@ class StepCreated(FactBase, frozen=True, tag=True):
     """Of the first of them: (component, layout) of the further ones, whose numbers follow."""
     joint: JointStep | None = None
     """It is this cell's part of a step over several."""
+    input: StepInput | None = None
+    """None: its tasks have no input."""
 
 
 class StepAnswered(FactBase, frozen=True, tag=True):

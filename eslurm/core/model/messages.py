@@ -25,6 +25,7 @@ from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.protocol import Report
 from eslurm.core.model.request import Request as ResourceRequest
+from eslurm.core.model.step_input import StepInput
 
 
 class RefusalCode(enum.Enum):
@@ -299,6 +300,7 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     tasks_open: bool = False
     """The script's environment says `tasks`: where the job's nodes have changed since, those of the moment count."""
     nodes_open: bool = False
+    input: StepInput | None = None
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):

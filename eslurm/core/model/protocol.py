@@ -17,6 +17,7 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.gateways import GatewayStep
 from eslurm.core.model.guests import Guest, JointStep
 from eslurm.core.model.job import JobSpec, StepEnd
+from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import BATCH_STEP
 
 AGENT_PROTOCOL: Final = 1
@@ -154,6 +155,7 @@ class LaunchStep(
     """
     joint: JointStep | None = None
     """It is this cell's part of a step over several cells, whose ranks begin with `rank_first`."""
+    input: StepInput | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):

@@ -109,3 +109,61 @@ def test_frames_are_bounded_once_proven_too() -> None:
 def test_a_cookie_has_the_length_of_a_key(size: int) -> None:
     with pytest.raises(ValueError, match="32"):
         StreamSealer(bytes(size))
+
+
+# --- the way back ----------------------------------------------------------------------------------------
+
+
+def both_ends() -> tuple[StreamSealer, StreamOpener]:
+    """The end that has connected, and the one that has opened its first frame."""
+    sealer, opener = StreamSealer(COOKIE), StreamOpener(COOKIE)
+    assert opener.feed(sealer.opening + sealer.seal(b"hello")) == [b"hello"]
+    return sealer, opener
+
+
+@given(st.integers(1, 70_000))
+def test_what_goes_back_opens_however_it_is_cut(size: int) -> None:
+    sealer, opener = both_ends()
+    there = opener.back()
+    data = b"".join(there.seal(body) for body in BODIES)
+    here, found = sealer.back(), list[bytes]()
+    for start in range(0, len(data), size):
+        found += here.feed(data[start : start + size])
+    assert found == BODIES
+
+
+def test_no_frame_of_one_way_opens_on_the_other() -> None:
+    """What a listener gets cannot be thrown back at the supervisor as input of its tasks, nor the other way round."""
+    sealer, opener = both_ends()
+    frame = sealer.seal(b"rm -rf")
+    with pytest.raises(BadStream, match="cookie"):
+        sealer.back().feed(frame)
+    sealer, opener = both_ends()
+    with pytest.raises(BadStream):
+        opener.feed(opener.back().seal(b"output"))
+
+
+def test_a_listener_without_the_cookie_sends_nothing_that_opens() -> None:
+    sealer, _ = both_ends()
+    foreign = StreamOpener(os.urandom(32))
+    foreign.feed(sealer.opening)
+    with pytest.raises(BadStream, match="cookie"):
+        sealer.back().feed(foreign.back().seal(b""))
+
+
+@pytest.mark.parametrize(
+    "data", [struct.pack(">I", FIRST_BYTES_MAX + 1), struct.pack(">I", 0), b"\xff" * 4, bytes(64)], ids=repr
+)
+def test_the_way_back_is_bounded_before_it_is_proven(data: bytes) -> None:
+    sealer, _ = both_ends()
+    with pytest.raises(BadStream):
+        sealer.back().feed(data)
+
+
+@pytest.mark.parametrize("order", [(1,), (0, 0), (0, 2), (0, 1, 0)], ids=str)
+def test_frames_that_come_back_out_of_order_are_noticed(order: tuple[int, ...]) -> None:
+    sealer, opener = both_ends()
+    there = opener.back()
+    frames = [there.seal(body) for body in BODIES]
+    with pytest.raises(BadStream):
+        sealer.back().feed(b"".join(frames[at] for at in order))
