@@ -164,6 +164,8 @@ ROWS: tuple[Option, ...] = (
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("-J --job-name NAME", "name of the step (the command's)", "-J solver"),
         ("--jobid JOB", "the job to run in (the surrounding one), or its part: 17+1", "--jobid 17"),
+        ("-K --kill-on-bad-exit [=0|1]", "a task that fails ends all others", "-K", OPTIONAL),
+        ("-W --wait SECONDS", "end all tasks so long after the first end (0: never)", "-W 30"),
         ("-Q --quiet", "say nothing of tasks that fail"),
     ),
     *_rows("esqueue escancel esacct", _CHOICE, ("-u --user USER", "jobs of this user", "-u ada")),

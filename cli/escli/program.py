@@ -24,8 +24,10 @@ def run(
     *,
     options_end_at_first_word: bool = False,
     excludes: Mapping[str, Sequence[str]] | None = None,
+    name: str = "",
 ) -> int:
-    """Parse, run `body`, and return the exit code. Every failure is one line on stderr."""
+    """Parse, run `body`, and return the exit code. Every failure is one line on stderr, behind `name` or the command's."""
+    name = name or command
     words = sys.argv[1:] if argv is None else argv
     try:
         parser = Parser(
@@ -39,11 +41,11 @@ def run(
             code = body(given)
         sys.stdout.flush()
     except OptionError as error:
-        return _fail(command, exits.USAGE, str(error))
+        return _fail(name, exits.USAGE, str(error))
     except CommandFailed as failure:
-        return _fail(command, failure.code, failure.text)
+        return _fail(name, failure.code, failure.text)
     except KeyboardInterrupt:
-        return _fail(command, exits.INTERRUPTED, "interrupted")
+        return _fail(name, exits.INTERRUPTED, "interrupted")
     except BrokenPipeError:
         return _reader_gone()
     return code

@@ -120,6 +120,24 @@ def test_signals_reach_steps_or_all(slurm: Slurm, state_dir: Path) -> None:
     assert (work / "got").read_text() == "script\n"
 
 
+@pytest.mark.slow
+def test_srun_says_how_its_tasks_end_in_slurms_words(slurm: Slurm) -> None:
+    answer = slurm("srun", "-n2", "sh", "-c", "exit $((SLURM_PROCID * 7))")
+    assert answer.code == 7
+    assert re.fullmatch(r"srun: error: \w+: task 1: Exited with exit code 7\n", answer.err), answer
+    answer = slurm(
+        "srun", "-n2", "-K1", "sh", "-c", "test $SLURM_PROCID = 1 && kill -SEGV $$; exec sleep 600"
+    )
+    assert answer.code == 128 + 11
+    assert re.fullmatch(
+        r"srun: error: \w+: task 1: Segmentation fault\n"
+        r"srun: launch/slurm: _step_signal: Terminating StepId=\d+\.0\n",
+        answer.err,
+    ), answer
+    answer = slurm("srun", "--wait=soon", "true")
+    assert answer.code == 1 and answer.err.startswith("srun: error: "), answer
+
+
 def test_a_real_slurm_is_not_hidden(tmp_path: Path, state_dir: Path) -> None:
     cluster = Cluster(state_dir)
     other = tmp_path / "other"

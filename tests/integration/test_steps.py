@@ -150,3 +150,18 @@ def test_a_loop_of_steps_reads_lines_as_it_does_under_slurm(cluster: LiveCluster
 def test_a_step_ends_when_its_tasks_do_whatever_comes_in(cluster: LiveCluster) -> None:
     _, said = step(cluster, "yes | esrun head -n 2; echo code $?", "-N", "2", "-n", "2")
     assert said == ["y"] * 4 + ["code 0"]
+
+
+def test_a_task_that_fails_ends_the_others_where_that_is_asked_for(cluster: LiveCluster) -> None:
+    command = "esrun -K sh -c 'test $SLURM_PROCID = 0 && exit 7; echo $$ > pid; exec sleep 600'; echo code $?"
+    _, said = step(cluster, command, "-N", "2", "-n", "2")
+    assert said[-1] == "code 7"
+    assert any("a task failed: ending task 1" in line for line in said), said
+    pids = cluster.lines("pid")
+    assert not pids or not is_alive(int(pids[0]))
+
+
+def test_all_tasks_are_ended_a_while_after_the_first(cluster: LiveCluster) -> None:
+    command = "esrun -W 1 sh -c 'test $SLURM_PROCID = 0 || exec sleep 600'; echo code $?"
+    _, said = step(cluster, command, "-N", "2", "-n", "2")
+    assert said[-1] == f"code {128 + signal.SIGKILL}"

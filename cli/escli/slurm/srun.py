@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from escli.slurm import frame
+from escli.slurm.step_texts import SlurmTexts
 from eslurm.compat.errors import OptionError
 from eslurm.compat.filenames import FileNameFields, expand_pattern
 from eslurm.compat.slurm.getopt import FLAG, HARMLESS, Parser
@@ -45,7 +46,7 @@ def _run_inside(context: Context, given: Options) -> int:
         if row.treatment != HARMLESS and not row.treatment.startswith("only:") and row.long not in _FILES:
             words.append(f"--{row.long}" if row.kind == FLAG else f"--{row.long}={value}")
     _redirect(given, os.environ)
-    return esrun.main([*words, *given.rest])
+    return esrun.main([*words, *given.rest], f"{COMMAND}: error", SlurmTexts())
 
 
 def _run_outside(context: Context, given: Options) -> int:
@@ -74,7 +75,7 @@ def _run_outside(context: Context, given: Options) -> int:
     with context.open_api() as api:
         check_here(api)
         return run_allocated_step(
-            *(api, COMMAND, job, words),
+            *(api, COMMAND, job, words, SlurmTexts()),
             immediate_s=give_up_s,
             refused=lambda failure: frame.Failed(FAILED[COMMAND] + refused_as(frame.trouble(failure))),
             granted=lambda environ: _redirect(given, environ),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from escli.api import Api
     from escli.options import Words
+    from escli.user.step_ends import StepTexts
 
 _OF_THE_JOB = ("nodes", "ntasks")
 """The step takes what its job got: a range of nodes has become a number, tasks on each node have become tasks."""
@@ -53,6 +54,7 @@ def run_allocated_step(
     command: str,
     job: Mapping[str, Any],
     given: Words,
+    texts: StepTexts,
     *,
     immediate_s: float | None = None,
     refused: Callable[[CommandFailed], Exception] | None = None,
@@ -84,7 +86,7 @@ def run_allocated_step(
             given.drop(_OF_THE_JOB)
             programs = read_programs(given, environ)
             entered = contextlib.nullcontext(interrupts)
-            code = run_step(api, given, allocation.job_id, programs, environ, entered)
+            code = run_step(api, given, allocation.job_id, programs, environ, entered, texts)
         finally:
             had_ended = keeper.has_ended
             with contextlib.suppress(CommandFailed):

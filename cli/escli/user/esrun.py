@@ -11,6 +11,7 @@ from escli import program
 from escli.open_api import open_api
 from escli.option_table import OUTSIDE
 from escli.user.step_calls import COMMAND
+from escli.user.step_ends import OwnTexts
 from escli.user.step_following import interrupts_of_step
 from escli.user.step_programs import EXCLUDES, SYNONYMS, read_programs
 from escli.user.step_run import check_here, run_step
@@ -22,18 +23,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from escli.options import Words
+    from escli.user.step_ends import StepTexts
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code."""
-    return program.run(COMMAND, _run, argv, options_end_at_first_word=True, excludes=EXCLUDES)
+def main(argv: Sequence[str] | None = None, name: str = COMMAND, texts: StepTexts | None = None) -> int:
+    """Entry point; returns the exit code. `name` begins each line about a failure, `texts` says how tasks end."""
+    words = texts or OwnTexts(COMMAND)
+    return program.run(
+        COMMAND,
+        lambda given: _run(given, words),
+        argv,
+        options_end_at_first_word=True,
+        excludes=EXCLUDES,
+        name=name,
+    )
 
 
-def _run(given: Words) -> int:
+def _run(given: Words, texts: StepTexts) -> int:
     _take_part(given)
     job_id = _job_id(given, os.environ)
     if not job_id:
-        return _run_outside(given)
+        return _run_outside(given, texts)
     _check_inside(given, job_id)
     is_inside = str(job_id) == (os.environ.get("ESLURM_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
     # The sizes of another job are not known here.
@@ -43,13 +53,13 @@ def _run(given: Words) -> int:
 
         with open_api(given, COMMAND) as api:
             check_here(api)
-            return run_joint(api, given, job_id, programs)
+            return run_joint(api, given, job_id, programs, texts)
     with open_api(given, COMMAND) as api:
         check_here(api)
-        return run_step(api, given, job_id, programs, os.environ, interrupts_of_step())
+        return run_step(api, given, job_id, programs, os.environ, interrupts_of_step(), texts)
 
 
-def _run_outside(given: Words) -> int:
+def _run_outside(given: Words, texts: StepTexts) -> int:
     from escli.user.allocated_step import check_outside, run_allocated_step
     from escli.user.esalloc import allocation_request, immediate_s
 
@@ -58,7 +68,7 @@ def _run_outside(given: Words) -> int:
     give_up_s = immediate_s(given)
     with open_api(given, COMMAND) as api:
         check_here(api)
-        return run_allocated_step(api, COMMAND, job, given, immediate_s=give_up_s)
+        return run_allocated_step(api, COMMAND, job, given, texts, immediate_s=give_up_s)
 
 
 def _check_inside(given: Words, job_id: int) -> None:

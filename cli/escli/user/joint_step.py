@@ -14,6 +14,7 @@ from escli import exits
 from escli.failures import CommandFailed
 from escli.job_refs import job_refs
 from escli.user.step_calls import COMMAND, Launch, finish, listen_host, step_request, tasks_by_source
+from escli.user.step_ends import read_ends
 from escli.user.step_following import follow, interrupts_of_step
 from escli.user.step_input import InputPump, read_choice
 from escli.user.step_output import LineWriter, StepOutput
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from escli.api import Api
     from escli.options import Words
+    from escli.user.step_ends import StepTexts, TaskEnd
     from escli.user.step_following import Where
     from escli.user.step_input import Taker
     from escli.user.step_programs import PartProgram
@@ -49,8 +51,9 @@ class Place:
         """Tasks of the step on each of the nodes that it takes here."""
 
 
-def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgram]) -> int:
+def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgram], texts: StepTexts) -> int:
     """Run the step; returns its exit code. Raises OptionError or CommandFailed."""
+    ends = read_ends(given, os.environ, texts)
     if len(programs) != 1 or programs[0].component:
         raise OptionError(COMMAND, None, "has several parts in a job that spans cells", "run one program")
     places = _places(api, job_id)
@@ -81,7 +84,7 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
         label = f"{job_id}.{steps[0][1].step}"
         with interrupts_of_step() as interrupts:
             launch = JointLaunch([Launch(api, step, place.cell, job_id) for place, step in steps])
-            code, number = follow(output, launch, label, interrupts, pump, quiet=given.has("quiet"))
+            code, number = follow(output, launch, label, interrupts, pump, ends)
         for place, step in steps:
             finish(api, step, code, number, place.cell, job_id)
         launch.close()
@@ -165,6 +168,15 @@ class JointOutput:
     def statuses(self) -> Mapping[int, int]:
         """Rank -> exit code, or the negated number of the signal that ended the task."""
         return {rank: status for part in self._parts.values() for rank, status in part.statuses.items()}
+
+    def take_ends(self) -> list[TaskEnd]:
+        """The tasks that have ended since the last call."""
+        return [end for part in self._parts.values() for end in part.take_ends()]
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks."""
+        return sum(part.tasks for part in self._parts.values())
 
     @property
     def expected(self) -> frozenset[Where]:

@@ -6,22 +6,22 @@ import signal
 import time
 from typing import Protocol
 
-from escli import exits, program
+from escli import exits
 from escli.errors import Interrupted
 from escli.interrupts import Interrupts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
     from typing import TypeAlias
 
     from _typeshed import HasFileno
 
+    from escli.user.step_ends import TaskEnd, TaskEnds
     from escli.user.step_input import InputPump
 
     Where: TypeAlias = tuple[object, str]
 
-COMMAND = "esrun"
 _POLL_S = 1.0
 _CONNECT_GRACE_S = 30.0
 _ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -33,6 +33,13 @@ class Output(Protocol):
     @property
     def statuses(self) -> Mapping[int, int]:
         """Rank -> exit code, or the negated number of the signal that ended the task."""
+
+    def take_ends(self) -> Sequence[TaskEnd]:
+        """The tasks that have ended since the last call."""
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks."""
 
     @property
     def expected(self) -> Set[Where]:
@@ -92,16 +99,23 @@ def interrupts_of_step() -> Interrupts:
 
 
 def follow(
-    output: Output, launch: Launching, label: str, interrupts: Interrupts, pump: InputPump, *, quiet: bool
+    output: Output, launch: Launching, label: str, interrupts: Interrupts, pump: InputPump, ends: TaskEnds
 ) -> tuple[int, int]:
     """Show output until the step has ended; returns its exit code and the signal that ended it. `label` names it."""
+
+    def has_enough() -> bool:
+        return ends.look(label, output.take_ends(), output.tasks, time.monotonic())
+
     # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
     for heard in launch.heard:
         output.watch(heard)
     output.watch(interrupts)
     try:
-        problems = _until_ended(output, launch, interrupts, pump)
+        problems = _until_ended(output, launch, interrupts, pump, has_enough)
         code, number = merged(output.statuses)
+        if not problems and len(output.statuses) < output.tasks and not code:
+            # No task failed, and the last ones are ended.
+            code, number = 128 + signal.SIGKILL, int(signal.SIGKILL)
         if problems:
             code = max(code, exits.FAILED)
     except Interrupted:
@@ -111,15 +125,20 @@ def follow(
     pump.close()
     output.unwatch(interrupts)
     output.close()
-    for problem in problems if not quiet else ():
-        program.warn(COMMAND, f"step {label}: {problem}")
-    if not quiet and not problems:
-        _tell_failures(output.statuses)
+    for problem in problems:
+        ends.problem(label, problem)
+    if not problems:
+        ends.ended(output.statuses)
     return code, number
 
 
-def _until_ended(output: Output, launch: Launching, interrupts: Interrupts, pump: InputPump) -> list[str]:
-    """Show output until each node has ended, is lost, or never came; returns the problems, one text each."""
+def _until_ended(
+    output: Output, launch: Launching, interrupts: Interrupts, pump: InputPump, has_enough: Callable[[], bool]
+) -> list[str]:
+    """Show output until each node has ended, is lost, or never came; returns the problems, one text each.
+
+    It stops without a problem when the tasks that have ended are reason enough to end the others: `has_enough`.
+    """
     sources = output.expected
     heard_s = 0.0
     while not output.finished | output.lost >= sources:
@@ -136,6 +155,8 @@ def _until_ended(output: Output, launch: Launching, interrupts: Interrupts, pump
         if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
             return [f"node {name} never connected" for name in _names(missing)] + _lost(output, launch)
         output.run_once(0 if pump.advance() else _POLL_S)
+        if has_enough():
+            return []
     return _lost(output, launch)
 
 
@@ -171,15 +192,3 @@ def merged(statuses: Mapping[int, int]) -> tuple[int, int]:
         elif status > code:
             code, number = status, 0
     return code, number
-
-
-def _tell_failures(statuses: Mapping[int, int]) -> None:
-    groups: dict[int, list[int]] = {}
-    for task, status in sorted(statuses.items()):
-        if status:
-            groups.setdefault(status, []).append(task)
-    for status, tasks in groups.items():
-        from eslurm.compat.arrays import fold_tasks, format_array
-
-        how = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
-        program.warn(COMMAND, f"task {format_array(fold_tasks(tasks))}: {how}")

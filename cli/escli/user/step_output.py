@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from _typeshed import HasFileno
 
+    from escli.user.step_ends import TaskEnd
     from escli.user.step_input import Taker
 
 _UNPROVEN_MAX = 256
@@ -194,12 +195,15 @@ class StepOutput:
         self._connections: dict[int, _Connection] = {}
         self._unreported: dict[Source, int] = {}
         self.statuses: dict[int, int] = {}
+        self.tasks = 0
+        self._ends: list[TaskEnd] = []
         self.finished: set[Source] = set()
         self.lost: set[Source] = set()
 
     def expect(self, tasks: Mapping[Source, int]) -> None:
         """Set the sources of the step's output and the number of tasks of each."""
         self._unreported = dict(tasks)
+        self.tasks = sum(tasks.values())
 
     @property
     def expected(self) -> frozenset[Source]:
@@ -211,6 +215,11 @@ class StepOutput:
         """The sources that have proved themselves so far."""
         live = {one.source for one in self._connections.values() if one.source is not None}
         return frozenset(live | self.finished | self.lost)
+
+    def take_ends(self) -> list[TaskEnd]:
+        """The tasks that have ended since the last call."""
+        ends, self._ends = self._ends, []
+        return ends
 
     @property
     def is_complete(self) -> bool:
@@ -295,6 +304,7 @@ class StepOutput:
         elif frame.exit_status is not None:
             if frame.task not in self.statuses:
                 self.statuses[frame.task] = frame.exit_status
+                self._ends.append((frame.task, source[1], frame.exit_status))
                 self._unreported[source] -= 1
         elif frame.eof:
             self._writer.end(frame.task, frame.stream)

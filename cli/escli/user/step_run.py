@@ -8,6 +8,7 @@ import sys
 from escli import exits
 from escli.failures import CommandFailed
 from escli.user.step_calls import Launch, finish, listen_host, step_request, tasks_by_source
+from escli.user.step_ends import read_ends
 from escli.user.step_following import follow
 from escli.user.step_input import InputPump, read_choice
 from escli.user.step_output import LineWriter, StepOutput
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from escli.api import Api
     from escli.interrupts import Interrupts
     from escli.options import Words
+    from escli.user.step_ends import StepTexts
     from escli.user.step_programs import PartProgram
 
 
@@ -41,12 +43,13 @@ def run_step(
     programs: Sequence[PartProgram],
     environ: Mapping[str, str],
     entering: AbstractContextManager[Interrupts],
+    texts: StepTexts,
 ) -> int:
     """The whole life of a step; returns its exit code. `environ` is the job's; signals count from `entering` on.
 
     Raises OptionError, CommandFailed.
     """
-    choice = read_choice(given, environ)
+    choice, ends = read_choice(given, environ), read_ends(given, environ, texts)
     cookie = os.urandom(COOKIE_BYTES)
     writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered"))
     output = StepOutput(listen_host(environ), cookie, writer)
@@ -61,7 +64,7 @@ def run_step(
         label = f"{step.job_id}.{step.step}"
         with entering as interrupts:
             launch = Launch(api, step)
-            code, number = follow(output, launch, label, interrupts, pump, quiet=given.has("quiet"))
+            code, number = follow(output, launch, label, interrupts, pump, ends)
         finish(api, step, code, number)
         launch.close()
         return code

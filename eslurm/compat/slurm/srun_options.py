@@ -31,7 +31,7 @@ help h - yes show this text
 input i = yes all, none, the number of a task, or a file
 job-name J = yes name of the step
 jobid . = yes the job to run in
-kill-on-bad-exit K ? no the step ends when all its tasks have ended
+kill-on-bad-exit K ? yes a task that fails ends all others
 label l - yes begin each line with the number of its task
 mem-bind . = only:none|no|q|quiet|v|verbose memory is not bound
 mpi . = only:none there is no interface of MPI
@@ -48,7 +48,7 @@ unbuffered u - yes show output as it comes, not by lines
 usage . - yes show this text
 verbose v - none
 version V - yes show the version
-wait W = only:0 the step ends when all its tasks have ended
+wait W = yes end all tasks so long after the first end
 """)
 _IMMEDIATE = Row("immediate", "I", "?", "yes", "give up when the nodes are not there at once")
 _OUTSIDE = (*(row for row in sbatch_options.ROWS if row.long in _OF_JOBS), _IMMEDIATE)
