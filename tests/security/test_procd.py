@@ -271,7 +271,7 @@ def test_a_task_reads_from_a_pipe_only_where_the_credential_says_so(fallen: Fall
     )
     os.close(in_fd)
     os.close(write_fd)
-    refused([one.removeprefix("Done; ") for one in heard[:3]], *["no input from a pipe"] * 2, "do not belong")
+    refused([one.removeprefix("Done; ") for one in heard[:3]], *["other files or pipes"] * 2, "do not belong")
     assert heard[3] == "Done; Spawned"
     with open(read_fd, "rb") as pipe:
         pipe.read()
@@ -308,7 +308,7 @@ def test_a_task_is_started_once_as_it_was_sealed(fallen: Fallen) -> None:
     assert (heard[0], heard[10]) == ("Done", "Spawned")
     refused(
         [heard[at] for at in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15)],
-        *("no task 1", "cannot be read", "do not belong", "into the step's files", "do not belong"),
+        *("no task 1", "cannot be read", "do not belong", "other files or pipes", "do not belong"),
         *("no warning", "do not belong", "do not belong", "no listener", "no task 0", "launched before"),
         *("was not admitted", "launched before"),
     )

@@ -1,4 +1,4 @@
-"""What srun says of its step on standard error, in Slurm's words."""
+"""Lines of srun about its step on standard error, in Slurm's words."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _WAIT_MAX_S = 366 * 86_400
 
 
 class StepTexts(Protocol):
-    """What a command says of its step on standard error, in its own words. `label` names the step."""
+    """Lines that a command prints of its step on standard error, in its own words. `label` names the step."""
 
     def failed(self, node: str, tasks: Sequence[int], status: int) -> None:
         """Tasks of one node have ended by this exit code, or by this negated signal, just now."""
@@ -118,7 +118,7 @@ class TaskEnds:
 
 
 def read_ends(given: Words, environ: Mapping[str, str], texts: StepTexts) -> TaskEnds:
-    """What `--kill-on-bad-exit`, `--wait`, `--quiet` and Slurm's variables say. Raises OptionError."""
+    """The choice of `--kill-on-bad-exit`, `--wait`, `--quiet` and Slurm's variables. Raises OptionError."""
     kill = environ.get("SLURM_KILL_BAD_EXIT", "0")
     if given.has("kill-on-bad-exit"):
         kill = given.text("kill-on-bad-exit") or "1"

@@ -65,7 +65,7 @@ class Taking(Protocol):
 
 
 class InputChoice:
-    """What `--input` chooses: `step` is what the nodes are told (None: no input), `path` a file to pass on."""
+    """The choice of `--input`: `step` is what the nodes are told (None: no input), `path` a file to pass on."""
 
     __slots__ = ("path", "step")
 
@@ -74,7 +74,7 @@ class InputChoice:
         self.path = path
 
     def open(self) -> InputSource | None:
-        """What is passed on, if anything is. Raises OptionError."""
+        """The input that is passed on, if any is. Raises OptionError."""
         if self.step is None or self.step.path:
             return None
         if not self.path:

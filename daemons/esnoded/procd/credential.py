@@ -136,9 +136,7 @@ def find_launch(key: StepKey, command: Command) -> Launchable:
     match body:
         case Prepare(launch=found) | Start(launch=JobLaunch() as found) if phase:
             launch, request, step = found, None, key.step
-        case Prepare(launch=found, start=True):
-            launch, request, step = found, None, BATCH_STEP
-        case Start(launch=JobLaunch() as found):
+        case Prepare(launch=found, start=True) | Start(launch=JobLaunch() as found):
             launch, request, step = found, None, BATCH_STEP
         case LaunchStep(launch=JobLaunch() as found):
             launch, request, step = found, body, body.step

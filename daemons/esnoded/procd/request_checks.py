@@ -34,9 +34,9 @@ from esnoded.task.phases import build_phase
 class Allowed(msgspec.Struct, frozen=True):
     """A step that may be started: whose it is, and how many tasks; `until_us`: when its credential ends (UTC).
 
-    `make` builds what a task runs. It is called as the user only. `streams`: output goes into pipes; `warns`: a script may
-    be run that warns of the time limit. `prolog` is the site's program before each task, empty: none; it and the one after
-    each task run for `limit_s` at most. `reads`: tasks read what the step's command passes on.
+    `make` builds what a task runs. It is called as the user only. `streams` are the numbers of pipes that a task may have:
+    none, two for output, or a third for input; `warns`: a script may be run that warns of the time limit. `prolog` is the
+    site's program before each task, empty: none; it and the one after each task run for `limit_s` at most.
     """
 
     key: StepKey
@@ -44,11 +44,10 @@ class Allowed(msgspec.Struct, frozen=True):
     until_us: int
     make: Callable[[int], StepSpec]
     tasks: int = 1
-    streams: bool = False
+    streams: tuple[int, ...] = (0,)
     warns: bool = False
     prolog: str = ""
     limit_s: float = 0.0
-    reads: bool = False
 
 
 class RequestChecks:
@@ -96,8 +95,8 @@ class RequestChecks:
         options = self._options
         has_prolog = options.task_prolog and not key.is_gateway
         prolog = _program("task prolog", options.task_prolog) if has_prolog else ""
-        limit_s, reads = options.phase_limit_s, request.input is not None and not request.input.path
-        return Allowed(key, user, until_us, make, found.tasks, True, False, prolog, limit_s, reads)
+        streams = (2, 3) if request.input is not None and not request.input.path else (2,)
+        return Allowed(key, user, until_us, make, found.tasks, streams, False, prolog, options.phase_limit_s)
 
     def _gateway_daemon(self, launch: JobLaunch) -> str:
         """The job's own program, or root's. Raises `NotAllowed`, OSError."""
@@ -122,7 +121,7 @@ class RequestChecks:
             self._warrants.check_user(user)
         sealed = (key, launch, found.node_name, found.names, found.cluster)
         make = partial(build_phase, *sealed, user, program, order.end)
-        return Allowed(key, user, found.until_us, make, streams=True)
+        return Allowed(key, user, found.until_us, make, streams=(2,))
 
     def task_epilog(self) -> str:
         """Root's program after each task, as long as no other user can change it. Raises `NotAllowed`, OSError."""

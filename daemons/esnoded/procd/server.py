@@ -209,10 +209,8 @@ class Procd:
         else:
             if local >= allowed.tasks or local in step.started:
                 raise NotAllowed(f"step {allowed.key} has no task {local} that was not started")
-            if allowed.streams != bool(fds):
-                raise NotAllowed("output goes into the step's files, or with an endpoint into two pipes")
-            if len(fds) > 2 and not allowed.reads:
-                raise NotAllowed("the credential has no input from a pipe")
+            if len(fds) not in allowed.streams:
+                raise NotAllowed("the credential has output and input in other files or pipes")
             self._begin(step)
             step.started.add(local)
             program = replace(program, pipes=tuple(fds) or None, prolog=allowed.prolog)
@@ -225,7 +223,7 @@ class Procd:
 
     def _connect(self, step: Step, fd: int) -> None:
         allowed = step.allowed
-        if not allowed.streams or allowed.key.is_phase or allowed.key.is_gateway or step.is_connected:
+        if 0 in allowed.streams or allowed.key.is_phase or allowed.key.is_gateway or step.is_connected:
             raise NotAllowed(f"step {allowed.key} has no listener to connect to")
         self._begin(step)
         step.is_connected = True

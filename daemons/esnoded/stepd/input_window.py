@@ -44,7 +44,7 @@ class InputWindow:
         self._trim()
 
     def rest(self, reader: int) -> memoryview:
-        """What a task has not taken yet. Release it before the next change."""
+        """The bytes that a task has not taken yet. Release it before the next change."""
         return memoryview(self._held)[self._taken[reader] - self._first :]
 
     def has_rest(self, reader: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where the tasks of a step read their standard input."""
+"""The standard input of a step's tasks."""
 
 from __future__ import annotations
 
