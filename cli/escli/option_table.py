@@ -160,6 +160,7 @@ ROWS: tuple[Option, ...] = (
         ("-i --input WHAT", "standard input: all, none, a task's number for that one only, or a file; with %t, %n, %N, %J "
          "or %s in its name each task reads its own (all)", "-i none"),
         ("-l --label", "begin each line with the number of its task"),
+        ("--pty", "task 0 has a terminal, which is this one: --pty bash"),
         ("-u --unbuffered", "show output as it comes, not by lines"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("-J --job-name NAME", "name of the step (the command's)", "-J solver"),

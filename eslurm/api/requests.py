@@ -50,7 +50,7 @@ from eslurm.core.model.messages import (
 )
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
-from eslurm.core.model.step_input import EVERY_RANK, StepInput
+from eslurm.core.model.step_input import EVERY_RANK, SIZE_MAX, StepInput
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
 from eslurm.ports.step_checks import parse_endpoint
@@ -693,7 +693,11 @@ def _step_input(given: pb.StepInput) -> StepInput:
         return StepInput(path=_path("--input", given.path))
     if given.rank < EVERY_RANK:
         raise _refuse(f"--input: {given.rank} is no task: name one from 0 on")
-    return StepInput(given.rank)
+    if not given.HasField("terminal"):
+        return StepInput(given.rank)
+    rows, columns = given.terminal.rows, given.terminal.columns
+    size = (_number("--pty", rows, SIZE_MAX), _number("--pty", columns, SIZE_MAX))
+    return StepInput(given.rank, terminal=size)
 
 
 def _joint(given: pb.JointStep, home: str) -> JointStep:

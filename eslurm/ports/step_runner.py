@@ -16,7 +16,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 
-from eslurm.core.model.step_input import StepInput
+from eslurm.core.model.step_input import StepInput, TerminalSize
 from eslurm.core.model.step_key import StepKey
 
 
@@ -89,11 +89,12 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
 class InputFrame(msgspec.Struct, frozen=True, array_like=True):
     """A frame of the other direction: bytes for the standard input of the tasks that take it, and with `eof` their end.
 
-    The first one is empty: it proves the cookie before any data is taken.
+    The first one is empty: it proves the cookie before any data is taken. `size` is the new one of a task's terminal.
     """
 
     data: bytes = b""
     eof: bool = False
+    size: TerminalSize | None = None
 
 
 class StepWarning(msgspec.Struct, frozen=True, array_like=True):

@@ -1294,12 +1294,22 @@ class CreateStepRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ..., input: _Optional[_Union[StepInput, _Mapping]] = ...) -> None: ...
 
 class StepInput(_message.Message):
-    __slots__ = ("rank", "path")
+    __slots__ = ("rank", "path", "terminal")
     RANK_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_FIELD_NUMBER: _ClassVar[int]
     rank: int
     path: str
-    def __init__(self, rank: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+    terminal: TerminalSize
+    def __init__(self, rank: _Optional[int] = ..., path: _Optional[str] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class TerminalSize(_message.Message):
+    __slots__ = ("rows", "columns")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    columns: int
+    def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
 
 class JointStep(_message.Message):
     __slots__ = ("home_job_id", "rank_first", "ranks", "node_first", "nodes", "node_list", "tasks_per_node")

@@ -72,7 +72,7 @@ def test_a_job_is_submitted_seen_and_cancelled(slurm: Slurm, state_dir: Path) ->
     assert slurm("scancel", "99") == Answer(0, "", "")
     # Outside of jobs srun gets nodes for its step; an option that it has not is refused.
     assert slurm("srun", "hostname") == Answer(0, f"{os.uname().nodename}\n", "")
-    assert slurm("srun", "--pty", "hostname").code == 1
+    assert slurm("srun", "--pty=1", "hostname").code == 1
     answer = slurm(
         "sbatch",
         "-W",

@@ -100,6 +100,7 @@ def run_with(
     meanwhile: Callable[[], Awaitable[None]] | None = None,
     given: StepInput | None = StepInput(),  # noqa: B008 - it is frozen
     tasks: int = 2,
+    first_task: int = 6,
     uid: int = -1,
 ) -> StepOutcome:
     """Run a step whose command is this one to its end."""
@@ -111,7 +112,14 @@ def run_with(
         async with server, asyncio.timeout(PATIENCE_S):
             endpoint = OutputEndpoint("127.0.0.1", server.sockets[0].getsockname()[1], COOKIE)
             spec = site.spec(
-                key(), *argv, tasks=tasks, first_task=6, input=given, endpoint=endpoint, uid=uid, gid=uid
+                key(),
+                *argv,
+                tasks=tasks,
+                first_task=first_task,
+                input=given,
+                endpoint=endpoint,
+                uid=uid,
+                gid=uid,
             )
             await client.launch(spec)
             if meanwhile is not None:
@@ -178,6 +186,36 @@ def test_where_no_task_reads_any_more_that_is_told(site: Site) -> None:
 def test_input_that_stays_open_does_not_keep_a_step(site: Site) -> None:
     command = Command(b"x", ends=False)
     assert run_with(site, command, "true").exit_code == 0
+
+
+@pytest.mark.parametrize("uid", USERS)
+def test_a_task_has_a_terminal_of_its_own_user(site: Site, uid: int) -> None:
+    command = Command(b"stty size\nexit 3\n")
+    script = site.script(
+        'tty; stat -c %u "$(tty)"; tty < /dev/tty; read first; eval "$first"; read last; eval "$last"'
+    )
+    given = StepInput(0, terminal=(30, 100))
+    ended = run_with(site, command, script, given=given, tasks=1, first_task=0, uid=uid)
+    assert ended.exit_code == 3
+    # What is typed is shown, too, and may come first.
+    shown = command.outputs[0].decode().splitlines()
+    assert any(line.startswith("/dev/pts/") for line in shown) and "/dev/tty" in shown
+    assert str(uid) in shown and shown[-1] == "30 100"
+
+
+def test_the_end_of_input_is_told_to_a_terminal_as_a_user_types_it(site: Site) -> None:
+    command = Command(b"a line\n")
+    ended = run_with(site, command, "cat", given=StepInput(0, terminal=(0, 0)), tasks=1, first_task=0)
+    assert ended.exit_code == 0
+    assert command.outputs[0].endswith(b"a line\r\n")
+
+
+def test_a_task_that_cannot_start_has_no_terminal(site: Site) -> None:
+    command = Command(b"a line\n")
+    ended = run_with(
+        site, command, "no-such-program", given=StepInput(0, terminal=(0, 0)), tasks=1, first_task=0
+    )
+    assert ended.exit_code == 127 and "no-such-program: command not found" in ended.text
 
 
 # --- peers that do not keep the rules --------------------------------------------------------------------

@@ -33,7 +33,7 @@ def allow(spec: StepSpec) -> Allowed:
     """Allow just this step, as a credential for it does."""
     user = Principal("", spec.uid, spec.gid, spec.groups)
     warns = spec.warning is not None and bool(spec.warning.script)
-    streams = (2, 3) if spec.endpoint is not None or spec.key.is_phase else (0,)
+    streams = (1, 2, 3) if spec.endpoint is not None or spec.key.is_phase else (0,)
     return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, streams, warns)
 
 

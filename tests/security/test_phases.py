@@ -172,7 +172,7 @@ def test_no_connection_is_made_for_a_phase(fallen: Fallen) -> None:
             lambda: fallen.ask(procd_wire.Spawn(PROLOG, 0, seconds_left=1)),
         )
     assert heard[:2] == ["Refreshed", "Done"]
-    refused(heard[2:], "no listener", "into two pipes", "no task 1", "no warning")
+    refused(heard[2:], "no listener", "other files or pipes", "no task 1", "no warning")
 
 
 def by_mode(host: Host) -> str:

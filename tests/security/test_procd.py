@@ -268,10 +268,15 @@ def test_a_task_reads_from_a_pipe_only_where_the_credential_says_so(fallen: Fall
         act(1, StepInput(path="in"), [write_fd, write_fd, in_fd]),
         act(2, StepInput(), [write_fd, write_fd, in_fd, in_fd]),
         act(3, StepInput(), [write_fd, write_fd, in_fd]),
+        # So it is with a terminal, which a task hands out over a socket.
+        act(4, StepInput(), [fallen.end.fileno()]),
+        act(5, StepInput(0, terminal=(24, 80)), [write_fd, write_fd, in_fd]),
+        act(6, StepInput(0, terminal=(24, 80)), [write_fd]),
     )
     os.close(in_fd)
     os.close(write_fd)
     refused([one.removeprefix("Done; ") for one in heard[:3]], *["other files or pipes"] * 2, "do not belong")
+    refused([one.removeprefix("Done; ") for one in heard[4:]], *["other files or pipes"] * 2, "do not belong")
     assert heard[3] == "Done; Spawned"
     with open(read_fd, "rb") as pipe:
         pipe.read()

@@ -60,7 +60,9 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
     nodes, tasks = _size(given, programs[0], places, os.environ)
     share_out(places, nodes, tasks)
     used = [place for place in places if place.tasks]
-    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered"))
+    writer = LineWriter(
+        sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered") or given.has("pty")
+    )
     if given.has("label"):
         writer.label_width = len(str(tasks - 1))
     output = JointOutput(writer)
@@ -208,11 +210,11 @@ class JointOutput:
         """The nodes that take input."""
         return [taker for part in self._parts.values() for taker in part.takers]
 
-    def watch(self, readable: HasFileno) -> None:
+    def watch(self, readable: HasFileno | int) -> None:
         """Let another descriptor interrupt `run_once`; it is not read."""
         self._selector.register(readable, selectors.EVENT_READ)
 
-    def unwatch(self, readable: HasFileno) -> None:
+    def unwatch(self, readable: HasFileno | int) -> None:
         """Undo `watch`."""
         self._selector.unregister(readable)
 

@@ -93,6 +93,8 @@ def step_request(
     )
     if step_input is not None:
         request.input.rank, request.input.path = step_input.rank, step_input.path
+        if step_input.terminal is not None:
+            request.input.terminal.rows, request.input.terminal.columns = step_input.terminal
     if len(programs) == 1 and not programs[0].component:
         (program,) = programs
         request.tasks, request.nodes = program.tasks, program.nodes

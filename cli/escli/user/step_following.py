@@ -57,10 +57,10 @@ class Output(Protocol):
     def lost(self) -> Set[Where]:
         """The sources that went before."""
 
-    def watch(self, readable: HasFileno) -> None:
+    def watch(self, readable: HasFileno | int) -> None:
         """Let another descriptor interrupt `run_once`; it is not read."""
 
-    def unwatch(self, readable: HasFileno) -> None:
+    def unwatch(self, readable: HasFileno | int) -> None:
         """Undo `watch`."""
 
     def run_once(self, timeout_s: float) -> None:

@@ -1,21 +1,16 @@
 """The input of a step: this process's own standard input, or a file, passed on to its tasks.
 
-Invariants: nothing is read that the nodes have not made room for; no read blocks, or changes a descriptor that other
-processes share; in the background of its terminal this process reads nothing of it, and is not stopped.
+Invariant: nothing is read that the nodes have not made room for.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import select
-import signal
-import socket
 import stat
 import sys
 from typing import Protocol
 
+from escli.user.step_source import InputSource, own_input
 from eslurm.compat.errors import OptionError
 from eslurm.compat.filenames import FileNameFields, expand_pattern
 from eslurm.compat.request_checks import checked_path
@@ -28,6 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import HasFileno
 
     from escli.options import Words
+    from eslurm.core.model.step_input import TerminalSize
 
 _READ_BYTES = 64 * 1024
 _RANK_DIGITS_MAX = 9
@@ -45,6 +41,9 @@ class Taker(Protocol):
     def pass_on(self, data: bytes, *, eof: bool = False) -> None:
         """Send it bytes, and with `eof` their end."""
 
+    def resize(self, size: TerminalSize) -> None:
+        """Tell it the new size of the terminal."""
+
 
 class Taking(Protocol):
     """The nodes of a step, as `step_following.Output` has them."""
@@ -57,10 +56,10 @@ class Taking(Protocol):
     def takers(self) -> Sequence[Taker]:
         """The nodes that take input."""
 
-    def watch(self, readable: HasFileno) -> None:
+    def watch(self, readable: HasFileno | int) -> None:
         """Let another descriptor interrupt `run_once`. Raises OSError for one that cannot be waited for."""
 
-    def unwatch(self, readable: HasFileno) -> None:
+    def unwatch(self, readable: HasFileno | int) -> None:
         """Undo `watch`."""
 
 
@@ -77,6 +76,10 @@ class InputChoice:
         """The input that is passed on, if any is. Raises OptionError."""
         if self.step is None or self.step.path:
             return None
+        if self.step.terminal is not None and sys.__stdin__ is not None and os.isatty(0):
+            from escli.user.step_terminal import TerminalInput
+
+            return TerminalInput(os.dup(0))
         if not self.path:
             return own_input()
         try:
@@ -87,7 +90,9 @@ class InputChoice:
 
 
 def read_choice(given: Words, environ: Mapping[str, str]) -> InputChoice:
-    """The choice of `--input`: all, none, the number of a task, or a file's name. Raises OptionError."""
+    """The choice of `--input`: all, none, the number of a task, or a file's name; or `--pty`. Raises OptionError."""
+    if given.has("pty"):
+        return _terminal_choice(given)
     variable = environ.get("SLURM_STDINMODE", "")
     text, spelling = given.text("input", variable or "all"), given.spelling("input")
     if text in ("none", os.devnull) or (text == "all" and _is_empty()):
@@ -102,6 +107,20 @@ def read_choice(given: Words, environ: Mapping[str, str]) -> InputChoice:
     if any(letter in text for letter in _PER_TASK):
         return InputChoice(StepInput(path=text))
     return InputChoice(StepInput(), expand_pattern(text, _fields(environ)))
+
+
+def _terminal_choice(given: Words) -> InputChoice:
+    from escli.user.step_terminal import terminal_size
+
+    for long in ("input", "label"):
+        if given.has(long):
+            raise OptionError(
+                given.spelling(long),
+                given.text(long) or None,
+                "does not go with --pty: task 0 has the terminal to itself",
+                "leave one of them out",
+            )
+    return InputChoice(StepInput(0, terminal=terminal_size()))
 
 
 def _is_empty() -> bool:
@@ -127,75 +146,6 @@ def _fields(environ: Mapping[str, str]) -> FileNameFields:
     )
 
 
-class InputSource:
-    """A descriptor to read from without waiting; owns it."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._mode = os.fstat(fd).st_mode
-        self._is_terminal = stat.S_ISCHR(self._mode) and os.isatty(fd)
-        self._socket = socket.socket(fileno=fd) if stat.S_ISSOCK(self._mode) else None
-        self._ignores = False
-        if self._is_terminal:
-            # A process that reads in the background is stopped, with all output of its tasks.
-            with contextlib.suppress(ValueError):
-                signal.signal(signal.SIGTTIN, signal.SIG_IGN)
-                self._ignores = True
-
-    def fileno(self) -> int:
-        """Readable when `read` has something, unless it is a file."""
-        return self._fd
-
-    @property
-    def is_mine(self) -> bool:
-        """Check whether it is for this process to read now: of a terminal, in the foreground only."""
-        if not self._is_terminal:
-            return True
-        try:
-            return os.tcgetpgrp(self._fd) == os.getpgrp()
-        except OSError:
-            # It is not the one that controls this process.
-            return True
-
-    def read(self, size: int) -> bytes | None:
-        """At most `size` bytes, none at the end; None: there is nothing now."""
-        try:
-            if self._socket is not None:
-                return self._socket.recv(size, socket.MSG_DONTWAIT)
-            if stat.S_ISCHR(self._mode) or stat.S_ISFIFO(self._mode):
-                poller = select.poll()
-                poller.register(self._fd, select.POLLIN)
-                if not poller.poll(0):
-                    return None
-            return os.read(self._fd, size)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            return None if error.errno == errno.EIO and not self.is_mine else b""
-
-    def close(self) -> None:
-        """Close it."""
-        if self._socket is not None:
-            self._socket.close()
-        else:
-            os.close(self._fd)
-        if self._ignores:
-            signal.signal(signal.SIGTTIN, signal.SIG_DFL)
-
-
-def own_input() -> InputSource:
-    """This process's standard input; the end at once where it has none."""
-    # Where it was closed its number is another file's by now.
-    if sys.__stdin__ is None:
-        return InputSource(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    mode = os.fstat(0).st_mode
-    if stat.S_ISFIFO(mode):
-        # Opened anew it does not block, and stays as it is for other processes that read from it.
-        with contextlib.suppress(OSError):
-            return InputSource(os.open("/proc/self/fd/0", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-    return InputSource(os.dup(0))
-
-
 class InputPump:
     """Passes input on as the nodes make room for it. Call `advance` before each wait, and `close` at the end."""
 
@@ -204,13 +154,22 @@ class InputPump:
         self._taking = taking
         self._is_watched = False
         self._is_file = False
+        self._is_begun = False
 
     def advance(self) -> bool:
         """Pass on what there is; True when there may be more at once."""
         source = self._source
         if source is None or not self._taking.is_complete:
             return False
+        if not self._is_begun:
+            self._is_begun = True
+            source.begin()
+            if source.wakes >= 0:
+                self._taking.watch(source.wakes)
         takers = self._taking.takers
+        if (size := source.take_size()) is not None:
+            for taker in takers:
+                taker.resize(size)
         if not takers:
             # All tasks that read have ended, or have closed their input.
             self.close()
@@ -232,6 +191,8 @@ class InputPump:
         """Read no more."""
         if self._source is not None:
             self._unwatch(self._source)
+            if self._is_begun and self._source.wakes >= 0:
+                self._taking.unwatch(self._source.wakes)
             self._source.close()
             self._source = None
 

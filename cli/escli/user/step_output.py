@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from escli.user.step_ends import TaskEnd
     from escli.user.step_input import Taker
+    from eslurm.core.model.step_input import TerminalSize
 
 _UNPROVEN_MAX = 256
 """Connections that have not shown the cookie yet, besides one of each node: any process that reaches the port may make
@@ -149,6 +150,10 @@ class _Connection:
         self._sent += len(data)
         self._send(InputFrame(data, eof))
 
+    def resize(self, size: TerminalSize) -> None:
+        """Tell the new size of the terminal."""
+        self._send(InputFrame(size=size))
+
     def on_ready(self, mask: int) -> None:
         """Read, or write on."""
         if mask & selectors.EVENT_WRITE:
@@ -231,11 +236,11 @@ class StepOutput:
         """The nodes that take input."""
         return [one for one in self._connections.values() if one.takes_input]
 
-    def watch(self, readable: HasFileno) -> None:
+    def watch(self, readable: HasFileno | int) -> None:
         """Let another descriptor interrupt `run_once`; it is not read."""
         self._selector.register(readable, selectors.EVENT_READ, lambda _mask: None)
 
-    def unwatch(self, readable: HasFileno) -> None:
+    def unwatch(self, readable: HasFileno | int) -> None:
         """Undo `watch`."""
         self._selector.unregister(readable)
 

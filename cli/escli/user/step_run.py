@@ -51,7 +51,9 @@ def run_step(
     """
     choice, ends = read_choice(given, environ), read_ends(given, environ, texts)
     cookie = os.urandom(COOKIE_BYTES)
-    writer = LineWriter(sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered"))
+    writer = LineWriter(
+        sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered") or given.has("pty")
+    )
     output = StepOutput(listen_host(environ), cookie, writer)
     pump = InputPump(choice.open(), output)
     try:

@@ -35,8 +35,9 @@ class Allowed(msgspec.Struct, frozen=True):
     """A step that may be started: whose it is, and how many tasks; `until_us`: when its credential ends (UTC).
 
     `make` builds what a task runs. It is called as the user only. `streams` are the numbers of pipes that a task may have:
-    none, two for output, or a third for input; `warns`: a script may be run that warns of the time limit. `prolog` is the
-    site's program before each task, empty: none; it and the one after each task run for `limit_s` at most.
+    none, two for output, a third for input, or one socket for a terminal; `warns`: a script may be run that warns of the
+    time limit. `prolog` is the site's program before each task, empty: none; it and the one after each task run for
+    `limit_s` at most.
     """
 
     key: StepKey
@@ -95,7 +96,8 @@ class RequestChecks:
         options = self._options
         has_prolog = options.task_prolog and not key.is_gateway
         prolog = _program("task prolog", options.task_prolog) if has_prolog else ""
-        streams = (2, 3) if request.input is not None and not request.input.path else (2,)
+        given = request.input if request.input is not None and not request.input.path else None
+        streams = (2,) if given is None else (2, 3) if given.terminal is None else (1, 2)
         return Allowed(key, user, until_us, make, found.tasks, streams, False, prolog, options.phase_limit_s)
 
     def _gateway_daemon(self, launch: JobLaunch) -> str:

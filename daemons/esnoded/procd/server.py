@@ -147,8 +147,8 @@ class Procd:
     def _handle(self, request: wire.Request, fds: Sequence[int]) -> tuple[wire.Answer, int]:
         answer: wire.Answer = wire.Done()
         report_fd = -1
-        counts, is_right = _FDS.get(type(request), ((0,), stat.S_ISFIFO))
-        if len(fds) not in counts or not all(is_right(os.fstat(fd).st_mode) for fd in fds):
+        is_right = _FDS.get(type(request), {0: stat.S_ISFIFO}).get(len(fds))
+        if is_right is None or not all(is_right(os.fstat(fd).st_mode) for fd in fds):
             raise NotAllowed("descriptors that do not belong to the request")
         match request:
             case wire.Admit(order):
@@ -302,8 +302,8 @@ def watch_signals() -> int:
     return read_fd
 
 
-_FDS: dict[type[msgspec.Struct], tuple[tuple[int, ...], Callable[[int], bool]]] = {
-    wire.Spawn: ((0, 2, 3), stat.S_ISFIFO),
-    wire.Connect: ((1,), stat.S_ISSOCK),
+_FDS: dict[type[msgspec.Struct], dict[int, Callable[[int], bool]]] = {
+    wire.Spawn: {0: stat.S_ISFIFO, 1: stat.S_ISSOCK, 2: stat.S_ISFIFO, 3: stat.S_ISFIFO},
+    wire.Connect: {1: stat.S_ISSOCK},
 }
-"""Number and kind of the descriptors with a request."""
+"""Number of descriptors with a request, and their kind."""

@@ -47,7 +47,8 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 class Spawn(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Start a task of an admitted step, once; with two pipes in the place of its output files, and a third in
-    that of its input where the step's command passes its own on. The answer is `Spawned`.
+    that of its input where the step's command passes its own on; or with one socket, over which the task hands out its
+    terminal (`task.terminal`). The answer is `Spawned`.
 
     With `ended`, pid and wait status of that task, run the site's program that follows it, once. With `seconds_left`, and
     without pipes, run the script that warns of the step's time limit.

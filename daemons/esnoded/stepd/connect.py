@@ -5,6 +5,7 @@ The child is not waited for: the socket between becomes readable when it has an 
 
 from __future__ import annotations
 
+import os
 import socket
 
 from esnoded.task.program import FAILED, SpawnError
@@ -28,6 +29,21 @@ def receive_connection(channel: socket.socket, text_bytes_max: int) -> tuple[byt
     connection.set_inheritable(False)
     connection.setblocking(False)
     return text, connection
+
+
+def receive_terminal(channel: socket.socket) -> int:
+    """The other end of a terminal that a task has opened; -1: there is none."""
+    try:
+        _, fds, _flags, _address = socket.recv_fds(channel, 1, 1)
+    except OSError:
+        return -1
+    for fd in fds:
+        os.set_inheritable(fd, False)
+        if os.isatty(fd):
+            os.set_blocking(fd, False)
+            return fd
+        os.close(fd)
+    return -1
 
 
 class Connector:

@@ -6,16 +6,20 @@ descriptor is open as long as its task may read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 from collections.abc import Callable, Iterable
 
 import msgspec
 
+from eslurm.core.model.step_input import TerminalSize
 from eslurm.ports.step_runner import INPUT_DONE, InputFrame
 from esnoded.stepd.input_window import InputWindow
+from esnoded.task.terminal import set_size
 
 _WRITE_BYTES = 64 * 1024
+_END_OF_INPUT = b"\x04"
 
 _decode = msgspec.msgpack.Decoder(InputFrame).decode
 
@@ -37,6 +41,8 @@ class InputPipes:
         self._fds: dict[int, int] = {}
         """The write end of each task that was started."""
         self._watched: set[int] = set()
+        self._terminals: set[int] = set()
+        self._size: TerminalSize | None = None
         self._is_done = not self._window.readers
 
     def takes(self, local: int) -> bool:
@@ -53,9 +59,28 @@ class InputPipes:
         self._update(local)
         return read_fd
 
+    def use_terminal(self, local: int, fd: int) -> None:
+        """Write to a task's terminal; owns the descriptor, which does not block."""
+        if local not in self._window.readers:
+            os.close(fd)
+            return
+        self._fds[local] = fd
+        self._terminals.add(local)
+        self._resize()
+        self._update(local)
+
+    def _resize(self) -> None:
+        for local in self._terminals & self._fds.keys() if self._size is not None else ():
+            assert self._size is not None
+            with contextlib.suppress(OSError):
+                set_size(self._fds[local], self._size)
+
     def take(self, body: bytes) -> None:
         """One message of the peer. Raises `TooMuch`, `MsgspecError`, UnicodeDecodeError, RecursionError."""
         frame = _decode(body)
+        if frame.size is not None:
+            self._size = frame.size
+            self._resize()
         self._window.add(frame.data)
         self._window.is_ended |= frame.eof
         for local in tuple(self._fds):
@@ -88,6 +113,10 @@ class InputPipes:
             return
         self._unwatch(local)
         if self._window.is_ended:
+            if local in self._terminals:
+                # A terminal does not end with its input: it gets what a user types for that.
+                with contextlib.suppress(OSError):
+                    os.write(self._fds[local], _END_OF_INPUT)
             self._window.leave(local)
             self._close_fd(local)
 

@@ -23,7 +23,7 @@ from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
 from eslurm.security.step_stream import BadStream, StreamSealer
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd.credential import NotAllowed
-from esnoded.stepd.connect import Connector
+from esnoded.stepd.connect import Connector, receive_terminal
 from esnoded.stepd.guard import Guard
 from esnoded.stepd.input import InputPipes
 from esnoded.stepd.input_window import WINDOW_BYTES, TooMuch
@@ -88,6 +88,8 @@ class OutputLink:
         self._node = spec.key.node
         self._first_task = spec.first_task
         self._pipes: dict[int, _Pipe] = {}
+        self._offers: dict[int, socket.socket] = {}
+        """Local rank -> the socket over which its terminal comes."""
         self._paused = False
         self._finished = False
         self._is_shut = False
@@ -138,7 +140,10 @@ class OutputLink:
 
     def open_pipes(self, local: int) -> tuple[int, ...]:
         """The write ends for stdout and stderr of the task with this local rank, and the read end for stdin if it takes
-        the command's input; the caller closes them after the task was started. Raises OSError when out of descriptors."""
+        the command's input, or one socket for its terminal; the caller closes them after the task was started. Raises
+        OSError when out of descriptors."""
+        if self._step.spec.has_terminal(local):
+            return self._offer_terminal(local)
         writers: list[int] = []
         try:
             for stream in (1, 2):
@@ -155,6 +160,35 @@ class OutputLink:
                 os.close(fd)
             raise
         return tuple(writers)
+
+    def _offer_terminal(self, local: int) -> tuple[int]:
+        own, theirs = socket.socketpair()
+        if max(own.fileno(), theirs.fileno()) >= self._fds_max:
+            own.close()
+            theirs.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        own.setblocking(False)
+        self._offers[local] = own
+        on_terminal = self._guard.wrap(self._step, self._on_terminal)
+        self._selector.register(own, selectors.EVENT_READ, lambda _mask: on_terminal(local))
+        return (theirs.detach(),)
+
+    def _on_terminal(self, local: int) -> None:
+        """The task has opened its terminal, or is gone."""
+        if (own := self._offers.pop(local, None)) is None:
+            return
+        self._selector.unregister(own)
+        with own:
+            fd = receive_terminal(own)
+        task = self._first_task + local
+        if fd < 0:
+            self._send(OutputFrame(self._node, task, 1, eof=True))
+            self._close_when_done()
+            return
+        pipe = self._pipes[fd] = _Pipe(fd, task, 1)
+        if not self._paused:
+            self._watch(pipe)
+        self._input.use_terminal(local, os.dup(fd))
 
     def task_ended(self, local: int, exit_status: int) -> None:
         """Tell the reader how a task ended: its exit code, or the negated signal number."""
@@ -196,6 +230,9 @@ class OutputLink:
             data = os.read(pipe.fd, _READ_BYTES)
         except BlockingIOError:
             return
+        except OSError:
+            # A terminal that no process has open any more.
+            data = b""
         if data:
             self._send(OutputFrame(self._node, pipe.task, pipe.stream, data))
             return
@@ -268,7 +305,7 @@ class OutputLink:
             self._on_broken(reason)
 
     def _close_when_done(self) -> None:
-        if not self._finished or self._pipes or self._queue:
+        if not self._finished or self._pipes or self._offers or self._queue:
             return
         if self._socket is None or self._back is None:
             self._close()
@@ -294,6 +331,10 @@ class OutputLink:
     def _close(self) -> None:
         self._close_socket()
         self._input.close()
+        for own in self._offers.values():
+            self._selector.unregister(own)
+            own.close()
+        self._offers.clear()
         for fd in self._pipes:
             if not self._paused:
                 self._selector.unregister(fd)

@@ -42,6 +42,10 @@ class Terms(msgspec.Struct, frozen=True):
         """Check whether the task of this rank on its node reads what the step's command passes on."""
         return self.input is not None and self.input.is_streamed_to(self.first_task + local)
 
+    def has_terminal(self, local: int) -> bool:
+        """Check whether the task of this rank on its node has a terminal."""
+        return self.input is not None and self.input.terminal is not None and self.reads_stream(local)
+
 
 def read_spec(order: StepOrder) -> StepSpec:
     """The step that an admitted order starts, without its variables. Raises `NotAllowed`, ValueError."""

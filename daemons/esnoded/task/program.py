@@ -18,6 +18,7 @@ from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
 from esnoded.task.epilog import EpilogFailed, run_task_epilog
 from esnoded.task.prolog import PrologFailed, run_task_prolog
+from esnoded.task.terminal import open_terminal
 
 STEP_MARKER = "ESLURM_STEP_KEY"
 """Every process of a step inherits this variable: it finds those that left the step's session."""
@@ -42,10 +43,10 @@ class Program(msgspec.Struct, frozen=True):
     """A task of rank `local` on its node; `make` builds its step. Or with `seconds_left` the script that warns of the end.
 
     `mark` is the value of `STEP_MARKER`, `pipes` are the write ends that replace the output files, and behind them the read
-    end, if any, that replaces the input file. The first task opens the
-    output files in the step's mode; later ones always append, lest they erase what the first wrote. `prolog` is the site's
-    program that runs before it, for `limit_s` at most. With `ended`, pid and wait status of a task that is over, it is the
-    site's program `epilog` after that task.
+    end, if any, that replaces the input file; or the one socket over which a terminal's other end goes. The first task
+    opens the output files in the step's mode; later ones always append, lest they erase what the first wrote. `prolog` is
+    the site's program that runs before it, for `limit_s` at most. With `ended`, pid and wait status of a task that is over,
+    it is the site's program `epilog` after that task.
     """
 
     make: Callable[[int], StepSpec]
@@ -61,7 +62,8 @@ class Program(msgspec.Struct, frozen=True):
     @property
     def is_waited_for(self) -> bool:
         """Check whether a process of its own has to run something before or around it."""
-        return bool(self.prolog or self.epilog)
+        has_terminal = self.pipes is not None and len(self.pipes) == 1
+        return bool(self.prolog or self.epilog) or has_terminal
 
     def run(self) -> NoReturn:
         """Become the program, in a child that is the step's user already. Raises `SpawnError`, OSError, ValueError."""
@@ -193,6 +195,8 @@ def _open_streams(
         opened.append(fd)
         return fd
 
+    if pipes is not None and len(pipes) == 1:
+        return _open_terminal(spec, pipes[0], opened)
     stdin = pipes[2] if pipes is not None and len(pipes) > 2 else open_one(spec.stdin, os.O_RDONLY, "input")
     if pipes is not None and not (spec.key.is_gateway and spec.stderr):
         return stdin, pipes[0], pipes[1]
@@ -206,6 +210,16 @@ def _open_streams(
     if spec.stderr in ("", spec.stdout):
         return stdin, stdout, stdout
     return stdin, stdout, open_one(spec.stderr, flags, "error output")
+
+
+def _open_terminal(spec: StepSpec, channel_fd: int, opened: list[int]) -> tuple[int, int, int]:
+    size = spec.input.terminal if spec.input is not None else None
+    try:
+        fd = open_terminal(channel_fd, size or (0, 0))
+    except OSError as error:
+        raise SpawnError(FAILED, f"cannot open a terminal: {_reason(error)}") from None
+    opened.append(fd)
+    return fd, fd, fd
 
 
 def _find_program(name: str, env: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ open-mode . = yes append to files that exist, or truncate them
 output o = yes file of standard output
 overlap . ? no a step has cores by -n and -c
 pack-group . = as:het-group
-pty . ? no tasks have no terminal
+pty . - yes task 0 has a terminal, which is this one
 quiet Q - yes say nothing of tasks that fail
 tasks-per-node . = as:ntasks-per-node
 unbuffered u - yes show output as it comes, not by lines

@@ -20,6 +20,7 @@ from eslurm.core.model.messages import CreateStep, Refused, StepProgram
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
 from eslurm.core.model.request_limits import PARTS_MAX
+from eslurm.core.model.step_input import StepInput
 from eslurm.ports.store import content_hash
 from eslurm.v1 import controller_pb2 as pb
 
@@ -360,6 +361,10 @@ def test_a_step_is_bounded_as_a_job() -> None:
         ({"programs": [pb.StepProgram(argv=["x" * 100_000])] * 3}, "longer than 262144 bytes"),
         ({"argv": ["x" * 100_000], "components": range(3)}, "longer than 262144 bytes"),
         ({"programs": [pb.StepProgram(argv=["a\0"])]}, "NUL"),
+        ({"input": pb.StepInput(rank=-2)}, "--input: -2 is no task"),
+        ({"input": pb.StepInput(path="in\0")}, "NUL"),
+        ({"input": pb.StepInput(path="x" * 5_000)}, "--input: "),
+        ({"input": pb.StepInput(terminal=pb.TerminalSize(rows=70_000))}, "--pty: 70000"),
     ):
         with pytest.raises(Refused, match=said):
             step(**fields)
@@ -369,6 +374,10 @@ def test_a_step_is_bounded_as_a_job() -> None:
     assert over.components == (0, 2)
     assert over.programs == (StepProgram(("a",), 3), StepProgram(("b",)))
     assert step(endpoint="[FD00:0::5]:4711").endpoint == "[fd00::5]:4711"
+    assert step().input is None
+    assert step(input=pb.StepInput(rank=-1)).input == StepInput()
+    terminal = pb.StepInput(terminal=pb.TerminalSize(rows=30, columns=100))
+    assert step(input=terminal).input == StepInput(0, terminal=(30, 100))
 
 
 def test_commands_and_doors_refuse_by_the_same_rule_in_the_same_words() -> None:

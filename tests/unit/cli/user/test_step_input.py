@@ -18,7 +18,8 @@ import pytest
 
 from escli.option_table import rows_of
 from escli.options import Parser, Words
-from escli.user.step_input import InputPump, InputSource, own_input, read_choice
+from escli.user.step_input import InputPump, read_choice
+from escli.user.step_source import InputSource, own_input
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.step_input import StepInput
 
@@ -36,6 +37,10 @@ class Node:
         self.room = room
         self.got = b""
         self.has_end = False
+        self.sizes: list[tuple[int, int]] = []
+
+    def resize(self, size: tuple[int, int]) -> None:
+        self.sizes.append(size)
 
     def pass_on(self, data: bytes, *, eof: bool = False) -> None:
         assert len(data) <= self.room and not self.has_end
@@ -53,8 +58,9 @@ class Nodes:
         self.watched: list[object] = []
 
     def watch(self, readable: object) -> None:
-        assert isinstance(readable, InputSource)
-        if stat.S_ISREG(os.fstat(readable.fileno()).st_mode):
+        fd = readable.fileno() if isinstance(readable, InputSource) else readable
+        assert isinstance(fd, int)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
             raise PermissionError
         self.watched.append(readable)
 
@@ -207,7 +213,7 @@ def test_a_terminal_gives_lines_until_its_end() -> None:
 
 BACKGROUND = """
 import fcntl, os, sys, termios
-from escli.user.step_input import InputSource
+from escli.user.step_source import InputSource
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 child = os.fork()
