@@ -6,6 +6,7 @@ before a signal is handled. Only for the main thread; elsewhere it does nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -19,11 +20,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Counts the requests to stop; use as a context manager. `first` is the first signal, 0 before."""
+    """Counts the requests to stop; use as a context manager. `first` is the first signal, `last` the last one, 0 before."""
 
     def __init__(self, signals: Sequence[int] = _SIGNALS) -> None:
         self.count = 0
         self.first = 0
+        self.last = 0
         self._signals = signals
         self._told = 0
         self._before: dict[int, Callable[[int, types.FrameType | None], object] | int | None] = {}
@@ -48,6 +50,7 @@ class Interrupts:
 
     def _on_signal(self, signum: int, _frame: types.FrameType | None) -> None:
         self.first = self.first or signum
+        self.last = signum
         self.request()
 
     def request(self) -> None:
@@ -63,6 +66,11 @@ class Interrupts:
         if self.count > self._told:
             self._told = self.count
             raise Interrupted
+
+    def forget(self) -> None:
+        """The request that was raised was no reason to stop: the descriptor is readable again from the next one on."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read_fd, 4096)
 
     def wait(self, fds: Sequence[int], timeout_s: float) -> list[int]:
         """The readable ones of `fds`, after `timeout_s` at most. Raises `Interrupted`."""

@@ -167,6 +167,7 @@ ROWS: tuple[Option, ...] = (
         ("--jobid JOB", "the job to run in (the surrounding one), or its part: 17+1", "--jobid 17"),
         ("-K --kill-on-bad-exit [=0|1]", "a task that fails ends all others", "-K", OPTIONAL),
         ("-W --wait SECONDS", "end all tasks so long after the first end (0: never)", "-W 30"),
+        ("--quit-on-interrupt", "one Ctrl-C ends the step (one: states of the tasks; two within a second: the end)"),
         ("-Q --quiet", "say nothing of tasks that fail"),
     ),
     *_rows("esqueue escancel esacct", _CHOICE, ("-u --user USER", "jobs of this user", "-u ada")),

@@ -252,7 +252,9 @@ def test_a_step_that_waits_for_nodes_says_so_and_is_cancelled_by_an_interrupt(cl
 def test_a_signal_ends_a_step_outside_of_jobs_and_gives_its_nodes_back(
     cluster: LiveCluster, number: int, code: int
 ) -> None:
-    runs = Called(cluster, "sh", "-c", "echo $SLURM_JOB_ID $$; exec sleep 600", command="esrun")
+    runs = Called(
+        cluster, "--quit-on-interrupt", "sh", "-c", "echo $SLURM_JOB_ID $$; exec sleep 600", command="esrun"
+    )
     assert runs.process.stdout is not None
     job_id, pid = runs.process.stdout.readline().split()
     runs.process.send_signal(number)

@@ -86,9 +86,11 @@ def test_steps_follow_one_another_and_run_beside_each_other(cluster: LiveCluster
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_step_ends_its_tasks_everywhere(cluster: LiveCluster, number: int) -> None:
+    # The first Ctrl-C asks for the states.
+    again = f"sleep 0.3; kill -{int(number)} $!; " if number == signal.SIGINT else ""
     command = (
         "esrun sh -c 'echo $$ >> pids; sleep 600' & until test $(wc -l < pids || echo 0) -eq 4; do sleep 0.02; done; "
-        f"kill -{int(number)} $!; wait $!; echo code $?; for pid in $(cat pids); do "
+        f"kill -{int(number)} $!; {again}wait $!; echo code $?; for pid in $(cat pids); do "
         "while kill -0 $pid 2>&-; do sleep 0.02; done; done; echo gone"
     )
     state, said = step(cluster, f"touch pids; {command}", "-N", "4", "-n", "4")

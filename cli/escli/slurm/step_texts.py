@@ -37,6 +37,13 @@ class SlurmTexts:
         program.warn("srun", f"StepId={label} {_tasks(ended)}: exited")
         program.warn("srun", f"Terminating StepId={label}")
 
+    def interrupted(self, label: str, ended: Sequence[int], running: Sequence[int]) -> None:
+        """The states of all tasks."""
+        program.warn("srun", "interrupt (one more within 1 sec to abort)")
+        for tasks, state in ((running, "running"), (ended, "exited")):
+            if tasks:
+                program.warn("srun", f"StepId={label} {_tasks(tasks)}: {state}")
+
 
 def _tasks(tasks: Sequence[int]) -> str:
     return f"task{'s' if len(tasks) > 1 else ''} {format_array(fold_tasks(tasks))}"

@@ -36,6 +36,9 @@ class StepTexts(Protocol):
     def ending(self, label: str, waited_s: int, ended: Sequence[int], running: Sequence[int]) -> None:
         """The tasks that still run are ended, because one has failed, or so long after the first end."""
 
+    def interrupted(self, label: str, ended: Sequence[int], running: Sequence[int]) -> None:
+        """Ctrl-C was pressed once; once more within a second ends the step."""
+
 
 class OwnTexts:
     """The words of `esrun`: failed tasks at the end, those of all nodes that ended alike in one line."""
@@ -65,6 +68,11 @@ class OwnTexts:
         why = f"the first task ended {waited_s} s ago" if waited_s else "a task failed"
         program.warn(self._command, f"step {label}: {why}: ending task {_ranks(running)}")
 
+    def interrupted(self, label: str, ended: Sequence[int], running: Sequence[int]) -> None:
+        """Tell which tasks run, and how to end them."""
+        text = f"task {_ranks(running)} running: one more Ctrl-C within a second ends the step"
+        program.warn(self._command, f"step {label}: {text}")
+
 
 def _ranks(tasks: Sequence[int]) -> str:
     return format_array(fold_tasks(tasks))
@@ -73,8 +81,18 @@ def _ranks(tasks: Sequence[int]) -> str:
 class TaskEnds:
     """Looks at the ends of a step's tasks. With `texts` None nothing is said of them."""
 
-    def __init__(self, texts: StepTexts | None, *, kill_on_bad_exit: bool = False, wait_s: int = 0) -> None:
-        """`kill_on_bad_exit`: a task that fails ends all others; `wait_s` after the first end all are ended, 0: never."""
+    def __init__(
+        self,
+        texts: StepTexts | None,
+        *,
+        kill_on_bad_exit: bool = False,
+        wait_s: int = 0,
+        quits_on_interrupt: bool = False,
+    ) -> None:
+        """`kill_on_bad_exit`: a task that fails ends all others; `wait_s` after the first end all are ended, 0: never.
+        `quits_on_interrupt`: one Ctrl-C ends them all.
+        """
+        self.quits_on_interrupt = quits_on_interrupt
         self._texts = texts
         self._kills = kill_on_bad_exit
         self._wait_s = wait_s
@@ -106,6 +124,12 @@ class TaskEnds:
             self._texts.ending(label, int(waited_s) if is_late else 0, sorted(self._ended), running)
         return True
 
+    def interrupted(self, label: str, tasks: int) -> None:
+        """Tell how many tasks run after one Ctrl-C."""
+        if self._texts is not None:
+            running = [task for task in range(tasks) if task not in self._ended]
+            self._texts.interrupted(label, sorted(self._ended), running)
+
     def problem(self, label: str, text: str) -> None:
         """Tell of what else went wrong."""
         if self._texts is not None:
@@ -128,4 +152,9 @@ def read_ends(given: Words, environ: Mapping[str, str], texts: StepTexts) -> Tas
     wait_s = whole_number(text)
     if not 0 <= wait_s <= _WAIT_MAX_S:
         raise OptionError("--wait", text, f"is no number of seconds from 0 (no limit) to {_WAIT_MAX_S}")
-    return TaskEnds(None if given.has("quiet") else texts, kill_on_bad_exit=kill == "1", wait_s=wait_s)
+    return TaskEnds(
+        None if given.has("quiet") else texts,
+        kill_on_bad_exit=kill == "1",
+        wait_s=wait_s,
+        quits_on_interrupt=given.has("quit-on-interrupt"),
+    )

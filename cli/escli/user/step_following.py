@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Where: TypeAlias = tuple[object, str]
 
 _POLL_S = 1.0
+_AGAIN_S = 1.0
 _CONNECT_GRACE_S = 30.0
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -104,14 +105,16 @@ def follow(
     """Show output until the step has ended; returns its exit code and the signal that ended it. `label` names it."""
 
     def has_enough() -> bool:
+        requests.check(is_running=output.connected >= output.expected)
         return ends.look(label, output.take_ends(), output.tasks, time.monotonic())
 
+    requests = _Requests(interrupts, lambda: ends.interrupted(label, output.tasks), ends.quits_on_interrupt)
     # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
     for heard in launch.heard:
         output.watch(heard)
     output.watch(interrupts)
     try:
-        problems = _until_ended(output, launch, interrupts, pump, has_enough)
+        problems = _until_ended(output, launch, pump, has_enough)
         code, number = merged(output.statuses)
         if not problems and len(output.statuses) < output.tasks and not code:
             # No task failed, and the last ones are ended.
@@ -119,7 +122,7 @@ def follow(
         if problems:
             code = max(code, exits.FAILED)
     except Interrupted:
-        number = interrupts.first
+        number = interrupts.last
         problems = [f"ended by {signal.Signals(number).name}; its tasks are ended too"]
         code = 128 + number
     pump.close()
@@ -132,8 +135,32 @@ def follow(
     return code, number
 
 
+class _Requests:
+    """Signals to the command. One Ctrl-C while tasks run asks for their states; two within a second end the step."""
+
+    def __init__(self, interrupts: Interrupts, tell: Callable[[], None], is_impatient: bool) -> None:
+        self._interrupts = interrupts
+        self._tell = tell
+        self._is_impatient = is_impatient
+        self._count = interrupts.count
+        self._asked_s = -_AGAIN_S
+
+    def check(self, *, is_running: bool) -> None:
+        """Raise `Interrupted` if a signal ends the step."""
+        try:
+            self._interrupts.check()
+        except Interrupted:
+            before, self._count = self._count, self._interrupts.count
+            asked_s, self._asked_s = self._asked_s, time.monotonic()
+            is_first = self._count == before + 1 and self._asked_s - asked_s >= _AGAIN_S
+            if self._is_impatient or not is_running or not is_first or self._interrupts.last != signal.SIGINT:
+                raise
+            self._interrupts.forget()
+            self._tell()
+
+
 def _until_ended(
-    output: Output, launch: Launching, interrupts: Interrupts, pump: InputPump, has_enough: Callable[[], bool]
+    output: Output, launch: Launching, pump: InputPump, has_enough: Callable[[], bool]
 ) -> list[str]:
     """Show output until each node has ended, is lost, or never came; returns the problems, one text each.
 
@@ -142,7 +169,8 @@ def _until_ended(
     sources = output.expected
     heard_s = 0.0
     while not output.finished | output.lost >= sources:
-        interrupts.check()
+        if has_enough():
+            return []
         if launch.state == "FAILED":
             return _not_started(launch)
         if launch.error and not output.connected:
@@ -155,8 +183,7 @@ def _until_ended(
         if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
             return [f"node {name} never connected" for name in _names(missing)] + _lost(output, launch)
         output.run_once(0 if pump.advance() else _POLL_S)
-        if has_enough():
-            return []
+    has_enough()
     return _lost(output, launch)
 
 

@@ -42,6 +42,7 @@ output o = yes file of standard output
 overlap . ? no a step has cores by -n and -c
 pack-group . = as:het-group
 pty . - yes task 0 has a terminal, which is this one
+quit-on-interrupt . - yes one Ctrl-C ends the step
 quiet Q - yes say nothing of tasks that fail
 tasks-per-node . = as:ntasks-per-node
 unbuffered u - yes show output as it comes, not by lines

@@ -103,6 +103,19 @@ def test_slurms_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "srun: launch/slurm: _step_signal: Terminating StepId=17.0\n" in said(SlurmTexts(), ["-K"], capsys)
 
 
+def test_states_after_one_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    for texts in (OwnTexts("esrun"), SlurmTexts()):
+        one = ends(texts=texts)
+        one.look("17.0", [FINE_TASK], 4, 1.0)
+        one.interrupted("17.0", 4)
+    assert capsys.readouterr().err == (
+        "esrun: step 17.0: task 1-3 running: one more Ctrl-C within a second ends the step\n"
+        "srun: interrupt (one more within 1 sec to abort)\n"
+        "srun: StepId=17.0 tasks 1-3: running\n"
+        "srun: StepId=17.0 task 0: exited\n"
+    )
+
+
 def test_a_quiet_command_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(OwnTexts("esrun"), ["-Q", "-K"], capsys) == ""
 
