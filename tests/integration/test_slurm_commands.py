@@ -138,6 +138,44 @@ def test_srun_says_how_its_tasks_end_in_slurms_words(slurm: Slurm) -> None:
     assert answer.code == 1 and answer.err.startswith("srun: error: "), answer
 
 
+@pytest.mark.slow
+def test_sbcast_brings_a_file_to_the_nodes(slurm: Slurm, state_dir: Path) -> None:
+    work = state_dir / "work"
+    data = os.urandom(3_000_000)
+    (work / "tool").write_bytes(data)
+    (work / "tool").chmod(0o750)
+    (work / "there").mkdir()
+    # Both nodes are of this host, so one finds the other's file.
+    script = (
+        "sbcast -fp tool copy && sbcast -f tool there && sbcast tool copy; echo code $?; "
+        "sbcast missing x; sbcast tool /no/such/dir/x; ls -A"
+    )
+    answer = slurm("sbatch", "-W", "-N2", "-o", "said", "-e", "said", "--wrap", script)
+    assert answer.code == 0, answer
+    said = (work / "said").read_text().splitlines()
+    refusals = [line for line in said if "File exists" in line]
+    assert len(refusals) == 2 and all(
+        re.fullmatch(r"sbcast: error: REQUEST_FILE_BCAST\(\w+\): File exists", line) for line in refusals
+    ), said
+    assert "code 1" in said
+    assert "sbcast: error: Can't open `missing`: No such file or directory" in said
+    assert sum("Can't create a file beside /no/such/dir/x" in line for line in said) == 2
+    assert (work / "copy").read_bytes() == data == (work / "there" / "tool").read_bytes()
+    found = (work / "copy").stat()
+    assert (found.st_mode & 0o777, int(found.st_mtime)) == (0o750, int((work / "tool").stat().st_mtime))
+    # Nothing is left of copies that failed.
+    assert not [path.name for path in work.iterdir() if path.name.startswith("copy.")]
+    for words in (
+        ["tool"],
+        ["-j", "99", "tool", "x"],
+        ["-j", "x", "tool", "x"],
+        ["tool", "x"],
+        ["-j1", "/tmp", "x"],
+    ):
+        answer = slurm("sbcast", *words)
+        assert answer.code == 1 and answer.err.startswith("sbcast: error: "), answer
+
+
 def test_a_real_slurm_is_not_hidden(tmp_path: Path, state_dir: Path) -> None:
     cluster = Cluster(state_dir)
     other = tmp_path / "other"

@@ -21,6 +21,7 @@ MODULES = {
     "sprio": "escli.slurm.sprio",
     "sshare": "escli.slurm.sshare",
     "sdiag": "escli.slurm.sdiag",
+    "sbcast": "escli.slurm.sbcast",
     "seff": "escli.slurm.seff",
 }
 """The commands that do something; all others of `COMMANDS` only say what is missing."""

@@ -92,6 +92,22 @@ verbose v - none
 version V - yes show the version
 yaml . ? no use esctl user show --json
 """)
+SBCAST = table("""
+compress C ? none what is sent is not compressed
+exclude . = no a copy goes to all nodes
+fanout F = none each node gets it from this command
+force f - yes replace a file that exists
+help h - yes show this text
+jobid j = yes the job, if not the surrounding one
+preserve p - yes keep the time of the last change
+send-libs . ? no send them one by one
+size s = none blocks have the size that a node takes
+timeout t = none a node that is lost is known of
+treewidth . = none each node gets it from this command
+usage . - yes show this text
+verbose v - none
+version V - yes show the version
+""")
 SHARE_WIDTHS: Mapping[str, int] = {
     "Account": -20, "Cluster": 10, "EffectvUsage": 13, "FairShare": 10, "GrpTRESMins": 30, "GrpTRESRaw": 30, "ID": 6,
     "LevelFS": 10, "NormShares": 11, "NormUsage": 11, "Partition": 12, "RawShares": 10, "RawUsage": 11, "TRESRunMins": 30,
