@@ -134,6 +134,15 @@ def test_srun_says_how_its_tasks_end_in_slurms_words(slurm: Slurm) -> None:
         r"srun: launch/slurm: _step_signal: Terminating StepId=\d+\.0\n",
         answer.err,
     ), answer
+    # A look into a job that runs.
+    assert slurm("sbatch", "-J", "long", "--wrap", "touch ready; sleep 600").code == 0
+    job_id = slurm("squeue", "-h", "-n", "long", "-o", "%i").out.strip()
+    slurm.until("R\n", "squeue", "-h", "-j", job_id, "-o", "%t")
+    answer = slurm(
+        "srun", f"--jobid={job_id}", "--overlap", "-m", "block", "sh", "-c", "echo in $SLURM_JOB_ID"
+    )
+    assert answer == Answer(0, f"in {job_id}\n", ""), answer
+    assert slurm("scancel", job_id).code == 0
     answer = slurm("srun", "--wait=soon", "true")
     assert answer.code == 1 and answer.err.startswith("srun: error: "), answer
 

@@ -23,6 +23,7 @@ chdir D = yes run in this directory
 cpu-bind . = only:none|no|q|quiet|v|verbose tasks are not bound to cores
 cpu_bind . = as:cpu-bind
 cpus-per-task c = yes cores for each task
+distribution m = only:block|block:block|block:cyclic tasks are dealt to nodes in blocks
 error e = yes file of standard error
 exact . - no a step has cores by -n and -c
 export . = only:all the tasks get the environment of srun
@@ -39,7 +40,7 @@ nodes N = yes number of nodes
 ntasks n = yes number of tasks
 open-mode . = yes append to files that exist, or truncate them
 output o = yes file of standard output
-overlap . ? no a step has cores by -n and -c
+overlap . - none steps of a job share its cores
 pack-group . = as:het-group
 pty . - yes task 0 has a terminal, which is this one
 quit-on-interrupt . - yes one Ctrl-C ends the step
