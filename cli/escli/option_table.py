@@ -163,6 +163,7 @@ ROWS: tuple[Option, ...] = (
         ("--pty", "task 0 has a terminal, which is this one: --pty bash"),
         ("-u --unbuffered", "show output as it comes, not by lines"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
+        ("--export LIST", "variables of the tasks: ALL, NONE, NAME or NAME=VALUE (ALL)", "--export ALL,DEBUG=1"),
         ("-J --job-name NAME", "name of the step (the command's)", "-J solver"),
         ("--jobid JOB", "the job to run in (the surrounding one), or its part: 17+1", "--jobid 17"),
         ("-K --kill-on-bad-exit [=0|1]", "a task that fails ends all others", "-K", OPTIONAL),

@@ -121,7 +121,7 @@ def test_signals_reach_steps_or_all(slurm: Slurm, state_dir: Path) -> None:
 
 
 @pytest.mark.slow
-def test_srun_says_how_its_tasks_end_in_slurms_words(slurm: Slurm) -> None:
+def test_srun_says_how_its_tasks_end_in_slurms_words(slurm: Slurm, state_dir: Path) -> None:
     answer = slurm("srun", "-n2", "sh", "-c", "exit $((SLURM_PROCID * 7))")
     assert answer.code == 7
     assert re.fullmatch(r"srun: error: \w+: task 1: Exited with exit code 7\n", answer.err), answer
@@ -134,6 +134,20 @@ def test_srun_says_how_its_tasks_end_in_slurms_words(slurm: Slurm) -> None:
         r"srun: launch/slurm: _step_signal: Terminating StepId=\d+\.0\n",
         answer.err,
     ), answer
+    # Tasks on each node, within a job.
+    script = (
+        "srun --ntasks-per-node=1 sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS'; "
+        "srun -N1 --ntasks-per-node=2 sh -c 'echo one node $SLURM_PROCID of $SLURM_NTASKS'; "
+        "srun -n 2 --ntasks-per-node=1 sh -c 'echo bound $SLURM_PROCID'; srun -N1 -n2 --ntasks-per-node=1 true"
+    )
+    assert slurm("sbatch", "-W", "-N2", "--ntasks-per-node=2", "-o", "each", "--wrap", script).code == 1
+    said = (state_dir / "work" / "each").read_text().splitlines()
+    assert sorted(said[:6]) == [
+        *("0 of 2", "1 of 2", "bound 0", "bound 1", "one node 0 of 2", "one node 1 of 2")
+    ]
+    assert said[6] == (
+        "srun: error: --ntasks-per-node=1 does not fit the numbers of nodes and tasks: use -N and -n"
+    )
     # A look into a job that runs.
     assert slurm("sbatch", "-J", "long", "--wrap", "touch ready; sleep 600").code == 0
     job_id = slurm("squeue", "-h", "-n", "long", "-o", "%i").out.strip()

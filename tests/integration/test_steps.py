@@ -167,3 +167,16 @@ def test_all_tasks_are_ended_a_while_after_the_first(cluster: LiveCluster) -> No
     command = "esrun -W 1 sh -c 'test $SLURM_PROCID = 0 || exec sleep 600'; echo code $?"
     _, said = step(cluster, command, "-N", "2", "-n", "2")
     assert said[-1] == f"code {128 + signal.SIGKILL}"
+
+
+def test_the_variables_of_the_tasks(cluster: LiveCluster) -> None:
+    said = "sh -c 'echo ${A-none} ${B-none} ${C-none} $SLURM_PROCID'"
+    command = (
+        f"export A=1 B=2; esrun {said}; esrun --export=A,C=3 {said}; esrun --export NONE {said}; "
+        f"SLURM_EXPORT_ENV=NONE esrun {said}"
+    )
+    state, lines = step(cluster, command, "-N", "1", "-n", "1")
+    assert (state, lines) == (
+        "COMPLETED",
+        ["1 2 none 0", "1 none 3 0", "none none none 0", "none none none 0"],
+    )

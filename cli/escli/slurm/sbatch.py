@@ -410,7 +410,7 @@ def _checked(script: bytes) -> bytes:
 
 
 def _surroundings(options: Words) -> SubmitContext:
-    from escli.user.exporting import submit_context
+    from escli.user.submit_context import submit_context
 
     try:
         context = submit_context(options)

@@ -6,7 +6,7 @@ import os
 
 from escli.slurm import frame
 from escli.slurm.step_texts import SlurmTexts
-from eslurm.compat.errors import OptionError
+from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.filenames import FileNameFields, expand_pattern
 from eslurm.compat.slurm.getopt import FLAG, HARMLESS, Parser
 from eslurm.compat.slurm.sbatch_options import OPPOSITES
@@ -39,7 +39,10 @@ def _run_inside(context: Context, given: Options) -> int:
     words = []
     if not any(os.environ.get(name) for name in frame.NAMED_BY) and context.socket:
         words += ["--socket", context.socket]
+    words += _tasks_on_each_node(given, os.environ)
     for row, value, spelling in given.found:
+        if row.long == "ntasks-per-node":
+            continue
         if row.long in OUTSIDE:
             why = INSIDE.get(row.long, "the job has its nodes already")
             raise frame.Failed(f"srun: error: {spelling} is not supported inside of jobs: {why}")
@@ -47,6 +50,26 @@ def _run_inside(context: Context, given: Options) -> int:
             words.append(f"--{row.long}" if row.kind == FLAG else f"--{row.long}={value}")
     _redirect(given, os.environ)
     return esrun.main([*words, *given.rest], f"{COMMAND}: error", SlurmTexts())
+
+
+def _tasks_on_each_node(given: Options, environ: Mapping[str, str]) -> list[str]:
+    """The number of tasks that `--ntasks-per-node` means inside a job; with `--ntasks` it is a bound. Raises Failed."""
+    if not given.has("ntasks-per-node"):
+        return []
+    each, nodes, tasks = (
+        whole_number(text)
+        for text in (
+            given.last("ntasks-per-node"),
+            given.last("nodes") or environ.get("SLURM_JOB_NUM_NODES", ""),
+            given.last("ntasks") or "0",
+        )
+    )
+    if each < 1 or nodes < 1 or tasks > each * nodes:
+        text = given.last("ntasks-per-node")
+        raise frame.Failed(
+            f"srun: error: --ntasks-per-node={text} does not fit the numbers of nodes and tasks: use -N and -n"
+        )
+    return [f"--nodes={nodes}"] + ([] if tasks else [f"--ntasks={each * nodes}"])
 
 
 def _run_outside(context: Context, given: Options) -> int:

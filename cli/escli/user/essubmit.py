@@ -16,7 +16,7 @@ from escli.open_api import open_api
 from escli.option_table import rows_of
 from escli.options import Parser, Words
 from escli.user.draft import SubmitContext, draft_job
-from escli.user.exporting import submit_context
+from escli.user.submit_context import submit_context
 from escli.wire import decode, encode
 from escli.wire_tables import SUBMIT_REPLY, SUBMIT_REQUEST
 from eslurm.compat.errors import OptionError

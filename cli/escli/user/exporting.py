@@ -1,11 +1,9 @@
-"""Data of the submitting process that a job gets: its directory, its umask, its environment variables (`--export`)."""
+"""The environment variables that a job, or a step, gets of the process that asks for it (`--export`)."""
 
 from __future__ import annotations
 
 import os
 
-from escli import clock
-from escli.user.draft import SubmitContext
 from eslurm.compat.environment import describes_a_job
 from eslurm.compat.errors import OptionError
 
@@ -13,23 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from escli.options import Words
-
 _BARE_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-def submit_context(options: Words) -> SubmitContext:
-    """The data of this process. Raises OptionError, and FileNotFoundError when its directory does not exist any more."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return SubmitContext(
-        cwd=os.getcwd(),
-        host=os.uname().nodename,
-        umask=umask,
-        now_us=clock.now_us(),
-        offset_s=clock.local_offset_s,
-        environment=exported(options.text("export", "ALL"), os.environ, options.spelling("export")),
-    )
 
 
 def exported(choice: str, environ: Mapping[str, str], option: str = "--export") -> dict[str, str]:

@@ -10,7 +10,8 @@ import time
 from escli import program
 from escli.api import GIVE_UP_S, Api, is_away
 from escli.failures import CommandFailed
-from eslurm.compat.environment import describes_a_job, encode_environment
+from escli.user.exporting import exported
+from eslurm.compat.environment import encode_environment
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.request_checks import checked_arguments, checked_line
 from eslurm.core.model.request_limits import NAME_CHARS_MAX
@@ -82,7 +83,8 @@ def step_request(
     """The request for a step of these programs, whose tasks get these variables. Raises OptionError."""
     from eslurm.v1 import controller_pb2 as pb
 
-    variables = {name: value for name, value in environ.items() if not describes_a_job(name)}
+    choice = environ.get("SLURM_EXPORT_ENV", "") or "ALL"
+    variables = exported(given.text("export", choice), environ, given.spelling("export"))
     request = pb.CreateStepRequest(
         job_id=job_id,
         environment=encode_environment(variables),

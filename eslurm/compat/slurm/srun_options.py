@@ -26,7 +26,7 @@ cpus-per-task c = yes cores for each task
 distribution m = only:block|block:block|block:cyclic tasks are dealt to nodes in blocks
 error e = yes file of standard error
 exact . - no a step has cores by -n and -c
-export . = only:all the tasks get the environment of srun
+export . = yes variables of the tasks
 het-group . = yes parts of the job to run in (inside jobs)
 help h - yes show this text
 input i = yes all, none, the number of a task, or a file
@@ -74,7 +74,6 @@ INSIDE: Mapping[str, str] = {
     "mem": "a step has the memory of its job",
     "mem-per-cpu": "a step has the memory of its job",
     "nodelist": "nodes of a step are chosen by -N",
-    "ntasks-per-node": "use -N with -n",
     "time": "a step has the time of its job",
 }
 """Why some of `OUTSIDE` are refused inside a job; all others: the job has its nodes."""
