@@ -148,6 +148,15 @@ def test_srun_says_how_its_tasks_end_in_slurms_words(slurm: Slurm, state_dir: Pa
     assert said[6] == (
         "srun: error: --ntasks-per-node=1 does not fit the numbers of nodes and tasks: use -N and -n"
     )
+    # A program for each task.
+    (state_dir / "work" / "programs").write_text("0 echo first\n* echo task %t\n")
+    answer = slurm("srun", "-n2", "-l", "--multi-prog", "programs")
+    assert (answer.code, sorted(answer.out.splitlines())) == (0, ["0: first", "1: task 1"]), answer
+    answer = slurm("srun", "-n2", "--multi-prog", "missing")
+    assert (answer.code, answer.err) == (
+        1,
+        "srun: error: Unable to open configuration file missing: No such file or directory\n",
+    )
     # A look into a job that runs.
     assert slurm("sbatch", "-J", "long", "--wrap", "touch ready; sleep 600").code == 0
     job_id = slurm("squeue", "-h", "-n", "long", "-o", "%i").out.strip()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STOPS = True
 COMMAND = "srun"
+_PROGRAMS_BYTES_MAX = 1024 * 1024
 _FILES = ("output", "error", "open-mode")
 
 
@@ -30,6 +31,8 @@ def run(context: Context, given: Options) -> int:
     is_inside = given.has("jobid") or bool(os.environ.get("SLURM_JOB_ID"))
     if not given.rest:
         raise frame.Failed("srun: fatal: No command given to execute.")
+    if given.has("multi-prog"):
+        given.rest = _programs(given.rest)
     return _run_inside(context, given) if is_inside else _run_outside(context, given)
 
 
@@ -41,7 +44,7 @@ def _run_inside(context: Context, given: Options) -> int:
         words += ["--socket", context.socket]
     words += _tasks_on_each_node(given, os.environ)
     for row, value, spelling in given.found:
-        if row.long == "ntasks-per-node":
+        if row.long in ("ntasks-per-node", "multi-prog"):
             continue
         if row.long in OUTSIDE:
             why = INSIDE.get(row.long, "the job has its nodes already")
@@ -50,6 +53,26 @@ def _run_inside(context: Context, given: Options) -> int:
             words.append(f"--{row.long}" if row.kind == FLAG else f"--{row.long}={value}")
     _redirect(given, os.environ)
     return esrun.main([*words, *given.rest], f"{COMMAND}: error", SlurmTexts())
+
+
+def _programs(rest: list[str]) -> list[str]:
+    """One program for all tasks, from the file that names one for each. Raises Failed."""
+    from eslurm.compat.slurm.multi_prog import BadLine, script_of
+
+    if len(rest) != 1:
+        raise frame.Failed("srun: error: --multi-prog: name one file, whose lines are tasks and programs")
+    try:
+        with open(rest[0], encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(_PROGRAMS_BYTES_MAX + 1)
+        if len(text) > _PROGRAMS_BYTES_MAX:
+            raise frame.Failed(f"srun: error: {rest[0]}: longer than {_PROGRAMS_BYTES_MAX} bytes")
+        return ["/bin/sh", "-c", script_of(text)]
+    except OSError as error:
+        raise frame.Failed(
+            f"srun: error: Unable to open configuration file {rest[0]}: {error.strerror}"
+        ) from None
+    except BadLine as error:
+        raise frame.Failed(f"srun: error: configuration file {rest[0]}: {error}") from None
 
 
 def _tasks_on_each_node(given: Options, environ: Mapping[str, str]) -> list[str]:
@@ -84,7 +107,7 @@ def _run_outside(context: Context, given: Options) -> int:
         words.drop(OPPOSITES.get(long, ()))
     words.overlay(own)
     words.rest = list(given.rest)
-    words.drop(_FILES)
+    words.drop((*_FILES, "multi-prog"))
     for long in ("output", "error"):
         _check_pattern(given, long, words.text("ntasks") or words.text("nodes") or "1")
     adjust(words, COMMAND)
