@@ -104,17 +104,23 @@ def follow(
 ) -> tuple[int, int]:
     """Show output until the step has ended; returns its exit code and the signal that ended it. `label` names it."""
 
-    def has_enough() -> bool:
-        requests.check(is_running=output.connected >= output.expected)
+    def is_to_end() -> bool:
+        requests.check()
         return ends.look(label, output.take_ends(), output.tasks, time.monotonic())
 
-    requests = _Requests(interrupts, lambda: ends.interrupted(label, output.tasks), ends.quits_on_interrupt)
+    def tell_states() -> bool:
+        if ends.quits_on_interrupt or not output.connected >= output.expected:
+            return False
+        ends.interrupted(label, output.tasks)
+        return True
+
+    requests = _Requests(interrupts, tell_states)
     # Acted on where nothing is half done: an accepted connection that nothing knows of would stay open.
     for heard in launch.heard:
         output.watch(heard)
     output.watch(interrupts)
     try:
-        problems = _until_ended(output, launch, pump, has_enough)
+        problems = _until_ended(output, launch, pump, is_to_end)
         code, number = merged(output.statuses)
         if not problems and len(output.statuses) < output.tasks and not code:
             # No task failed, and the last ones are ended.
@@ -138,14 +144,14 @@ def follow(
 class _Requests:
     """Signals to the command. One Ctrl-C while tasks run asks for their states; two within a second end the step."""
 
-    def __init__(self, interrupts: Interrupts, tell: Callable[[], None], is_impatient: bool) -> None:
+    def __init__(self, interrupts: Interrupts, tell_states: Callable[[], bool]) -> None:
+        """`tell_states` says whether it has told them, and the step goes on."""
         self._interrupts = interrupts
-        self._tell = tell
-        self._is_impatient = is_impatient
+        self._tell_states = tell_states
         self._count = interrupts.count
         self._asked_s = -_AGAIN_S
 
-    def check(self, *, is_running: bool) -> None:
+    def check(self) -> None:
         """Raise `Interrupted` if a signal ends the step."""
         try:
             self._interrupts.check()
@@ -153,23 +159,22 @@ class _Requests:
             before, self._count = self._count, self._interrupts.count
             asked_s, self._asked_s = self._asked_s, time.monotonic()
             is_first = self._count == before + 1 and self._asked_s - asked_s >= _AGAIN_S
-            if self._is_impatient or not is_running or not is_first or self._interrupts.last != signal.SIGINT:
+            if not is_first or self._interrupts.last != signal.SIGINT or not self._tell_states():
                 raise
             self._interrupts.forget()
-            self._tell()
 
 
 def _until_ended(
-    output: Output, launch: Launching, pump: InputPump, has_enough: Callable[[], bool]
+    output: Output, launch: Launching, pump: InputPump, is_to_end: Callable[[], bool]
 ) -> list[str]:
     """Show output until each node has ended, is lost, or never came; returns the problems, one text each.
 
-    It stops without a problem when the tasks that have ended are reason enough to end the others: `has_enough`.
+    It stops without a problem when `is_to_end`: the tasks that have ended are reason enough to end the others.
     """
     sources = output.expected
     heard_s = 0.0
     while not output.finished | output.lost >= sources:
-        if has_enough():
+        if is_to_end():
             return []
         if launch.state == "FAILED":
             return _not_started(launch)
@@ -183,7 +188,7 @@ def _until_ended(
         if heard_s and missing and time.monotonic() - heard_s > _CONNECT_GRACE_S:
             return [f"node {name} never connected" for name in _names(missing)] + _lost(output, launch)
         output.run_once(0 if pump.advance() else _POLL_S)
-    has_enough()
+    is_to_end()
     return _lost(output, launch)
 
 

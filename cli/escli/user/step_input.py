@@ -159,7 +159,7 @@ class InputPump:
     def advance(self) -> bool:
         """Pass on what there is; True when there may be more at once."""
         source = self._source
-        if source is None or not self._taking.is_complete:
+        if source is None or not (self._is_begun or self._taking.is_complete):
             return False
         if not self._is_begun:
             self._is_begun = True
