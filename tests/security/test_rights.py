@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -113,10 +114,13 @@ def test_root_s_answers_jobs_and_log_are_root_s(cluster: LiveCluster) -> None:
     # The file is not to be read, and each try is in it.
     (path,) = cluster.socket.parent.glob("audit*.log")
     assert b"Permission denied" in as_stranger(cluster, path.read_bytes)
-    lines = [
-        json.loads(line)
-        for line in cluster.run("esctl", "audit", "--user", "65534", "--json").out.splitlines()
-    ]
-    refused = {one["method"] for one in lines if one["result"] == "refused"}
-    assert refused >= {"Cancel", "Hold", "UpdateNodes", "Audit", "ExportLog", "ChangePolicies"}
+    wanted = {"Cancel", "Hold", "UpdateNodes", "Audit", "ExportLog", "ChangePolicies"}
+
+    def all_lines() -> list[dict[str, Any]] | None:
+        """A thread writes them, a moment after the answers."""
+        found = cluster.run("esctl", "audit", "--user", "65534", "--json").out.splitlines()
+        lines = [json.loads(line) for line in found]
+        return lines if {one["method"] for one in lines if one["result"] == "refused"} >= wanted else None
+
+    lines = cluster.until(all_lines, "each refusal is in the audit log")
     assert all(one["uid"] == 65534 and one["identified"] == "socket" for one in lines)
