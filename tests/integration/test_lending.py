@@ -67,7 +67,7 @@ def info_of(cluster: LiveCluster, job_id: int) -> dict[str, object]:
 
 def test_idle_cores_are_lent_and_come_back(cluster: LiveCluster) -> None:
     owner = own(cluster, "--cooperate=full")
-    command = "date +%s.%N > began; trap 'touch warned; exit 0' TERM; while :; do sleep 0.05; done"
+    command = "trap 'touch warned; exit 0' TERM; date +%s.%N > began; while :; do sleep 0.05; done"
     borrower = cluster.user_job(command, "-c", "2", "-t", "5", "--borrow=end,5")
     plain = cluster.user_job("true", "-c", "2", "-t", "5")
     cluster.reaches(borrower, "PENDING")
