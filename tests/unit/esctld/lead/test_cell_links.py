@@ -558,7 +558,8 @@ def test_a_call_that_comes_in_parts_counts_when_it_begins() -> None:
         link = world.linked()
         for number in range(1, 5_001):
             world.takes(link, call=number, request=b"x", more=True)
-        assert "makes too many calls a second" in link.replies[-1].text and not link.ended
+        # On a slow machine some of them are in time, and then their parts are too many.
+        assert any("makes too many calls a second" in reply.text for reply in link.replies) and not link.ended
 
     run(main())
 
