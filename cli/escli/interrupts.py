@@ -68,7 +68,7 @@ class Interrupts:
             raise Interrupted
 
     def forget(self) -> None:
-        """The request that was raised was no reason to stop: the descriptor is readable again from the next one on."""
+        """Empty the descriptor: it is readable again from the next request on."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._read_fd, 4096)
 
@@ -79,7 +79,7 @@ class Interrupts:
             poller.register(fd, select.POLLIN)
         ready = [fd for fd, _ in poller.poll(max(0.0, timeout_s) * 1000)]
         if self._read_fd in ready:
-            os.read(self._read_fd, 4096)
+            self.forget()
         self.check()
         return [fd for fd in ready if fd != self._read_fd]
 

@@ -78,7 +78,7 @@ def run(context: Context, given: Options) -> int:
         )
     source, target = given.rest
     job_id = _job_id(given)
-    arguments = [*_arguments(source, target, given)]
+    arguments = _arguments(source, target, given)
     words = Words()
     words.put("input", "all", "--input")
     words.put("job-name", COMMAND, "--job-name")

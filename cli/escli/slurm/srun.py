@@ -7,7 +7,7 @@ import os
 from escli.slurm import frame
 from escli.slurm.step_texts import SlurmTexts
 from eslurm.compat.errors import OptionError, whole_number
-from eslurm.compat.filenames import FileNameFields, expand_pattern
+from eslurm.compat.filenames import expand_pattern
 from eslurm.compat.slurm.getopt import FLAG, HARMLESS, Parser
 from eslurm.compat.slurm.sbatch_options import OPPOSITES
 from eslurm.compat.slurm.srun_options import INSIDE, OUTSIDE, VARIABLES
@@ -147,8 +147,10 @@ def _open(given: Options, long: str, flags: int, environ: Mapping[str, str]) -> 
     pattern = given.last(long)
     if pattern in ("none", "all"):
         return os.open(os.devnull, os.O_WRONLY) if pattern == "none" else -1
+    from escli.user.step_input import name_fields
+
     _check_pattern(given, long, given.last("ntasks") or environ.get("SLURM_NTASKS", "1"))
-    name = expand_pattern(pattern, _fields(environ))
+    name = expand_pattern(pattern, name_fields(environ))
     try:
         return os.open(name, flags, 0o666)
     except OSError as failure:
@@ -165,16 +167,3 @@ def _check_pattern(given: Options, long: str, tasks: str) -> None:
         raise frame.Failed(
             f"srun: error: --{long}={pattern} is not supported: the step's number is not known here"
         )
-
-
-def _fields(environ: Mapping[str, str]) -> FileNameFields:
-    env = environ.get
-    array, task = env("SLURM_ARRAY_JOB_ID", "0"), env("SLURM_ARRAY_TASK_ID", "-1")
-    return FileNameFields(
-        int(env("SLURM_JOB_ID", "0")),
-        job_name=env("SLURM_JOB_NAME", ""),
-        user=env("SLURM_JOB_USER", ""),
-        node_name=env("SLURMD_NODENAME", ""),
-        array_job_id=int(array),
-        array_task=int(task),
-    )

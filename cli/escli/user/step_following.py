@@ -51,6 +51,10 @@ class Output(Protocol):
         """The sources that have proved themselves so far."""
 
     @property
+    def is_complete(self) -> bool:
+        """Check whether each source has connected, or is gone again."""
+
+    @property
     def finished(self) -> Set[Where]:
         """The sources whose tasks have all been reported."""
 
@@ -109,7 +113,7 @@ def follow(
         return ends.look(label, output.take_ends(), output.tasks, time.monotonic())
 
     def tell_states() -> bool:
-        if ends.quits_on_interrupt or not output.connected >= output.expected:
+        if ends.quits_on_interrupt or not output.is_complete:
             return False
         ends.interrupted(label, output.tasks)
         return True

@@ -106,7 +106,7 @@ def read_choice(given: Words, environ: Mapping[str, str]) -> InputChoice:
     checked_path(spelling, text)
     if any(letter in text for letter in _PER_TASK):
         return InputChoice(StepInput(path=text))
-    return InputChoice(StepInput(), expand_pattern(text, _fields(environ)))
+    return InputChoice(StepInput(), expand_pattern(text, name_fields(environ)))
 
 
 def _terminal_choice(given: Words) -> InputChoice:
@@ -131,7 +131,8 @@ def _is_empty() -> bool:
     return stat.S_ISCHR(own.st_mode) and own.st_rdev == os.stat(os.devnull).st_rdev
 
 
-def _fields(environ: Mapping[str, str]) -> FileNameFields:
+def name_fields(environ: Mapping[str, str]) -> FileNameFields:
+    """The values of a file name's letters in the environment of a job."""
     env = environ.get
     numbers = [env(f"ESLURM_{name}") or env(f"SLURM_{name}") or "0" for name in ("JOB_ID", "ARRAY_JOB_ID")]
     job_id, array_job_id = (int(text) if text.isdigit() else 0 for text in numbers)

@@ -17,6 +17,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from eslurm.core.model.step_input import TerminalSize
 
 
@@ -28,12 +30,11 @@ class InputSource:
         self._mode = os.fstat(fd).st_mode
         self._is_terminal = stat.S_ISCHR(self._mode) and os.isatty(fd)
         self._socket = socket.socket(fileno=fd) if stat.S_ISSOCK(self._mode) else None
-        self._ignores = False
+        self._stopping: Any = None
         if self._is_terminal:
             # A process that reads in the background is stopped, with all output of its tasks.
             with contextlib.suppress(ValueError):
-                signal.signal(signal.SIGTTIN, signal.SIG_IGN)
-                self._ignores = True
+                self._stopping = signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
     def fileno(self) -> int:
         """Readable when `read` has something, unless it is a file."""
@@ -84,8 +85,8 @@ class InputSource:
             self._socket.close()
         else:
             os.close(self._fd)
-        if self._ignores:
-            signal.signal(signal.SIGTTIN, signal.SIG_DFL)
+        if self._stopping is not None:
+            signal.signal(signal.SIGTTIN, self._stopping)
 
 
 def own_input() -> InputSource:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -110,14 +111,7 @@ def _share(key: StepKey, request: LaunchStep) -> tuple[int, int]:
 
 def _batch(key: StepKey, launch: JobLaunch, node_name: str, script: str, env: dict[str, str]) -> StepSpec:
     spec = launch.spec
-    fields = FileNameFields(
-        launch.job_id,
-        job_name=spec.name,
-        user=spec.user.name,
-        node_name=node_name,
-        array_job_id=launch.array_job_id,
-        array_task=launch.array_task,
-    )
+    fields = _name_fields(launch, node_name)
     output = spec.output or default_output(launch.array_task >= 0)
     step = user_step(key, launch, node_name, (script, *spec.arguments), env, spec.work_dir)
     return replace(
@@ -144,18 +138,15 @@ def _task(
     address, port = parse_endpoint(request.endpoint)
     step = user_step(key, launch, node_name, request.argv, env, request.work_dir)
     endpoint = OutputEndpoint(address, port, request.cookie)
-    given = request.input
-    stdin = (
-        _input_file(given.path, launch, request, key, node_name, share[1] + local)
-        if given is not None
-        else ""
-    )
+    given, stdin = request.input, step.stdin
+    if given is not None and given.path:
+        stdin = _input_file(given.path, launch, request, key, node_name, share[1] + local)
     return replace(
         step,
         endpoint=endpoint,
         tasks=share[0],
         first_task=share[1],
-        stdin=stdin or "/dev/null",
+        stdin=stdin,
         input=given,
     )
 
@@ -163,23 +154,29 @@ def _task(
 def _input_file(
     pattern: str, launch: JobLaunch, request: LaunchStep, key: StepKey, node_name: str, rank: int
 ) -> str:
-    """The path of a task's own file of input, empty: it has none."""
-    if not pattern:
-        return ""
-    spec = launch.spec
+    """The path of a task's own file of input."""
     node = find_place(request.whole or request.groups, key.node) or 0
-    fields = FileNameFields(
+    fields = _name_fields(
+        launch,
+        node_name,
+        node=node + (request.joint.node_first if request.joint is not None else 0),
+        task=rank,
+        step=str(request.step if request.first < 0 else request.first),
+    )
+    return expand_pattern(pattern, fields)
+
+
+def _name_fields(launch: JobLaunch, node_name: str, **of_a_task: Any) -> FileNameFields:
+    spec = launch.spec
+    return FileNameFields(
         launch.job_id,
         job_name=spec.name,
         user=spec.user.name,
         node_name=node_name,
         array_job_id=launch.array_job_id,
         array_task=launch.array_task,
-        node=node + (request.joint.node_first if request.joint is not None else 0),
-        task=rank,
-        step=str(request.step if request.first < 0 else request.first),
+        **of_a_task,
     )
-    return expand_pattern(pattern, fields)
 
 
 def _warning(spec: JobSpec) -> StepWarning | None:
