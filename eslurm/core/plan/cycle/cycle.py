@@ -59,7 +59,8 @@ def plan_cycle(
     yield from ahead.start_due(fixed_only=True)
     yield from ahead.plan_fixed()
     if work is None:
-        schedule.preemptors.clear()
+        for job_id in list(schedule.preemptors):
+            schedule.give_up_room(job_id)
         schedule.pushes.clear()
         yield from resuming.foresee(cycle)
         yield from borrowing.foresee(cycle)

@@ -84,12 +84,9 @@ class PreemptionPlanner:
         """Start the preemptors or keep their cleared resources, the oldest claim first."""
         schedule, known = self.schedule, self.snapshot.known
         schedule.pushes = {job_id: told for job_id, told in schedule.pushes.items() if job_id in known}
-        schedule.preemptors = {
-            job_id: room for job_id, room in schedule.preemptors.items() if job_id in known
-        }
         for job_id in list(schedule.preemptors):
-            if not (yield from self._keep(known[job_id])):
-                schedule.preemptors.pop(job_id, None)
+            if job_id not in known or not (yield from self._keep(known[job_id])):
+                schedule.give_up_room(job_id)
 
     def _keep(self, entry: QueueEntry) -> Generator[None, None, bool]:
         """Check whether the job still waits for its resources."""
@@ -186,7 +183,7 @@ class PreemptionPlanner:
                 # It could start as it is: the policy lets others go first.
                 continue
             if not (yield from self._claims_room(entry, query)):
-                schedule.preemptors.pop(job.job_id, None)
+                schedule.give_up_room(job.job_id)
         return self._made
 
     def _claims_room(self, entry: QueueEntry, query: PlacementQuery) -> Generator[None, None, bool]:

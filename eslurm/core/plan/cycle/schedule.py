@@ -438,6 +438,13 @@ class Schedule:
         self.changed_ends.add(job_id)
         self.moved.add(job_id)
 
+    def give_up_room(self, job_id: int) -> None:
+        """Make no more room for a job. What was booked for that is no planned start: no rule has been asked about it."""
+        room = self.preemptors.pop(job_id, None)
+        if any(one is room for one in self.bookings.get(job_id, ())):
+            assert room is not None
+            self.drop(job_id, room)
+
     def displace(self, job_id: int) -> None:
         """Release a job's place; it must be replanned."""
         exhaust(self.displacing(job_id))
