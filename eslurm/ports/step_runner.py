@@ -32,6 +32,8 @@ class StepEndCause(StrEnum):
     """No contact with the controller for longer than the step allows."""
     LOST = "lost"
     """The supervisor died or the node was rebooted with the step running: its exit status is unknown."""
+    OUT_OF_MEMORY = "oom"
+    """Processes of it were killed because its job used all memory that it may; `text` says how much that is."""
     SPAWN_FAILED = "spawn_failed"
     """It could not be started; `text` says why."""
 
@@ -145,6 +147,10 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     warning: StepWarning | None = None
     input: StepInput | None = None
     """Of a step with an `endpoint`: the tasks that read what its command passes on. The others read `stdin`."""
+    cores: int = 0
+    """Cores that its job has on the node."""
+    memory_mib: int = 0
+    """Memory that its job may use on the node, 0: any."""
 
 
 class StepOrder(msgspec.Struct, frozen=True, array_like=True):

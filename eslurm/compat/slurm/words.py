@@ -19,12 +19,13 @@ STATES: Mapping[str, tuple[str, str, int]] = {
     "TIMEOUT": ("TIMEOUT", "TO", 6),
     "NODE_FAIL": ("NODE_FAIL", "NF", 7),
     "PREEMPTED": ("PREEMPTED", "PR", 8),
+    "OUT_OF_MEMORY": ("OUT_OF_MEMORY", "OOM", 11),
     "COMPLETING": ("COMPLETING", "CG", 20),
     "LAUNCHING": ("CONFIGURING", "CF", 21),
     "TRANSFERRED": ("REVOKED", "RV", 22),
 }
 """By our state: Slurm's long and short word, and the order of sorting."""
-ENDED = frozenset({"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"})
+ENDED = frozenset({"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY"})
 _WORDS = [
     "PENDING",
     "RUNNING",
@@ -95,6 +96,7 @@ _END_REASONS: Mapping[str, str] = {
     "FAILED": "NonZeroExitCode",
     "TIMEOUT": "TimeLimit",
     "NODE_FAIL": "NodeDown",
+    "OUT_OF_MEMORY": "OutOfMemory",
 }
 
 

@@ -159,7 +159,9 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
 class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The end of a job in the cell that owned it, by that cell's clock. `state` is the name of a final `JobState`."""
 
-    state: Annotated[str, Meta(pattern=r"\A(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|PREEMPTED)\Z")]
+    state: Annotated[
+        str, Meta(pattern=r"\A(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|PREEMPTED|OUT_OF_MEMORY)\Z")
+    ]
     exit_code: Annotated[int, Meta(ge=0, le=255)] = 0
     exit_signal: Annotated[int, Meta(ge=0, le=127)] = 0
     started_us: Count = 0

@@ -27,6 +27,7 @@ class JobState(enum.Enum):
     TIMEOUT = "TIMEOUT"
     NODE_FAIL = "NODE_FAIL"
     PREEMPTED = "PREEMPTED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 
 FINAL = frozenset(
@@ -37,6 +38,7 @@ FINAL = frozenset(
         JobState.TIMEOUT,
         JobState.NODE_FAIL,
         JobState.PREEMPTED,
+        JobState.OUT_OF_MEMORY,
     }
 )
 ACTIVE = frozenset({JobState.LAUNCHING, JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
@@ -61,6 +63,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.TIMEOUT: "so its owner has told",
         JobState.NODE_FAIL: "so its owner has told, or an administrator has given it up with its cell",
         JobState.PREEMPTED: "so its owner has told",
+        JobState.OUT_OF_MEMORY: "so its owner has told",
     },
     JobState.LAUNCHING: {
         JobState.RUNNING: "the script's first process exists; of an allocation without one: its nodes are ready",
@@ -82,6 +85,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.TIMEOUT: "its time limit passed",
         JobState.NODE_FAIL: "its node was lost and it may not be requeued",
         JobState.PREEMPTED: "ended to make room for another job, and not to be requeued",
+        JobState.OUT_OF_MEMORY: "the kernel ended its script, for the job used all memory that it may on a node",
     },
     JobState.COMPLETED: {},
     JobState.FAILED: {},
@@ -89,6 +93,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.TIMEOUT: {},
     JobState.NODE_FAIL: {},
     JobState.PREEMPTED: {},
+    JobState.OUT_OF_MEMORY: {},
 }
 
 

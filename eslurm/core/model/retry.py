@@ -6,14 +6,9 @@ are for; requeues and failed launches are none.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from eslurm.core.model.retry_words import GROW_MEMORY_PERCENT, GROW_TIME_PERCENT, NODE_FAIL, RETRIES, TIMEOUT
-
-DETECTED: Final = frozenset((TIMEOUT, NODE_FAIL))
-"""Causes that nodes can tell: none of them sees today that a job ran out of memory."""
+from eslurm.core.model.retry_words import GROW_MEMORY_PERCENT, GROW_TIME_PERCENT, RETRIES
 
 
 class RetryRequest(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -23,7 +23,7 @@ from eslurm.core.state.cluster import State
 FINALS: Final = {
     TIMEOUT: JobState.TIMEOUT,
     NODE_FAIL: JobState.NODE_FAIL,
-    OOM: JobState.FAILED,
+    OOM: JobState.OUT_OF_MEMORY,
 }
 """Final states of jobs that are not retried any more."""
 _FOR_GOOD: Final = frozenset((StopCause.CANCEL, StopCause.EVICT, StopCause.RELEASE))

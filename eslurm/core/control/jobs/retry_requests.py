@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from eslurm.core.model.job import NO_LIMIT, JobSpec
 from eslurm.core.model.messages import RefusalCode, Refused
-from eslurm.core.model.retry import DETECTED, RetryRequest
-from eslurm.core.model.retry_words import NODE_FAIL, OOM, TIMEOUT
+from eslurm.core.model.retry import RetryRequest
+from eslurm.core.model.retry_words import NODE_FAIL, TIMEOUT
 from eslurm.core.state.cluster import State
 
 
@@ -43,14 +43,6 @@ def check_in_pack(retry: RetryRequest) -> None:
 
 
 def _problem(spec: JobSpec, retry: RetryRequest) -> str:
-    missing = [cause for cause in retry.causes if cause not in DETECTED]
-    if OOM in missing:
-        return (
-            "oom: nodes do not contain the memory of jobs yet, so none can tell that a job ran out of it: leave oom out, "
-            "and ask for enough --mem"
-        )
-    if missing:
-        return f"{missing[0]}: no node tells this cause: leave it out"
     if TIMEOUT in retry.causes and spec.time_limit_s == NO_LIMIT:
         return "timeout: a job without a time limit never runs into it: give --time, or leave timeout out"
     if NODE_FAIL in retry.causes and not spec.requeue:

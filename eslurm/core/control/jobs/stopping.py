@@ -12,6 +12,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, StepEnd, Stop
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.retry import Retried
+from eslurm.core.model.retry_words import OOM
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 from eslurm.core.state.endings import MAKING_ROOM, requeue_or_fail
@@ -63,6 +64,8 @@ def outcome_of(job: Job, attempt: Attempt, end: StepEnd) -> JobState:
         return JobState.TIMEOUT
     if attempt.stop is not None:
         return ended_by(job, attempt.stop)
+    if end.cause == OOM:
+        return JobState.OUT_OF_MEMORY
     if end.cause in ("orphaned", "lost"):
         return requeue_or_fail(job)
     return JobState.COMPLETED if end.exit_code == 0 and end.signal == 0 else JobState.FAILED

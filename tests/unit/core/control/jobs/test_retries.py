@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from eslurm.api.infos import job_info
-from eslurm.core.control.jobs import retry_requests
 from eslurm.core.model.accounts import Limit, Qos, Reservation, Validity
 from eslurm.core.model.config import NodeConfig, Partition
 from eslurm.core.model.controller_phases import ControllerPrograms, PhaseKey
@@ -430,7 +429,6 @@ def refusal(world: World, **spec: object) -> str:
 
 def test_what_cannot_be_promised_is_refused_by_name() -> None:
     world = World()
-    assert "oom: nodes do not contain the memory" in refusal(world, retry=RetryRequest(("timeout", "oom")))
     assert "a job without a time limit" in refusal(world, retry=TWICE, time_limit_s=0)
     assert "--no-requeue forbids" in refusal(world, retry=LOST, requeue=False)
     assert "--start-at" in refusal(world, retry=LOST, start_at_us=world.now_us + SECOND)
@@ -460,9 +458,7 @@ def test_jobs_of_packs_are_refused() -> None:
 # ---- memory ----
 
 
-def test_memory_grows_where_a_node_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the rule is there for nodes that contain memory; none of them says `oom` today."""
-    monkeypatch.setattr(retry_requests, "DETECTED", frozenset(("timeout", "oom")))
+def test_memory_grows_where_a_node_can_tell() -> None:
     world = World(nodes_with=tuple(NodeConfig(f"cn{number}", (4, 1000)) for number in range(4)))
     job = run(world, retry=RetryRequest(("oom",), 3, max_memory_mib=500))
     asked = [Request(memory_per_node_mib=200), Request(tasks=2, chunks=(Chunk(2, 1, 150),))]
@@ -483,13 +479,12 @@ def test_memory_grows_where_a_node_can_tell(monkeypatch: pytest.MonkeyPatch) -> 
         world.end(job)
 
 
-def test_memory_that_cannot_grow_ends_the_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry_requests, "DETECTED", frozenset(("oom",)))
+def test_memory_that_cannot_grow_ends_the_retries() -> None:
     world = World()
     job = world.submit(request=Request(memory_per_node_mib=600), time_limit_s=9, retry=RetryRequest(("oom",)))
     world.start()
     time_out(world, job, "oom")
-    assert world.state_of(job) == "FAILED"
+    assert world.state_of(job) == "OUT_OF_MEMORY"
     assert "its next attempt would be refused" in world.job(job).exit_text
     job = world.submit(
         request=Request(memory_per_node_mib=600),
