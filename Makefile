@@ -30,7 +30,7 @@ STAGE = sh scripts/stage.sh
 SOURCES = .:daemons:cli
 
 .PHONY: help venv demo test check check-types check-audit check-collect format lint types layers proto proto-check docs docs-check bench bench-relay \
-	bench-recovery bench-plan bench-estimator bench-federation bench-esp bench-cooperation curves sim verify-upgrade verify-compose integration worlds security clients fuzz audit secrets lock clean
+	bench-recovery bench-plan bench-estimator bench-federation bench-esp bench-cooperation curves sim verify-upgrade verify-compose verify-contained integration worlds security clients fuzz audit secrets lock clean
 
 help:
 	@echo 'make demo         a whole cluster on this machine and one real job, from nothing'
@@ -58,6 +58,7 @@ help:
 	@echo 'make sim          the simulator: SEEDS=$(SEEDS) clusters of 4-64 nodes, SEEDS_NEW=$(SEEDS_NEW) nobody has seen, SEEDS_LARGE=$(SEEDS_LARGE) of 2,000'
 	@echo 'make verify-upgrade upgrades a running cluster from revision FROM while users submit'
 	@echo 'make verify-compose a cluster of 2,050 nodes in containers, and everything it must survive (a container engine)'
+	@echo 'make verify-contained VM=PROGRAM  jobs at the limits of their control groups, in a machine that PROGRAM starts'
 	@echo 'make secrets      draws the secrets of the cluster in containers (docker-compose.yml), unless they are there'
 	@echo 'make venv         the environment in VENV=$(VENV), and nothing else'
 	@echo 'make lock         resolves the dependencies anew and locks them in requirements/'
@@ -185,6 +186,9 @@ verify-upgrade: $(READY)
 
 verify-compose: $(READY)
 	@$(BIN)/python -m tests.compose $(ARGS)
+
+verify-contained:
+	@sh scripts/contained.sh "$(VM)"
 
 secrets:
 	@sh scripts/secrets.sh

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -27,7 +30,8 @@ from eslurm.telemetry.process import (
 )
 from eslurm.transport.tls_options import add_tls_options, tls_files
 from esnoded.keeper import prepare, split
-from esnoded.procd.options import Options
+from esnoded.procd import groups
+from esnoded.procd.options import JOB_PROCESSES, Options
 from esnoded.stepd.launcher import (
     Connect,
     SupervisorUnavailable,
@@ -36,7 +40,9 @@ from esnoded.stepd.launcher import (
     ensure_supervisor,
     find_predecessor,
 )
+from esnoded.stepd.place import Place
 
+_log = logging.getLogger("esnoded")
 PHASE_LIMIT_S_MAX = 86_400
 _PROGRAMS = {
     "prolog": "program that runs on this host before anything of a job does; if it fails, the job starts elsewhere",
@@ -82,6 +88,9 @@ def main(argv: list[str] | None = None) -> None:
             gateway_daemon=arguments.gateway_daemon,
             min_uid=arguments.min_uid,
             allow_root_jobs=arguments.allow_root_jobs,
+            containment=arguments.containment,
+            job_processes=arguments.job_processes,
+            oom_ends=arguments.oom_ends,
             uid=account.uid if account is not None else -1,
             gid=account.gid if account is not None else -1,
         )
@@ -152,6 +161,10 @@ def _prepare(
     arguments: argparse.Namespace, state_dir: Path, supervisor: Options, account: Account | None
 ) -> _Prepared:
     """Directories, the supervisor, and as root the keeper. Raises OSError, `SupervisorUnavailable`."""
+    if os.geteuid() == 0 and arguments.containment != "none":
+        # Before anything is started: what this process starts is in its group.
+        with suppress(OSError):
+            groups.step_aside()
     # Others may pass to their scripts and the sockets, and list nothing.
     state_dir.mkdir(mode=SHARED_DIRECTORY_MODE, parents=True, exist_ok=True)
     state_dir = state_dir.resolve()
@@ -160,12 +173,21 @@ def _prepare(
         return _Prepared(home)
     end_older(state_dir)
     ensure_supervisor(state_dir, supervisor)
+    _log_containment(Place(state_dir))
     predecessor = find_predecessor(state_dir)
     if account is None:
         return _Prepared(home, None, predecessor)
     connect = partial(connect_supervisor, state_dir, supervisor)
     keeper = split(connect, partial(find_predecessor, state_dir), arguments.ready_fd)
     return _Prepared(home, keeper.connect, keeper.connect_predecessor if predecessor is not None else None)
+
+
+def _log_containment(place: Place) -> None:
+    if base := place.read_groups():
+        given = groups.given(base)
+        _log.info("jobs are in control groups below %s, with %s", base, ", ".join(given) or "no controllers")
+    else:
+        _log.warning("jobs are in no control groups: %s says why", place.log)
 
 
 def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:
@@ -194,6 +216,8 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes
         given += [f"--{name}" for name in _PROGRAMS if getattr(arguments, name.replace("-", "_"))]
         if given or arguments.each:
             give_up("esnoded", f"--login: no job runs on a login host: leave out {(given or ['--each'])[0]}")
+    if arguments.job_processes < 0:
+        give_up("esnoded", f"--job-processes: {arguments.job_processes} is less than 0, which is any number")
     if arguments.each and arguments.socket:
         give_up("esnoded", "--socket: with --each every agent has a socket of its own: leave it out")
 
@@ -285,6 +309,26 @@ def _parser() -> argparse.ArgumentParser:
         default=300,
         metavar="SECONDS",
         help="prolog, epilog and check are ended after this time, and have failed (default: 300)",
+    )
+    parser.add_argument(
+        "--containment",
+        choices=("auto", "none", "required"),
+        default="auto",
+        help="jobs are in control groups (cgroup v2) where this host has them, never, or else the agent does not start "
+        "(default: auto)",
+    )
+    parser.add_argument(
+        "--job-processes",
+        type=int,
+        default=JOB_PROCESSES,
+        metavar="N",
+        help="most processes and threads of a job in its control group on a node, 0: unlimited (default: 32768)",
+    )
+    parser.add_argument(
+        "--oom-ends",
+        choices=("step", "job"),
+        default="step",
+        help="where a job has used its memory, one step of it ends on the node, or all of it (default: step)",
     )
     add_tls_options(parser)
     add_process_options(parser, "serve /metrics and /health there (with --each: from this port on, one each)")

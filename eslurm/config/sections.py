@@ -168,6 +168,12 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Prolog and epilog run as root or as the job's user; without root they run as the agents' user."""
     phase_limit_s: Count = 300
     """Seconds after which prolog, epilog and check are ended, and have failed."""
+    containment: Literal["auto", "none", "required"] = "auto"
+    """Each job in a control group (cgroup v2): where the host has them, never, or else the agent does not start."""
+    job_processes: Whole = 32_768
+    """Most processes and threads of a job on a node, where it is in a control group; 0: unlimited."""
+    oom_ends: Literal["step", "job"] = "step"
+    """End of one step on a node, or of all of a job's there, where the job has used all its memory on that node."""
 
 
 class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):

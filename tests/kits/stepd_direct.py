@@ -13,6 +13,7 @@ import msgspec
 from eslurm.core.model.job import Principal
 from eslurm.ports.step_runner import StepOrder, StepSpec
 from esnoded.procd import wire
+from esnoded.procd.options import Options
 from esnoded.procd.request_checks import Allowed
 from esnoded.procd.server import Procd
 from esnoded.stepd.processes import Processes
@@ -80,7 +81,7 @@ class Direct(Processes):
 
     def __init__(self, instance: str) -> None:
         self._events = deque()
-        self.has_task_epilog = False
+        self.options = Options("", "")
         self.checks = _Checks()
         self.procd = Procd(_Told(self._events), self.checks, _NoRecord(), instance)  # type: ignore[arg-type]
 

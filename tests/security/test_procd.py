@@ -81,7 +81,14 @@ class Fallen:
         self.work.mkdir()
         self.work.chmod(0o777)
         write_ring(directory / "site.pub", SITE.ring)
-        options = Options("cn[3-4]", str(directory / "site.pub"), uid=AGENT_UID, gid=AGENT_UID)
+        options = Options(
+            "cn[3-4]",
+            str(directory / "site.pub"),
+            uid=AGENT_UID,
+            gid=AGENT_UID,
+            # Without it a task starts where no supervisor has made a group, and is known by its mark alone.
+            containment="none",
+        )
         status = ensure_supervisor(self.state, options)
         self.pid, self.server_pid = status.pid, status.server_pid
         self.end = copy_of_channel(self.server_pid)

@@ -102,6 +102,7 @@ def daemons_of(layout: Layout, config: Config, record: ClusterRecord) -> list[Pl
             *(("--user", str(record.daemon_uid)) if record.daemon_uid else ()),
             *(("--allow-root-jobs",) if config.agent.allow_root_jobs else ()),
             *_phase_words(config.agent),
+            *_containment_words(config.agent),
         )
         planned.append(Planned(agent.name, "esnoded", agent.listen, arguments, home))
     if record.estimator:
@@ -164,6 +165,14 @@ def _phase_words(section: AgentSection) -> Iterator[str]:
             yield from (f"--{name.replace('_', '-')}", path)
     if section.prolog or section.epilog or section.check:
         yield from ("--phase-user", section.phase_user, "--phase-limit", str(section.phase_limit_s))
+
+
+def _containment_words(section: AgentSection) -> Iterator[str]:
+    """The control groups of jobs, as far as they are not as usual."""
+    usual = AgentSection()
+    for name in ("containment", "job_processes", "oom_ends"):
+        if (value := getattr(section, name)) != getattr(usual, name):
+            yield from (f"--{name.replace('_', '-')}", str(value))
 
 
 def _size_of(config: Config, agent: AgentRecord) -> tuple[int, int]:

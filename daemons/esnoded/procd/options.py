@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+JOB_PROCESSES = 32_768
+
 
 class Options(msgspec.Struct, frozen=True):
     """`ring` is a file with the site's public keys, `nodes` the host list of the nodes that this host is.
@@ -13,7 +15,9 @@ class Options(msgspec.Struct, frozen=True):
     The supervisor runs as `uid` and `gid` when root starts it; -1: as root. `prolog` and `epilog` are programs that run
     before and after each attempt on this host, as root or as the job's user (`phase_user`), for `phase_limit_s` at most;
     empty: none. `task_prolog` and `task_epilog` run before and after each task as its user. `gateway_daemon` is the program
-    of a job's gateways that names none of its own; it runs as the job's user.
+    of a job's gateways that names none of its own; it runs as the job's user. `containment` says whether steps have control
+    groups: where the host has them, never, or else the supervisor does not start. `job_processes` is the greatest number of
+    processes and threads of a job on a node, 0: any. Where memory runs out, a step ends or with `oom_ends` its whole job.
     """
 
     nodes: str
@@ -30,6 +34,9 @@ class Options(msgspec.Struct, frozen=True):
     task_prolog: str = ""
     task_epilog: str = ""
     gateway_daemon: str = ""
+    containment: Literal["auto", "none", "required"] = "auto"
+    job_processes: int = JOB_PROCESSES
+    oom_ends: Literal["step", "job"] = "step"
 
 
 def read_options(path: str) -> Options:

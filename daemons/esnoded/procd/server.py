@@ -25,6 +25,7 @@ from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs, wire
 from esnoded.procd.credential import NotAllowed, UserNotAllowed
 from esnoded.procd.families import Families, Step
+from esnoded.procd.groups import path_of
 from esnoded.procd.launches import Launches
 from esnoded.procd.log import complain, complain_of, survive
 from esnoded.procd.request_checks import RequestChecks
@@ -44,7 +45,9 @@ _REAPED_MAX = 256
 
 
 class Procd:
-    """`server` is the supervisor's process, a child, which asks at the other end of the channel."""
+    """`server` is the supervisor's process, a child, which asks at the other end of the channel. `groups` is the directory
+    of its steps' control groups; empty: there is none.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class Procd:
         instance: str,
         server: int = 0,
         left_behind: LeftBehind = lambda _is_settled: (),
+        groups: str = "",
     ) -> None:
         self._channel = channel
         self._checks = checks
@@ -61,6 +65,7 @@ class Procd:
         self._instance = instance
         self._server = server
         self._left_behind = left_behind
+        self._groups = groups
         self._draining: set[int] = set()
         self._has_dead = False
         self._families = Families(instance, server)
@@ -214,7 +219,8 @@ class Procd:
             self._begin(step)
             step.started.add(local)
             program = replace(program, pipes=tuple(fds) or None, prolog=allowed.prolog)
-        pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno())
+        group = path_of(self._groups, allowed.key) if self._groups else ""
+        pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno(), group)
         self._tasks[pid] = allowed.key
         if is_task and local == 0:
             self._first[allowed.key] = pid

@@ -23,10 +23,10 @@ from eslurm.security.account import Account
 from eslurm.security.ownership import UnsafeFile
 from eslurm.security.site_keys import SiteKeyError
 from eslurm.telemetry.clocks import wall_us
-from esnoded.procd import procfs, roundup, wire
+from esnoded.procd import groups, procfs, roundup, wire
 from esnoded.procd.launches import Launches
 from esnoded.procd.log import complain, complain_of
-from esnoded.procd.options import read_options
+from esnoded.procd.options import Options, read_options
 from esnoded.procd.request_checks import RequestChecks
 from esnoded.procd.scripts import Scripts
 from esnoded.procd.server import Procd
@@ -66,6 +66,7 @@ def start(
         procfs.hide()
     launches = Launches(place.launches, boot_id)
     take_over(place, launches, boot_id)
+    base = _make_groups(place, instance, options, account)
     survivors = roundup.end_all(instance, launches.leaders)
     launches.leaders.clear()
     launches.rewrite()
@@ -81,7 +82,7 @@ def start(
     server_pid = os.fork()
     if server_pid == 0:
         ours.close()
-        _serve(place, its, listener, welcome, survivors, account, ready_fd, read_spec)
+        _serve(place, its, listener, welcome, survivors, account, ready_fd, read_spec, base)
     for end in (its, listener):
         end.close()
     os.close(ready_fd)
@@ -91,7 +92,9 @@ def start(
         SupervisorStatus(pid, ticks, boot_id, instance, started_us, server_pid, PROTOCOL_VERSION)
     )
     channel: wire.Channel[wire.Request] = wire.Channel(ours, msgspec.msgpack.Decoder(wire.Request))
-    Procd(channel, checks, launches, instance, server_pid, left_behind).run()
+    Procd(channel, checks, launches, instance, server_pid, left_behind, base).run()
+    if base and not groups.end_all(base):
+        complain(f"processes of steps that did not end are in {base}")
     # A step is over when its tasks are: their daemons would be unowned after this process ends.
     left = roundup.end_all(instance, adopter=pid)
     with suppress(ChildProcessError):
@@ -100,6 +103,29 @@ def start(
     if left:
         complain(f"processes of steps that did not end: {' '.join(map(str, left))}")
     place.remove_status()
+
+
+def _make_groups(place: Place, instance: str, options: Options, account: Account | None) -> str:
+    """End what is in the groups of an earlier supervisor, and make the directory of this one's; empty: steps have none.
+
+    Raises OSError where root requires them.
+    """
+    try:
+        if (former := place.read_groups()) and not groups.end_all(former):
+            complain(f"processes of earlier steps did not end: {former}")
+        place.write_groups("")
+        if options.containment == "none":
+            return ""
+        base = groups.delegate(f"eslurm-{instance}", account)
+        place.write_groups(base)
+    except OSError as error:
+        if options.containment == "required":
+            raise
+        complain(f"jobs are not contained by control groups: {error}")
+        return ""
+    with suppress(OSError):
+        groups.write("/proc/self/oom_score_adj", str(groups.PROTECTED))
+    return base
 
 
 def _serve(
@@ -111,6 +137,7 @@ def _serve(
     account: Account | None,
     ready_fd: int,
     read_spec: Callable[[StepOrder], StepSpec] | None,
+    base: str,
 ) -> NoReturn:
     """The child's whole life."""
     code = 1
@@ -118,7 +145,7 @@ def _serve(
         # Here and not at the top: `procd` does without.
         from esnoded.stepd.supervisor import serve
 
-        serve(place.journal, end, listener, welcome, survivors, account, ready_fd, read_spec)
+        serve(place.journal, end, listener, welcome, survivors, account, ready_fd, read_spec, base)
         code = 0
     except (OSError, ValueError) as error:
         complain(str(error))

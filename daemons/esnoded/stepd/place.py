@@ -61,6 +61,7 @@ class Place:
         self.lock = os.path.join(self.directory, "esstepd.lock")
         self.log = os.path.join(self.directory, "esstepd.log")
         self._instance = os.path.join(self.directory, "esstepd.instance")
+        self._groups = os.path.join(self.directory, "groups")
 
     def prepare(self) -> None:
         """Make the directory, which others may pass through and not list. Raises OSError, and UnsafeFile when another user
@@ -105,6 +106,16 @@ class Place:
             _write_whole(self._instance, name.encode())
             return name
 
+    def read_groups(self) -> str:
+        """The directory of control groups of the last supervisor; empty when it had none. Raises OSError."""
+        with suppress(FileNotFoundError), open(self._groups, encoding="utf-8") as file:
+            return file.read()
+        return ""
+
+    def write_groups(self, path: str) -> None:
+        """Keep the directory of control groups for the next supervisor. Raises OSError."""
+        _write_whole(self._groups, path.encode())
+
     def try_lock(self) -> int | None:
         """Take the right to be this directory's supervisor: a descriptor to keep, None when another has it.
 
@@ -129,7 +140,8 @@ class Place:
 
     def remove(self) -> None:
         """Remove the files of a supervisor that does not come again."""
-        for path in (self.journal, self.status, self.socket, self.lock, self.log, self._instance):
+        known = (self.journal, self.status, self.socket, self.lock, self.log, self._instance, self._groups)
+        for path in known:
             _remove(path)
 
     def find_supervisor(self) -> SupervisorStatus | None:

@@ -21,11 +21,14 @@ from eslurm.security.site_keys import Ring
 from esnoded.procd import wire
 from esnoded.procd.credential import NotAllowed, Seals, UserNotAllowed
 from esnoded.procd.log import complain
+from esnoded.procd.options import Options
 from esnoded.stepd.connect import Connector, parse_report
 from esnoded.stepd.terms import SpecReader, Terms, terms_of
 from esnoded.task.program import SpawnError
 
 _REPORT_BYTES_MAX = 4096
+_UNKNOWN = Options("", "")
+"""Until root's word on it was read."""
 _A = TypeVar("_A", bound=wire.Answer)
 
 
@@ -37,12 +40,16 @@ class Processes:
         self._read_spec = read_spec
         self._events: deque[wire.Event] = deque()
         self._seals: Seals | None = None
-        self._phase_limit_us = 0
-        self.has_task_epilog = False
+        self.options = _UNKNOWN
 
     def fileno(self) -> int:
         """Readable when there is an event, or `procd` is gone."""
         return self._channel.fileno()
+
+    @property
+    def has_task_epilog(self) -> bool:
+        """Check whether root has a program that follows each task."""
+        return bool(self.options.task_epilog)
 
     @property
     def has_events(self) -> bool:
@@ -71,7 +78,7 @@ class Processes:
         try:
             terms = terms_of(self._read_spec(order))
             if order.key.is_phase:
-                return msgspec.structs.replace(terms, time_limit_us=self._phase_limit_us)
+                return msgspec.structs.replace(terms, time_limit_us=round(self.options.phase_limit_s * 1e6))
             return terms
         except Exception as error:
             self.over([order.key])
@@ -141,8 +148,7 @@ class Processes:
         refreshed, _ = self._ask(wire.Refresh(), wire.Refreshed)
         if self._seals is None or self._seals.ring.sealed != refreshed.ring:
             self._seals = Seals(Ring.from_sealed(refreshed.ring))
-        self._phase_limit_us = round(refreshed.options.phase_limit_s * 1e6)
-        self.has_task_epilog = bool(refreshed.options.task_epilog)
+        self.options = refreshed.options
         return refreshed
 
     def settled(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepStarted, StepState
 from esnoded.procd.wire import Usage
+from esnoded.stepd.groups import MIB, GroupUse
 from esnoded.stepd.terms import Terms
 from esnoded.stepd.timers import Timer
 
@@ -89,6 +90,8 @@ class Step(msgspec.Struct, eq=False):
     text: str = ""
     exit_code: int = 0
     signum: int = 0
+    gone_by_us: int = 0
+    """Time by which its group, whose processes were killed, is to be empty; 0: none were left."""
     user_cpu_us: int = 0
     system_cpu_us: int = 0
     max_rss_kib: int = 0
@@ -150,6 +153,16 @@ class Step(msgspec.Struct, eq=False):
             self.user_cpu_us += round(user_s * 1e6)
             self.system_cpu_us += round(system_s * 1e6)
             self.max_rss_kib = max(self.max_rss_kib, rss_kib)
+
+    def take_use(self, use: GroupUse) -> None:
+        """Take the counts of its group for what was collected, and what these say of its end."""
+        self.user_cpu_us, self.system_cpu_us = use.user_us, use.system_us
+        if use.oom_kills and self.cause is None and (self.signum or self.exit_code):
+            self.cause = StepEndCause.OUT_OF_MEMORY
+            limit, node = self.spec.memory_mib, self.spec.node_name
+            most = f"its job may use {limit} MiB on node {node}" if limit else f"node {node} had none left"
+            peak = f", the step has used {use.peak_bytes // MIB} MiB" if use.peak_bytes else ""
+            self.text = f"out of memory: {most}{peak}; ask for more with --mem"
 
     def add_status(self, wait_status: int) -> int:
         """Merge one task's wait status into the step's; returns the exit code or the negated signal."""

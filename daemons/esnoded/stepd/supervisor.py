@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from eslurm.security.account import Account, drop
 from eslurm.telemetry.clocks import wall_us
 from esnoded.procd import procfs
+from esnoded.stepd.groups import Groups
 from esnoded.stepd.journal import Finished, Journal
 from esnoded.stepd.processes import Processes
 from esnoded.stepd.recovery import lost_steps
@@ -43,11 +44,13 @@ def serve(
     account: Account | None,
     ready_fd: int,
     read_spec: SpecReader | None = None,
+    base: str = "",
 ) -> None:
     """Be the supervisor: 1. give root up 2. settle the past 3. say so 4. serve until stopped or long idle.
 
     `path` is the journal's, `survivors` are processes of an earlier supervisor that `procd` could not end. `read_spec`
-    says what an order starts: what is sealed in it, unless a test says otherwise. Raises OSError.
+    says what an order starts: what is sealed in it, unless a test says otherwise. `base` is the directory of control groups,
+    empty: steps have none. Raises OSError.
     """
     if account is not None:
         for name in _LATER:
@@ -64,7 +67,8 @@ def serve(
     timers, selector = Timers(), selectors.DefaultSelector()
     processes = Processes(end, read_spec or read_sealed)
     outputs = os.path.join(os.path.dirname(path), "phases")
-    table = StepTable(processes, journal, timers, selector, [*past.outcomes.values(), *lost], outputs)
+    groups = Groups(base)
+    table = StepTable(processes, groups, journal, timers, selector, [*past.outcomes.values(), *lost], outputs)
     server = Server(table, processes, timers, selector, listener, welcome)
     # What exists now lives as long as the process: keep the collector from touching it.
     gc.collect()

@@ -20,10 +20,11 @@ from typing import Literal
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
-from esnoded.procd.log import survive
+from esnoded.procd.log import complain, survive
 from esnoded.procd.wire import STEPS_MAX, Delivery, Drained, Exited
 from esnoded.stepd.epilogs import TaskEpilogs
 from esnoded.stepd.gateway_output import GatewayOutput
+from esnoded.stepd.groups import Groups
 from esnoded.stepd.guard import Guard
 from esnoded.stepd.journal import Intent, Journal
 from esnoded.stepd.ledger import Ledger
@@ -41,6 +42,8 @@ OUTCOMES_MAX = 262_144
 _LAUNCHES_PER_PASS = 16
 _DRAIN_US_MAX = 5_000_000
 _DELIVER_AGAIN_US = 200_000
+_GONE_AGAIN_US = 2_000
+_STUCK = "some of its processes did not end when they were killed"
 
 
 class LaunchRefused(Exception):
@@ -53,6 +56,7 @@ class StepTable:
     def __init__(
         self,
         processes: Processes,
+        groups: Groups,
         journal: Journal,
         timers: Timers,
         selector: selectors.BaseSelector,
@@ -62,6 +66,7 @@ class StepTable:
         """`outputs` is the directory for the output of phases."""
         self._outputs = outputs
         self._processes = processes
+        self._groups = groups
         self._journal = journal
         self._timers = timers
         self._selector = selector
@@ -166,6 +171,7 @@ class StepTable:
 
     def _kill(self, step: Step) -> None:
         self._deliveries.append(Delivery(step.key, (signal.SIGKILL,)))
+        survive("the killing of a group", self._groups.kill, step.key)
 
     def suspend(self, key: StepKey, *, resume: bool) -> bool:
         """See `StepRunner.suspend`."""
@@ -254,19 +260,45 @@ class StepTable:
         self._handle_reports()
         deliveries, self._deliveries = self._deliveries, []
         self._deliver(deliveries)
-        over = [step for step in self._touched.values() if step.is_over]
+        ended = [step for step in self._touched.values() if step.is_over]
+        self._touched.clear()
+        over = [step for step in ended if self._is_gone(step)]
         if over:
             survive("letting go of what is over", self._processes.over, [step.key for step in over])
         for step in over:
+            survive("the counts of a group", self._close_group, step)
             self._ledger.add(step)
             if step.link is not None:
                 self._guard.run(step, step.link.finish)
-        self._touched.clear()
         committed = self._commit()
         answers, self._answers = self._answers, []
         for waiter, state in answers:
             survive("an answer", waiter, state)
         return committed
+
+    def _is_gone(self, step: Step) -> bool:
+        """Check whether an ended step has left no process in its group; any that it has left is killed and waited for."""
+        now_us = boot_us()
+        try:
+            if self._groups.is_empty(step.key):
+                return True
+            if not step.gone_by_us:
+                step.gone_by_us = now_us + _DRAIN_US_MAX
+                self._groups.kill(step.key)
+        except OSError as error:
+            complain(f"the control group of step {step.key}: {error}")
+            return True
+        if now_us >= step.gone_by_us:
+            step.text = step.text or _STUCK
+            return True
+        self._at(step, now_us + _GONE_AGAIN_US, lambda: self._touch(step))
+        return False
+
+    def _close_group(self, step: Step) -> None:
+        use = self._groups.use(step.key)
+        self._groups.close(step.key)
+        if use is not None:
+            step.take_use(use)
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         """Signals are owed: those that could not all be sent (no descriptor to look at /proc) are sent again."""
@@ -352,6 +384,12 @@ class StepTable:
                 return
             step.timers.append(self._at(step, due_us, lambda: self._on_silence(step)))
         if spec.tasks:
+            try:
+                self._groups.open(spec, self._processes.options)
+            except OSError as error:
+                step.fail_spawn(1, f"the step's control group cannot be made: {error}")
+                self._touch(step)
+                return
             self._spawn(step)
         else:
             self._announce(step)
@@ -530,7 +568,7 @@ class StepTable:
             for group in step.draining:
                 self._draining.pop(group, None)
             step.draining.clear()
-            step.text = step.text or "some of its processes did not end when they were killed"
+            step.text = step.text or _STUCK
             self._touch(step)
 
     def _commit(self) -> list[StepOutcome]:

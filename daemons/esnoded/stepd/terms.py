@@ -37,6 +37,8 @@ class Terms(msgspec.Struct, frozen=True):
     warning: StepWarning | None
     endpoint: OutputEndpoint | None
     input: StepInput | None
+    cores: int = 0
+    memory_mib: int = 0
 
     def reads_stream(self, local: int) -> bool:
         """Check whether the task of this rank on its node reads what the step's command passes on."""
@@ -85,4 +87,6 @@ def terms_of(spec: StepSpec) -> Terms:
         spec.warning,
         spec.endpoint,
         spec.input,
+        spec.cores,
+        spec.memory_mib,
     )

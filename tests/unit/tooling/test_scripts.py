@@ -183,7 +183,7 @@ def test_ci_ends_as_the_checks_end_and_lists_the_stages(tmp_path: Path, body: st
     )
     assert done.returncode == code
     table = done.stdout.partition("stages:\n")[2].splitlines()
-    stages = ["packages", "install", "containers"] if code == 0 else ["packages", "install"]
+    stages = ["packages", "install", "containers", "contained"] if code == 0 else ["packages", "install"]
     assert [line.split()[2] for line in table] == [*stages, "all,"]
 
 

@@ -14,7 +14,9 @@ def test_each_test_exists() -> None:
     found = REFERENCE.findall(PAGE)
     assert len(found) > 30
     for path, name in found:
-        assert f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+        assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), (
+            f"{path}::{name}"
+        )
 
 
 def test_each_sentence_has_one_or_is_a_limit() -> None:

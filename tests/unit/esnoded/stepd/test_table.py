@@ -22,6 +22,7 @@ from esnoded.procd import procfs
 from esnoded.procd import server as procd_module
 from esnoded.procd import server as server_module
 from esnoded.stepd import table as table_module
+from esnoded.stepd.groups import Groups
 from esnoded.stepd.journal import Journal, read_contents
 from esnoded.stepd.step import Waiter
 from esnoded.stepd.table import LaunchRefused, StepTable
@@ -39,7 +40,7 @@ class Rig:
         self.journal = Journal(self.path, "boot")
         self.selector = selectors.DefaultSelector()
         self.processes = Direct("rig")
-        self.table = StepTable(self.processes, self.journal, Timers(), self.selector, [])
+        self.table = StepTable(self.processes, Groups(""), self.journal, Timers(), self.selector, [])
         self.answers: list[StepState] = []
 
     def launch(self, job_id: int, *argv: str) -> None:

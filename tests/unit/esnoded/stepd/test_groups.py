@@ -1,0 +1,151 @@
+"""Groups of steps: their names, their limits, and what their counts say of an end. The kernel's part is tried in
+`tests/security/test_containment.py` and `tests/contained`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from eslurm.core.model.step_key import EPILOG_STEP, StepKey
+from eslurm.ports.step_runner import StepEndCause
+from esnoded.procd import groups as root_groups
+from esnoded.procd.groups import path_of
+from esnoded.procd.options import Options
+from esnoded.stepd.groups import Groups, GroupUse
+from esnoded.stepd.step import Step
+from esnoded.stepd.terms import Terms
+from tests.kits.stepd import key
+
+TERMS = Terms(key(7, step=2, node=3), "cn3", 1, 0, 0, 0, 0, None, None, None, cores=4, memory_mib=100)
+OPTIONS = Options("cn3", "")
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in the place of the kernel's: a file is what was written to it last."""
+
+    def write(path: str, text: str) -> None:
+        Path(path).write_text(text)
+
+    monkeypatch.setattr("esnoded.stepd.groups.write", write)
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    return tmp_path
+
+
+def content(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in directory.iterdir() if path.is_file()}
+
+
+def test_steps_of_a_job_share_its_group_on_a_node_and_phases_have_another() -> None:
+    assert path_of("/b", key(7, attempt=2, step=-1, node=3)) == "/b/job_7.2.3/step_-1"
+    assert path_of("/b", key(7, attempt=2, step=0, node=3)) == "/b/job_7.2.3/step_0"
+    assert path_of("/b", key(7, attempt=2, step=0, node=4)) == "/b/job_7.2.4/step_0"
+    assert path_of("/b", StepKey(7, 2, EPILOG_STEP, 3)) == f"/b/phases_7.2.3/step_{EPILOG_STEP}"
+
+
+def test_limits_are_the_job_s_and_its_step_ends_as_a_whole(base: Path) -> None:
+    groups = Groups(str(base))
+    groups.open(TERMS, OPTIONS)
+    assert content(base / "job_7.1.3") == {
+        "cgroup.subtree_control": "+memory +pids +cpu",
+        "pids.max": "32768",
+        "cpu.weight": "400",
+        "memory.max": str(100 << 20),
+        "memory.swap.max": "0",
+    }
+    assert content(base / "job_7.1.3/step_2") == {"memory.oom.group": "1"}
+
+
+def test_the_site_may_have_all_of_a_job_ended_and_any_number_of_processes(base: Path) -> None:
+    Groups(str(base)).open(TERMS, replace(OPTIONS, oom_ends="job", job_processes=0))
+    found = content(base / "job_7.1.3")
+    assert found["memory.oom.group"] == "1" and "pids.max" not in found
+
+
+def test_what_was_not_asked_for_is_not_limited_and_shares_are_bounded(base: Path) -> None:
+    groups = Groups(str(base))
+    groups.open(replace(TERMS, memory_mib=0, cores=1_000), OPTIONS)
+    found = content(base / "job_7.1.3")
+    assert "memory.max" not in found and found["cpu.weight"] == "10000"
+    groups.open(replace(TERMS, key=StepKey(7, 1, EPILOG_STEP, 3)), OPTIONS)
+    assert content(base / "phases_7.1.3") == {"cgroup.subtree_control": "+memory +pids +cpu"}
+
+
+def test_without_controllers_groups_have_no_limits(base: Path) -> None:
+    (base / "cgroup.controllers").write_text("\n")
+    Groups(str(base)).open(TERMS, OPTIONS)
+    assert content(base / "job_7.1.3") == content(base / "job_7.1.3/step_2") == {}
+
+
+def test_without_a_directory_there_are_none(tmp_path: Path) -> None:
+    groups = Groups("")
+    groups.open(TERMS, OPTIONS)
+    groups.kill(TERMS.key)
+    assert groups.is_empty(TERMS.key) and groups.use(TERMS.key) is None
+    groups.close(TERMS.key)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_counts_are_read_where_they_are(base: Path) -> None:
+    groups = Groups(str(base))
+    groups.open(TERMS, OPTIONS)
+    step = base / "job_7.1.3/step_2"
+    (step / "cpu.stat").write_text("usage_usec 30\nuser_usec 20\nsystem_usec 10\n")
+    (step / "memory.events").write_text("low 0\nhigh 0\nmax 4\noom 1\noom_kill 2\n")
+    assert groups.use(TERMS.key) == GroupUse(20, 10, 0, 2), "older kernels keep no peak"
+    (step / "memory.peak").write_text("104857600\n")
+    assert groups.use(TERMS.key) == GroupUse(20, 10, 100 << 20, 2)
+
+
+@pytest.mark.parametrize(
+    ("step", "use", "cause", "text"),
+    [
+        (
+            {"signum": 9},
+            GroupUse(oom_kills=1, peak_bytes=100 << 20),
+            StepEndCause.OUT_OF_MEMORY,
+            "out of memory: its job may use 100 MiB on node cn3, the step has used 100 MiB; ask for more with --mem",
+        ),
+        ({"signum": 9}, GroupUse(), None, ""),
+        ({"exit_code": 0}, GroupUse(oom_kills=1), None, ""),
+        (
+            {"signum": 9, "cause": StepEndCause.TIME_LIMIT, "text": "x"},
+            GroupUse(oom_kills=1),
+            StepEndCause.TIME_LIMIT,
+            "x",
+        ),
+    ],
+    ids=["killed", "kill -9", "went on", "was to end"],
+)
+def test_out_of_memory_is_what_the_kernel_counted_and_what_ended_the_step(
+    step: dict[str, object], use: GroupUse, cause: StepEndCause | None, text: str
+) -> None:
+    made = Step(TERMS, 0, 0, **step)  # type: ignore[arg-type]
+    made.take_use(use)
+    assert (made.cause, made.text) == (cause, text)
+
+
+def test_a_node_without_a_limit_says_that_it_had_no_memory_left() -> None:
+    made = Step(replace(TERMS, memory_mib=0), 0, 0, signum=9)
+    made.take_use(GroupUse(oom_kills=1))
+    assert made.text == "out of memory: node cn3 had none left; ask for more with --mem"
+
+
+def test_the_own_group_is_found_below_its_mount(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where a container sees a part of the hierarchy only."""
+    files = {
+        "/proc/self/cgroup": "3:memory:/x\n0::/unit/part\n",
+        "/proc/self/mountinfo": "30 1 0:1 / /proc rw - proc proc rw\n41 31 0:38 /unit /mnt/cg rw,relatime - cgroup2 c rw\n",
+    }
+
+    def opened(path: str, **_more: object) -> object:
+        (tmp_path / "f").write_text(files[path])
+        return (tmp_path / "f").open()
+
+    monkeypatch.setattr(root_groups, "open", opened, raising=False)
+    assert root_groups.own_group() == "/mnt/cg/part"
+    files["/proc/self/mountinfo"] = "30 1 0:1 / /proc rw - proc proc rw\n"
+    assert root_groups.own_group() == ""
