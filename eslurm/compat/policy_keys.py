@@ -308,6 +308,7 @@ KEYS: Mapping[str, Mapping[str, Key]] = {
         "shares": Key("shares", _shares, _plain),
         "coordinators": _list("coordinators"),
         "description": Key("description", _text, _plain),
+        "organization": Key("organization", _text, _plain),
         "validity": _VALIDITY,
     },
     "user": {

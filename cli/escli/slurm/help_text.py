@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _ARGUMENTS = {
     "sbatch": " script [args...]",
     "scancel": " [job_id[_array_id]]...",
+    "sacctmgr": " show|add|modify|delete entity [name=...] [set name=value...]; dump cluster; load file=...",
     "scontrol": " command [args...]",
 }
 

@@ -9,6 +9,8 @@ from escli.slurm.refused import WHY
 from eslurm.compat.slurm import (
     diag,
     job_fields,
+    manager_fields,
+    manager_words,
     node_fields,
     run_fields,
     salloc_options,
@@ -21,7 +23,7 @@ from eslurm.compat.slurm.scontrol_options import COMMANDS as CONTROLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eslurm.compat.slurm.getopt import Row
 
@@ -65,9 +67,9 @@ def _section(command: str) -> Iterator[str]:
         yield ""
         yield "| command | | |"
         yield "|---|---|---|"
-        for name, text in CONTROLS.items():
-            status, _, note = text.partition(" ")
-            yield f"| `{name}` | {'yes' if status == DONE else '**no**'} | {_cell(note)} |"
+        yield from _commands(CONTROLS)
+    if command == "sacctmgr":
+        yield from _manager()
     if command == "sdiag":
         yield ""
         yield "| figure | here |"
@@ -91,6 +93,36 @@ def _section(command: str) -> Iterator[str]:
         yield ""
         unknown = [name for name in run_fields.WIDTHS if name not in run_fields.CELLS]
         yield f"Columns that are empty, as what they show is not kept: {_listed(unknown)}."
+
+
+def _commands(table: Mapping[str, str]) -> Iterator[str]:
+    for name, text in table.items():
+        status, _, note = text.partition(" ")
+        yield f"| `{name}` | {'yes' if status == DONE else '**no**'} | {_cell(note)} |"
+
+
+def _manager() -> Iterator[str]:
+    yield ""
+    yield "| command | | |"
+    yield "|---|---|---|"
+    yield from _commands(manager_words.VERBS)
+    for title, tables in (("setting", manager_words.SETTINGS), ("condition", manager_words.CONDITIONS)):
+        for entity, words in tables.items():
+            yield ""
+            yield f"| {title} of {_article(entity)} | | |"
+            yield "|---|---|---|"
+            for word in words:
+                status = {REFUSED: "**no**", HARMLESS: "no effect"}.get(word.key, "yes")
+                yield f"| `{word.name}` | {status} | {_cell(word.note)} |"
+    yield ""
+    heads = dict.fromkeys(field[3] for field in manager_fields.FIELDS)
+    yield f"Columns: {_listed(head for head in heads if head not in manager_fields.EMPTY)}."
+    yield ""
+    yield f"Columns that are empty, as nothing of the kind can be set: {_listed(sorted(manager_fields.EMPTY))}."
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun.startswith("a") else f"a {noun}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,142 +1,177 @@
-"""`sacctmgr show`: users, accounts, associations, classes of service, the cluster. Nothing is changed by it."""
+"""`sacctmgr`: accounts, users, QOS, their associations and limits, shown and changed. The controller checks rights."""
 
 from __future__ import annotations
 
-import json
 import sys
 
 from escli import exits
 from escli.slurm import frame
-from eslurm.compat.slurm import fitted
-from eslurm.compat.slurm.small_options import MANAGER_WIDTHS, SACCTMGR
+from escli.slurm.manager_calls import Asker, apply, site_of
+from eslurm.compat.slurm import manager_changes, manager_fields, manager_rows, manager_words
+from eslurm.compat.slurm.associations import Site
+from eslurm.compat.slurm.fitted import lines
+from eslurm.compat.slurm.manager_changes import Nothing
+from eslurm.compat.slurm.manager_words import ACCOUNT, ASSOCIATION, CLUSTER, COORDINATOR, QOS, USER, Unusable
+from eslurm.compat.slurm.small_options import SACCTMGR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Mapping, Sequence
 
     from escli.slurm.frame import Context
     from eslurm.compat.slurm.getopt import Options
+    from eslurm.compat.slurm.manager_changes import Step
+    from eslurm.compat.slurm.manager_words import Request
 
 ROWS = SACCTMGR
-_USERS, _ACCOUNTS, _ASSOCIATIONS, _QOS, _CLUSTERS = "user", "account", "association", "qos", "cluster"
-_DEFAULTS: Mapping[str, str] = {
-    _USERS: "User,Def Acct,Admin",
-    _ACCOUNTS: "Account,Descr,Org",
-    _ASSOCIATIONS: "Cluster,Account,User,Partition,Share,QOS,Def QOS",
-    _QOS: "Name,Priority",
-    _CLUSTERS: "Cluster,ControlHost,ControlPort,RPC,Share,QOS,Def QOS",
+_SHOWN = (ACCOUNT, ASSOCIATION, CLUSTER, QOS, USER)
+_CHANGED = (ACCOUNT, COORDINATOR, QOS, USER)
+_ADD: Mapping[str, Callable[[Site, Request, str], Step]] = {
+    ACCOUNT: manager_changes.add_accounts,
+    USER: manager_changes.add_users,
+    QOS: manager_changes.add_qos,
 }
-_WITH_ACCOUNTS = "User,Def Acct,Admin,Cluster,Account,Partition,Share,QOS,Def QOS"
-_NAMED: Mapping[str, tuple[str, ...]] = {
-    _USERS: ("name", "user", "users", "names"),
-    _ACCOUNTS: ("name", "account", "accounts", "names"),
-    _ASSOCIATIONS: ("user", "users", "account", "accounts", "cluster", "clusters"),
-    _QOS: ("name", "names", "qos"),
-    _CLUSTERS: ("name", "names", "cluster"),
+_MODIFY: Mapping[str, Callable[[Site, Request, str], list[Step]]] = {
+    ACCOUNT: manager_changes.modify_accounts,
+    USER: manager_changes.modify_users,
+    QOS: manager_changes.modify_qos,
+}
+_DELETE: Mapping[str, Callable[[Site, Request, str], Step]] = {
+    ACCOUNT: manager_changes.delete_accounts,
+    USER: manager_changes.delete_users,
+    QOS: manager_changes.delete_qos,
 }
 
 
 def run(context: Context, given: Options) -> int:
     """The command; returns the exit code."""
-    rest = list(given.rest)
-    if not rest or rest[0].lower() not in ("show", "list"):
-        word = rest[0] if rest else "the interactive mode"
-        raise frame.Failed(f"sacctmgr: error: {word} is not supported: see esctl add, modify, delete, load")
-    subject = _subject(rest[1].lower() if len(rest) > 1 else "")
-    options, chosen, has_accounts = _words(subject, rest[2:])
-    has_accounts |= given.has("associations")
-    wide = subject == _USERS and has_accounts
-    heads = fitted.columns(options or (_WITH_ACCOUNTS if wide else _DEFAULTS[subject]), MANAGER_WIDTHS)
-    with context.open_api() as api:
-        rows = _rows(api, subject, frame.own_cluster(api), has_accounts=has_accounts)
-    shown = [
-        [row.get(name, "") for name, _ in heads]
-        for row in rows
-        if all(row.get(key, "") in values for key, values in chosen.items())
+    try:
+        return _run(context, given)
+    except Unusable as problem:
+        raise frame.Failed(*problem.lines) from None
+    except Nothing as nothing:
+        sys.stdout.write(nothing.text)
+        return exits.FAILED
+
+
+def _run(context: Context, given: Options) -> int:
+    if not given.rest:
+        raise frame.Failed("sacctmgr: error: the interactive mode is not supported: give a command")
+    verb = _verb(given.rest[0])
+    words = given.rest[1:]
+    if verb == "show":
+        return _show(context, given, words)
+    if given.has("readonly") and verb != "dump":
+        raise frame.Failed("Can't run this command in readonly mode.")
+    if verb in ("dump", "load"):
+        from escli.slurm import manager_file
+
+        if verb == "dump":
+            return manager_file.dump(context, words)
+        return manager_file.load(context, words, is_immediate=given.has("immediate"))
+    return _change(context, verb, words, is_immediate=given.has("immediate"))
+
+
+def _verb(word: str) -> str:
+    """The command that a word begins, by its own name."""
+    lowered = word.lower()
+    names = [name for name in manager_words.VERBS if name == lowered]
+    names += [
+        name
+        for name in manager_words.VERBS
+        if len(lowered) >= (1 if name in ("modify", "update") else 3) and name.startswith(lowered)
     ]
+    if not names:
+        raise frame.Failed(f"sacctmgr: error: {word} is not supported: see sacctmgr --help")
+    status, _, note = manager_words.VERBS[names[0]].partition(" ")
+    if status != "yes":
+        raise frame.Failed(f"sacctmgr: error: {names[0]} is not supported: {note}")
+    return {"create": "add", "list": "show", "remove": "delete", "update": "modify"}.get(names[0], names[0])
+
+
+# ---- changes ----
+
+
+def _change(context: Context, verb: str, words: Sequence[str], *, is_immediate: bool) -> int:
+    entity = manager_words.entity_of(words[0], _CHANGED) if words else ""
+    if not entity or (entity == COORDINATOR and verb == "modify"):
+        names = [one for one in _CHANGED if verb != "modify" or one != COORDINATOR]
+        what = words[0] if words else "nothing"
+        raise frame.Failed(
+            f"sacctmgr: error: {verb} {what} is not supported: {verb} {', '.join(names[:-1])} or {names[-1]}"
+        )
+    is_set = verb == "add" and entity != COORDINATOR
+    request = manager_words.read(entity, words[1:], is_added=is_set)
+    _only_conditions(entity, verb, request)
+    with context.open_api() as api:
+        site, cluster = site_of(api), frame.own_cluster(api)
+        asker = Asker(is_immediate=is_immediate)
+        if verb == "modify" and request.settings and not request.conditions:
+            asker.confirm("You didn't set any conditions with 'WHERE'.\nAre you sure you want to continue?")
+        if entity == COORDINATOR:
+            steps = [manager_changes.change_coordinators(site, request, is_added=verb == "add")]
+        elif verb == "modify":
+            steps = _MODIFY[entity](site, request, cluster)
+        else:
+            steps = [(_ADD if verb == "add" else _DELETE)[entity](site, request, cluster)]
+        if entity == USER and verb == "add":
+            _check_known(request.names(), asker)
+        return apply(api, steps, asker)
+
+
+def _only_conditions(entity: str, verb: str, request: Request) -> None:
+    for one in request.conditions:
+        if one.key in ("format", "withassoc", "withcoord", "tree") and verb != "show":
+            raise Unusable(f" Unknown condition: {one.written}", " Use keyword 'set' to modify value")
+
+
+def _check_known(names: Sequence[str], asker: Asker) -> None:
+    import pwd
+
+    for name in names:
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            asker.confirm(f"There is no uid for user '{name}'\nAre you sure you want to continue?")
+
+
+# ---- show ----
+
+
+def _show(context: Context, given: Options, words: Sequence[str]) -> int:
+    entity = manager_words.entity_of(words[0], _SHOWN) if words else ""
+    if not entity:
+        what = words[0] if words else "nothing"
+        raise frame.Failed(
+            f"sacctmgr: error: show {what} is not supported: show account, association, cluster, qos or user"
+        )
+    request = manager_words.read(entity, words[1:])
+    is_wide = entity in manager_fields.WITH_ASSOCIATIONS and (
+        request.has("withassoc") or given.has("associations")
+    )
+    text = ",".join(one.value for one in request.conditions if one.key == "format")
+    if not text:
+        text = manager_fields.DEFAULTS[entity]
+        if request.has("withcoord") and entity in (ACCOUNT, USER):
+            text += ",Coord"
+        if is_wide:
+            text += f",{manager_fields.WITH_ASSOCIATIONS[entity]}"
+    heads = manager_fields.columns(text, is_tree=request.has("tree"))
+    with context.open_api() as api:
+        cluster = frame.own_cluster(api)
+        manager_changes.check_cluster(request, cluster)
+        rows = manager_rows.rows(entity, site_of(api), request, cluster, has_associations=is_wide)
+    shown = [[row.get(head, "") for head, _ in heads] for row in rows]
     ending = "|" if given.has("parsable") or given.has("parsable2") else None
-    lines = fitted.lines(
-        heads, shown, has_header=not given.has("noheader"), ending=ending, is_ended=given.has("parsable")
+    sys.stdout.write(
+        "".join(
+            lines(
+                heads,
+                shown,
+                has_header=not given.has("noheader"),
+                ending=ending,
+                is_ended=given.has("parsable"),
+            )
+        )
     )
-    sys.stdout.write("".join(lines))
     return exits.OK
-
-
-def _subject(word: str) -> str:
-    for subject in _DEFAULTS:
-        if len(word) >= 3 and (subject.startswith(word) or word == f"{subject}s"):
-            return subject
-    raise frame.Failed(
-        f"sacctmgr: error: show {word} is not supported: show user, account, association, qos or cluster"
-    )
-
-
-def _words(subject: str, rest: Sequence[str]) -> tuple[str, dict[str, set[str]], bool]:
-    """The columns, the choice by column, and whether users have a line for each account. Raises Failed."""
-    options, chosen, has_accounts = "", {}, False
-    heads = {"user": "User", "account": "Account", "cluster": "Cluster", "qos": "Name"}
-    for word in rest:
-        key, equals, value = word.partition("=")
-        name = key.lower()
-        if equals and name == "format":
-            options = ",".join(filter(None, (options, value)))
-        elif not equals and name in ("withassoc", "withassocs"):
-            has_accounts = True
-        elif not equals and name in ("where", "withcoord", "withclusters"):
-            continue
-        elif equals and name in _NAMED[subject]:
-            column = heads[
-                subject if name in ("name", "names") else name.removesuffix("s") if name != "qos" else "qos"
-            ]
-            chosen[column] = set(value.split(","))
-        elif not equals and subject in heads:
-            chosen.setdefault(heads[subject], set()).update(value or key for key in (word,))
-        else:
-            raise frame.Failed(f"sacctmgr: error: Unknown condition: {word}")
-    return options, chosen, has_accounts
-
-
-def _rows(api: Any, subject: str, cluster: str, *, has_accounts: bool) -> list[dict[str, str]]:
-    from eslurm.v1 import controller_pb2 as pb
-
-    if subject == _CLUSTERS:
-        return [{"Cluster": cluster, "Name": cluster, "Share": "1", "QOS": "normal"}]
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    for one in api.call("Policies", pb.PoliciesRequest()).policies:
-        found.setdefault(one.kind, []).append((one.name, json.loads(one.json or "{}")))
-    if subject == _QOS:
-        return [
-            {"Name": name, "Priority": str(values.get("priority", 0))}
-            for name, values in found.get("qos", ())
-        ]
-    if subject == _ACCOUNTS:
-        return [
-            {
-                "Account": name,
-                "Name": name,
-                "Descr": str(values.get("description", "") or name),
-                "Org": str(values.get("organization", "") or name),
-                "ParentName": str(values.get("parent", "")),
-            }
-            for name, values in found.get("account", ())
-        ]
-    rows = []
-    for name, values in found.get("user", ()):
-        accounts = list(values.get("accounts", ()))
-        default = str(values.get("default_account", "") or (accounts[0] if accounts else ""))
-        user = {
-            "User": name,
-            "Name": name,
-            "Def Acct": default,
-            "DefaultAccount": default,
-            "Admin": "None",
-            "Cluster": cluster,
-        }
-        if subject == _ASSOCIATIONS or has_accounts:
-            rows += [
-                {**user, "Account": account, "Share": str(values.get("shares", 1))} for account in accounts
-            ]
-        else:
-            rows.append(user)
-    return rows

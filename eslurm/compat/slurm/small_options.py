@@ -77,16 +77,16 @@ v . - yes show the version
 version V - yes show the version
 """)
 SACCTMGR = table("""
-associations s - yes with users: a line for each of their accounts
+associations s - yes with users and accounts: a line for each of their associations
 help h - yes show this text
-immediate i - none nothing is changed
+immediate i - yes make changes without a question
 json . ? no use esctl user show --json
 noheader n - yes no header
 oneliner o - none
 parsable p - yes columns end with |
 parsable2 P - yes columns are separated by |
 quiet Q - none
-readonly r - none nothing is changed
+readonly r - yes refuse changes
 usage . - yes show this text
 verbose v - none
 version V - yes show the version
@@ -117,9 +117,3 @@ SHARE_DEFAULT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairSha
 SHARE_LONG = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
 PRIORITY_DEFAULT = "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q"
 PRIORITY_LONG = "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10n %.10Q %.11N %.20T"
-MANAGER_WIDTHS: Mapping[str, int] = {
-    "Account": 10, "Admin": 9, "Cluster": 10, "ControlHost": 15, "ControlPort": 12, "Coord Accounts": 20, "Def Acct": 10,
-    "Def QOS": 9, "DefaultAccount": 10, "Descr": 20, "Description": 20, "Name": 10, "Org": 20, "Organization": 20,
-    "ParentName": 10, "Partition": 10, "Priority": 10, "QOS": 20, "RPC": 5, "Share": 9, "Fairshare": 9, "User": 10,
-}  # fmt: skip
-"""Columns of sacctmgr that are known here."""

@@ -120,6 +120,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     description: str = ""
     validity: Validity = ALWAYS
     coordinators: tuple[str, ...] = ()
+    organization: str = ""
 
 
 class User(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False, tag="user"):
