@@ -228,3 +228,67 @@ def test_a_real_slurm_is_not_hidden(tmp_path: Path, state_dir: Path) -> None:
     )
     assert answer.code == 2
     assert "use one of 25.11, 22.05" in answer.err
+
+
+@pytest.mark.slow
+def test_accounts_are_managed_and_their_use_is_reported(slurm: Slurm, state_dir: Path) -> None:
+    """sacctmgr changes the policies that esctl shows, jobs are charged, sreport and eslurm report add up what they used."""
+    import pwd
+
+    user = pwd.getpwuid(os.getuid()).pw_name
+    answer = slurm("sacctmgr", "add", "account", "physics", "GrpTRES=cpu=2", text="y")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(" Adding Account(s)\n  physics\n Settings\n")
+    assert answer.out.endswith("Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): \n")
+    assert slurm("sacctmgr", "add", "account", "chemistry", text="n").out.endswith(" Changes Discarded\n")
+    assert slurm("sacctmgr", "-i", "add", "user", user, "account=physics").code == 0
+    shown = slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,share,grptres")
+    assert shown == Answer(0, f"root||1|\nphysics||1|cpu=2\nphysics|{user}|1|\n", "")
+
+    # The account is the job's default, and its limit holds.
+    assert slurm("sbatch", "-W", "-n2", "--wrap", "sleep 2").code == 0
+    assert slurm("sacct", "-nXP", "-j", "1", "-o", "account,alloccpus,state").out == "physics|2|COMPLETED\n"
+    refused = slurm("sbatch", "-n3", "--wrap", "true")
+    assert (refused.code, "physics" in refused.err) == (1, True)
+    running = slurm("sbatch", "-n1", "--wrap", "exec sleep 600")
+    assert running.code == 0
+    slurm.until("RUNNING\n", "squeue", "-h", "-o", "%T")
+
+    words = (
+        "-nP",
+        "-t",
+        "seconds",
+        "cluster",
+        "AccountUtilizationByUser",
+        "start=now-2hours",
+        "end=now+1hour",
+    )
+    answer = slurm("sreport", *words, "format=account,login,used")
+    rows = [line.split("|") for line in answer.out.splitlines()]
+    assert [row[:2] for row in rows] == [["root", ""], ["physics", ""], ["physics", user]], answer
+    assert len({row[2] for row in rows}) == 1
+    assert int(rows[0][2]) >= 4
+    answer = slurm(
+        "sreport", "-nP", "job", "SizesByAccount", "start=now-2hours", "end=now+1hour", "printjobcount"
+    )
+    assert answer.out.split("|")[2:] == ["2", "0", "0", "0", "0", "2", "100.00%\n"]
+    told = json.loads(
+        slurm.cluster("eslurm", "report", "--json", "--state-dir", str(slurm.cluster.directory)).out
+    )
+    assert [(row["cores"], row["jobs"]) for row in told["rows"]] == [(2, 1), (1, 1)]
+
+    # What jobs use stays; what nothing uses is loaded again from its file.
+    path = str(state_dir / "site.cfg")
+    name = slurm("sacctmgr", "-nP", "show", "cluster", "format=cluster").out.strip()
+    assert slurm("sacctmgr", "dump", name, f"file={path}") == Answer(0, "", "")
+    active = slurm("sacctmgr", "-i", "delete", "user", user)
+    assert (active.code, active.out) == (1, "")
+    assert active.err.startswith(
+        " Error with request: Job(s) active, cancel job(s) before remove\n  JobID = 2 "
+    )
+    assert slurm("scancel", "2").code == 0
+    slurm.until("", "squeue", "-h")
+    assert slurm("sacctmgr", "-i", "delete", "user", user).out == f" Deleting users...\n  {user}\n"
+    assert slurm("sacctmgr", "-i", "delete", "account", "physics").code == 0
+    assert slurm("sacctmgr", "-i", "load", f"file={path}").code == 0
+    assert slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,share,grptres") == shown

@@ -25,6 +25,7 @@ class Slurm:
     """The installed commands of one cluster, called without anything in the environment but PATH."""
 
     def __init__(self, cluster: Cluster, prefix: Path, *words: str) -> None:
+        self.cluster = cluster
         self.work = cluster.work
         self.bin = prefix / "bin"
         answer = cluster(

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eslurm.compat.slurm import account_file
+from eslurm.compat.slurm.abbreviated import Unusable
 from eslurm.compat.slurm.account_file import Load
 from eslurm.compat.slurm.associations import Site
-from eslurm.compat.slurm.manager_words import Unusable
 from eslurm.core.model.messages import Changed
 from tests.kits.mutation import damaged
 from tests.kits.site_policies import SitePolicies

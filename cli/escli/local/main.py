@@ -32,6 +32,7 @@ from escli.local.keys import keys
 from escli.local.layout import MAIN, Layout, check, choose, locked, supervising
 from escli.local.plan import KINDS, PROGRAMS, Programs, can_estimate
 from escli.local.processes import usage_of
+from escli.local.report import report
 from escli.local.settings import Wishes
 from escli.local.status import describe, look
 from escli.local.stop import Stopped, ended_text, stop_all
@@ -537,6 +538,7 @@ commands.add_command(keys)
 commands.add_command(join)
 commands.add_command(convert_command)
 commands.add_command(compat)
+commands.add_command(report)
 
 
 if __name__ == "__main__":

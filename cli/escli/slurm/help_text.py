@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _ARGUMENTS = {
     "sbatch": " script [args...]",
+    "sreport": " cluster|job|user report [start=time] [end=time] [format=...]",
     "scancel": " [job_id[_array_id]]...",
     "sacctmgr": " show|add|modify|delete entity [name=...] [set name=value...]; dump cluster; load file=...",
     "scontrol": " command [args...]",

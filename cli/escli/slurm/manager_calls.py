@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DECIDE_S = 30
 """Time for an answer to a question."""
+_NAMED_MAX = 20
+"""Jobs that are named when they are in the way."""
 
 
 class Aborted(frame.Failed):
@@ -123,6 +125,29 @@ def _make(api: Any, step: Step) -> None:
     reply = api.call("ChangePolicies", request, request_id=os.urandom(16))
     for note in (*(problem.text for problem in reply.problems), *reply.notes):
         frame.warn("sacctmgr", note)
+
+
+def check_idle(api: Any, cluster: str, users: Sequence[str], accounts: Sequence[str] | None) -> None:
+    """Raise Failed when jobs of the users, in these accounts if any are named, wait or run."""
+    from eslurm.compat.slurm.words import ENDED
+    from eslurm.v1 import controller_pb2 as pb
+
+    active = [
+        info
+        for user in users
+        for info in api.call("Jobs", pb.JobsRequest(user=user)).jobs
+        if info.state not in ENDED and info.user == user and (accounts is None or info.account in accounts)
+    ]
+    if active:
+        lines = [
+            f"  JobID = {info.job_id:<10} C = {cluster:<10} A = {info.account:<10} U = {info.user:<9}"
+            for info in active[:_NAMED_MAX]
+        ]
+        raise frame.Failed(
+            " Error with request: Job(s) active, cancel job(s) before remove",
+            *lines,
+            *([f"  and {len(active) - _NAMED_MAX} more"] if len(active) > _NAMED_MAX else ()),
+        )
 
 
 def site_of(api: Any) -> Site:

@@ -12,6 +12,7 @@ from eslurm.compat.slurm import (
     manager_fields,
     manager_words,
     node_fields,
+    report_words,
     run_fields,
     salloc_options,
     sbatch_options,
@@ -25,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from eslurm.compat.slurm.abbreviated import Word
     from eslurm.compat.slurm.getopt import Row
 
 INTRO = """\
@@ -70,6 +72,8 @@ def _section(command: str) -> Iterator[str]:
         yield from _commands(CONTROLS)
     if command == "sacctmgr":
         yield from _manager()
+    if command == "sreport":
+        yield from _report()
     if command == "sdiag":
         yield ""
         yield "| figure | here |"
@@ -111,14 +115,33 @@ def _manager() -> Iterator[str]:
             yield ""
             yield f"| {title} of {_article(entity)} | | |"
             yield "|---|---|---|"
-            for word in words:
-                status = {REFUSED: "**no**", HARMLESS: "no effect"}.get(word.key, "yes")
-                yield f"| `{word.name}` | {status} | {_cell(word.note)} |"
+            yield from _words(words)
     yield ""
     heads = dict.fromkeys(field[3] for field in manager_fields.FIELDS)
     yield f"Columns: {_listed(head for head in heads if head not in manager_fields.EMPTY)}."
     yield ""
     yield f"Columns that are empty, as nothing of the kind can be set: {_listed(sorted(manager_fields.EMPTY))}."
+
+
+def _report() -> Iterator[str]:
+    yield ""
+    yield "| report | | |"
+    yield "|---|---|---|"
+    yield from _commands(report_words.REPORTS)
+    for report, words in report_words.CONDITIONS.items():
+        yield ""
+        yield f"| condition of {report} | | |"
+        yield "|---|---|---|"
+        yield from _words(words)
+        yield ""
+        heads = dict.fromkeys(field[3] for field in report_words.FIELDS[report])
+        yield f"Columns: {_listed(heads)}."
+
+
+def _words(words: Iterable[Word]) -> Iterator[str]:
+    for word in words:
+        status = {REFUSED: "**no**", HARMLESS: "no effect"}.get(word.key, "yes")
+        yield f"| `{word.name}` | {status} | {_cell(word.note)} |"
 
 
 def _article(noun: str) -> str:

@@ -6,12 +6,13 @@ import sys
 
 from escli import exits
 from escli.slurm import frame
-from escli.slurm.manager_calls import Asker, apply, site_of
+from escli.slurm.manager_calls import Asker, apply, check_idle, site_of
 from eslurm.compat.slurm import manager_changes, manager_fields, manager_rows, manager_words
+from eslurm.compat.slurm.abbreviated import Unusable
 from eslurm.compat.slurm.associations import Site
 from eslurm.compat.slurm.fitted import lines
 from eslurm.compat.slurm.manager_changes import Nothing
-from eslurm.compat.slurm.manager_words import ACCOUNT, ASSOCIATION, CLUSTER, COORDINATOR, QOS, USER, Unusable
+from eslurm.compat.slurm.manager_words import ACCOUNT, ASSOCIATION, CLUSTER, COORDINATOR, QOS, USER
 from eslurm.compat.slurm.small_options import SACCTMGR
 
 TYPE_CHECKING = False
@@ -116,6 +117,13 @@ def _change(context: Context, verb: str, words: Sequence[str], *, is_immediate: 
             steps = [(_ADD if verb == "add" else _DELETE)[entity](site, request, cluster)]
         if entity == USER and verb == "add":
             _check_known(request.names(), asker)
+        if entity == USER and verb == "delete":
+            pairs = manager_changes.chosen_pairs(site, request)
+            named = [account for _, account in pairs] if request.has("account") else None
+            users = (
+                manager_changes.chosen_users(site, request) if named is None else [user for user, _ in pairs]
+            )
+            check_idle(api, cluster, list(dict.fromkeys(users)), named)
         return apply(api, steps, asker)
 
 

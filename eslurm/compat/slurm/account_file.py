@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from eslurm.compat.lengths import parse_length
 from eslurm.compat.slurm import associations as model
+from eslurm.compat.slurm.abbreviated import Phrase, Unusable, Word, find, listed
 from eslurm.compat.slurm.associations import ROOT, SUBMIT, WALL, Change
 from eslurm.compat.slurm.fitted import lines as table_lines
 from eslurm.compat.slurm.manager_changes import qos_settings, read_limits, read_shares, wall_text
@@ -23,12 +24,7 @@ from eslurm.compat.slurm.manager_words import (
     QOS,
     SETTINGS,
     USER,
-    Phrase,
     Request,
-    Unusable,
-    Word,
-    find,
-    listed,
 )
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.lengths import length_text, parse_length
 from eslurm.compat.sizes import format_memory, parse_memory
-from eslurm.compat.slurm.manager_words import Unusable, listed
+from eslurm.compat.slurm.abbreviated import Unusable, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

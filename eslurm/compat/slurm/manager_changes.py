@@ -6,8 +6,9 @@ Invariant: a request that would mean something else here than in Slurm raises Un
 from __future__ import annotations
 
 from eslurm.compat.slurm import associations as model
+from eslurm.compat.slurm.abbreviated import Unusable, listed
 from eslurm.compat.slurm.associations import MEM, ROOT, SUBMIT, WALL, Change
-from eslurm.compat.slurm.manager_words import ACCOUNT, QOS, USER, Unusable, listed
+from eslurm.compat.slurm.manager_words import ACCOUNT, QOS, USER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eslurm.compat.slurm.manager_words import Unusable
+from eslurm.compat.slurm.abbreviated import Unusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

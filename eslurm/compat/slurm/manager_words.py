@@ -1,12 +1,11 @@
 """The words of sacctmgr: settings and conditions of each entity, with Slurm's abbreviations and what becomes of them here.
 
-A table has a line for each word: `name least key note`. Any beginning of `name` with at least `least` letters is the word,
-and the first such line counts. `key` is the setting's name here, or `no`: it is refused, and `note` says why. Invariant: a
-word that is in no table is refused, so nothing is left out silently.
+Invariant: a word that is in no table is refused, so nothing is left out silently.
 """
 
 from __future__ import annotations
 
+from eslurm.compat.slurm.abbreviated import Phrase, Unusable, Word, find, listed, table
 from eslurm.compat.slurm.getopt import REFUSED
 
 TYPE_CHECKING = False
@@ -21,51 +20,6 @@ ACCOUNT, USER, QOS, ASSOCIATION, CLUSTER, COORDINATOR = (
     "cluster",
     "coordinator",
 )
-
-
-class Unusable(Exception):
-    """Words that ask for nothing possible; `lines` are those on standard error."""
-
-    def __init__(self, *lines: str) -> None:
-        super().__init__(lines)
-        self.lines = lines
-
-
-class Word:
-    """A word that sacctmgr knows. `key` names the setting; `no` refuses it with `note`."""
-
-    __slots__ = ("key", "least", "name", "note")
-
-    def __init__(self, name: str, least: int, key: str, note: str) -> None:
-        self.name = name
-        self.least = least
-        self.key = key
-        self.note = note
-
-
-class Phrase:
-    """A setting or a condition as given: `sign` is `+`, `-` or empty, `written` the whole word."""
-
-    __slots__ = ("sign", "value", "word", "written")
-
-    def __init__(self, word: Word, sign: str, value: str, written: str) -> None:
-        self.word = word
-        self.sign = sign
-        self.value = value
-        self.written = written
-
-    @property
-    def key(self) -> str:
-        """The setting's name here."""
-        return self.word.key
-
-
-def _table(text: str) -> tuple[Word, ...]:
-    words = []
-    for line in text.strip().splitlines():
-        name, least, key, note = (*line.split(None, 3), "")[:4]
-        words.append(Word(name, int(least), key, note))
-    return tuple(words)
 
 
 _RUNNING = "jobs are counted when they are submitted: GrpSubmitJobs"
@@ -95,7 +49,7 @@ MaxTRESPN 9 no {_OF_A_JOB}
 MaxTRESMinsPerJob 8 no {_OF_A_JOB}
 MaxTRESMinsPJ 13 no {_OF_A_JOB}
 """
-_ASSOCIATION = _table(f"""
+_ASSOCIATION = table(f"""
 Comment 2 no use Description of an account
 DefaultQOS 8 defaultqos of a user: the first of its QOS
 FairShare 1 fairshare a whole number from 1; a user has one for all its accounts
@@ -124,7 +78,7 @@ def _without(words: Sequence[Word], refused: Mapping[str, str]) -> tuple[Word, .
 _DEFAULT = "of an account it would be the default of its users: set it for them, or see esctl limit add"
 _PER_USER = {"maxsubmit": _DEFAULT, "maxwall": _DEFAULT}
 _OPEN_TO_USERS = "QOS are open to users: set them for the users"
-_ACCOUNT = _table("""
+_ACCOUNT = table("""
 Accounts 1 name
 Names 1 name
 Acct 4 name
@@ -140,7 +94,7 @@ SETTINGS: Mapping[str, tuple[Word, ...]] = {
         *_without(_ASSOCIATION, _PER_USER | {"qos": _OPEN_TO_USERS, "defaultqos": _OPEN_TO_USERS}),
     ),
     USER: (
-        *_table("""
+        *table("""
 Names 1 name
 Users 1 name
 Accounts 3 account
@@ -156,7 +110,7 @@ WCKeys 1 no a job's wckey is a note, and users have none
 """),
         *_without(_ASSOCIATION, {"parent": "users are in accounts: use accounts="}),
     ),
-    QOS: _table(f"""
+    QOS: table(f"""
 Names 1 name
 Description 1 description
 Flags 2 no a QOS has none
@@ -222,7 +176,7 @@ WOPLimits 4 none limits are shown where they are set
 Tree 4 tree
 """
 CONDITIONS: Mapping[str, tuple[Word, ...]] = {
-    ACCOUNT: _table(f"""
+    ACCOUNT: table(f"""
 Names 1 name
 Accounts 1 name
 Acct 4 name
@@ -235,7 +189,7 @@ Users 1 no use user conditions with users
 QOSLevel 1 no accounts have no QOS
 {_SHOWN.strip()}
 """),
-    USER: _table(f"""
+    USER: table(f"""
 Names 1 name
 Users 1 name
 AdminLevel 2 no rights are in the configuration of the controller: access
@@ -250,7 +204,7 @@ QOSLevel 1 qos
 WCKeys 2 no a job's wckey is a note, and users have none
 {_SHOWN.strip()}
 """),
-    QOS: _table(f"""
+    QOS: table(f"""
 Names 1 name
 QOSLevel 1 name
 Descriptions 1 description
@@ -258,7 +212,7 @@ Ids 1 no a QOS has no number
 PreemptMode 8 preemptmode
 {_SHOWN.strip()}
 """),
-    ASSOCIATION: _table(f"""
+    ASSOCIATION: table(f"""
 Accounts 2 account
 Acct 4 account
 Associations 2 no associations have no numbers
@@ -272,12 +226,12 @@ Users 1 user
 WithSubAccounts 7 no accounts below are named one by one
 {_SHOWN.strip()}
 """),
-    CLUSTER: _table(f"""
+    CLUSTER: table(f"""
 Names 1 cluster
 Clusters 1 cluster
 {_SHOWN.strip()}
 """),
-    COORDINATOR: _table("""
+    COORDINATOR: table("""
 Names 1 name
 Users 1 name
 Accounts 2 account
@@ -326,14 +280,6 @@ def entity_of(word: str, allowed: Sequence[str]) -> str:
     return ""
 
 
-def find(words: Sequence[Word], name: str) -> Word | None:
-    """The word that a name means."""
-    lowered = name.lower()
-    return next(
-        (word for word in words if len(name) >= word.least and word.name.lower().startswith(lowered)), None
-    )
-
-
 class Request:
     """The words of one command, sorted: conditions choose records, settings change them."""
 
@@ -369,11 +315,6 @@ class Request:
         )
 
 
-def listed(text: str) -> list[str]:
-    """The names between commas."""
-    return [name for part in text.split(",") if (name := part.strip().strip("'\""))]
-
-
 def read(entity: str, words: Sequence[str], *, is_added: bool = False) -> Request:
     """The words of `add` (`is_added`), `modify`, `delete` and `show`. Raises Unusable."""
     request = Request()
@@ -390,11 +331,11 @@ def _phrase(entity: str, written: str, *, sets: bool) -> Phrase:
     head, equals, value = written.partition("=")
     sign = head[-1:] if equals and head[-1:] in ("+", "-") else ""
     name = head.removesuffix(sign)
-    table = (SETTINGS if sets else CONDITIONS).get(entity, ())
-    word = find(table, name)
+    known = (SETTINGS if sets else CONDITIONS).get(entity, ())
+    word = find(known, name)
     if not equals and (word is None or not word.name.startswith(_FLAGS)):
         # Any other word alone is a name.
-        word = next((one for one in table if one.key == "name"), None)
+        word = next((one for one in known if one.key == "name"), None)
         if word is None:
             raise _unknown(written, sets=sets)
         return Phrase(word, "", written, written)

@@ -25,7 +25,7 @@ def say(
 ) -> Iterator[Say]:
     """Run a command on the cluster; its output, its errors, and its exit code if that is not 0."""
     for name in list(os.environ):
-        if name.startswith(("SQUEUE", "SINFO", "SACCT", "SLURM", "ESLURM")):
+        if name.startswith(("SQUEUE", "SINFO", "SACCT", "SREPORT", "SLURM", "ESLURM")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -12,6 +12,11 @@ from tests.kits.site_policies import SitePolicies
 from tests.support.golden import Golden
 from tests.unit.cli.slurm.conftest import Answers, Say
 
+JOBS = [
+    pb.JobInfo(job_id=7, state="RUNNING", user="bin", account="a"),
+    pb.JobInfo(job_id=8, state="COMPLETED", user="daemon", account="a"),
+]
+
 
 @pytest.fixture
 def policies() -> SitePolicies:
@@ -23,6 +28,7 @@ def answers(policies: SitePolicies) -> Answers:
     return {
         "Policies": policies.on_policies,
         "ChangePolicies": policies.on_change,
+        "Jobs": lambda request: pb.JobsReply(jobs=[one for one in JOBS if one.user == request.user]),
         "Ping": lambda _: pb.PingReply(cluster="alpha"),
     }
 
@@ -183,6 +189,18 @@ def test_a_user_of_several_accounts_has_one_of_each(say: Say) -> None:
     assert "[" not in say("sacctmgr -i modify user daemon set maxsubmit=2")
     assert "end them first" in say("sacctmgr -i add user daemon account=b")
     assert "user root has QOS for all" in say("sacctmgr -i add user root account=c qos=r")
+
+
+def test_a_user_with_jobs_stays(say: Say) -> None:
+    for line in ("add account a,b", "add user bin,daemon account=b,a"):
+        assert "[" not in say(f"sacctmgr -i {line}")
+    active = (
+        " Error with request: Job(s) active, cancel job(s) before remove\n"
+        "  JobID = 7          C = alpha      A = a          U = bin      \n[1]\n"
+    )
+    assert say("sacctmgr -i delete user bin").endswith(active)
+    assert say("sacctmgr -i delete user bin,daemon account=a").endswith(active)
+    assert "Deleting user associations" in say("sacctmgr -i delete user daemon account=a")
 
 
 def test_a_dump_is_loaded_again(say: Say, policies: SitePolicies, state_dir: Path, golden: Golden) -> None:
