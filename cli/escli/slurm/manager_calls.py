@@ -13,13 +13,15 @@ from eslurm.compat.slurm.associations import Site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from eslurm.compat.slurm.manager_changes import Step
 
 DECIDE_S = 30
 """Time for an answer to a question."""
+_LEVELS = {"Administrator": "administrators", "Operator": "operators"}
+"""Slurm's words for rights, and the keys of the configuration."""
 _NAMED_MAX = 20
 """Jobs that are named when they are in the way."""
 
@@ -148,6 +150,22 @@ def check_idle(api: Any, cluster: str, users: Sequence[str], accounts: Sequence[
             *lines,
             *([f"  and {len(active) - _NAMED_MAX} more"] if len(active) > _NAMED_MAX else ()),
         )
+
+
+def levels_of(api: Any, users: Iterable[str]) -> dict[str, str]:
+    """The rights of users, as far as the configuration may be seen: Administrator, Operator or None."""
+    from escli.slurm.ended_runs import uid_of
+    from eslurm.v1 import controller_pb2 as pb
+
+    try:
+        config = json.loads(api.call("Config", pb.ConfigRequest()).json or "{}")
+    except CommandFailed:
+        config = {}
+    numbers = {level: config.get(key, ()) for level, key in _LEVELS.items()}
+    return {
+        user: next((level for level, uids in numbers.items() if uid_of(user) in uids), "None")
+        for user in users
+    }
 
 
 def site_of(api: Any) -> Site:

@@ -6,7 +6,7 @@ import sys
 
 from escli import exits
 from escli.slurm import frame
-from escli.slurm.manager_calls import Asker, apply, check_idle, site_of
+from escli.slurm.manager_calls import Asker, apply, check_idle, levels_of, site_of
 from eslurm.compat.slurm import manager_changes, manager_fields, manager_rows, manager_words
 from eslurm.compat.slurm.abbreviated import Unusable
 from eslurm.compat.slurm.associations import Site
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROWS = SACCTMGR
 _SHOWN = (ACCOUNT, ASSOCIATION, CLUSTER, QOS, USER)
 _CHANGED = (ACCOUNT, COORDINATOR, QOS, USER)
-_ADD: Mapping[str, Callable[[Site, Request, str], Step]] = {
+_ADD: Mapping[str, Callable[[Site, Request, str, str], Step]] = {
     ACCOUNT: manager_changes.add_accounts,
     USER: manager_changes.add_users,
     QOS: manager_changes.add_qos,
@@ -114,7 +114,11 @@ def _change(context: Context, verb: str, words: Sequence[str], *, is_immediate: 
         elif verb == "modify":
             steps = _MODIFY[entity](site, request, cluster)
         else:
-            steps = [(_ADD if verb == "add" else _DELETE)[entity](site, request, cluster)]
+            steps = [
+                _ADD[entity](site, request, cluster, context.release)
+                if verb == "add"
+                else _DELETE[entity](site, request, cluster)
+            ]
         if entity == USER and verb == "add":
             _check_known(request.names(), asker)
         if entity == USER and verb == "delete":
@@ -169,6 +173,9 @@ def _show(context: Context, given: Options, words: Sequence[str]) -> int:
         cluster = frame.own_cluster(api)
         manager_changes.check_cluster(request, cluster)
         rows = manager_rows.rows(entity, site_of(api), request, cluster, has_associations=is_wide)
+        if entity == USER and any(head == "Admin" for head, _ in heads):
+            levels = levels_of(api, {row["User"] for row in rows})
+            rows = [{**row, "Admin": levels[row["User"]]} for row in rows]
     shown = [[row.get(head, "") for head, _ in heads] for row in rows]
     ending = "|" if given.has("parsable") or given.has("parsable2") else None
     sys.stdout.write(

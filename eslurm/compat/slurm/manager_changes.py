@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eslurm.compat.slurm.associations import Site
     from eslurm.compat.slurm.manager_words import Request
 
+_OLD = "22.05"
 _NO_REMOVE = " Error with request: You can not remove the default account of a user"
 
 
@@ -111,8 +112,8 @@ def read_shares(request: Request) -> str:
 # ---- accounts ----
 
 
-def add_accounts(site: Site, request: Request, cluster: str) -> Step:
-    """The step that adds accounts. Raises Unusable, Nothing."""
+def add_accounts(site: Site, request: Request, cluster: str, release: str = "") -> Step:
+    """The step that adds accounts, in the words of a release. Raises Unusable, Nothing."""
     check_cluster(request, cluster)
     names = model.lower_names(request.names())
     if not names:
@@ -139,7 +140,10 @@ def add_accounts(site: Site, request: Request, cluster: str) -> Step:
     text = " Adding Account(s)\n" + "".join(f"  {name}\n" for name in new)
     text += " Settings\n" + _line("Description", description or "Account Name", 16)
     text += _line("Organization", organization or "Parent/Account Name", 16)
-    text += " Associations =\n" + "".join(f"  C = {cluster:<10} A = {name:<20}\n" for name in new)
+    if release == _OLD:
+        text += " Associations\n" + "".join(f"  A = {name:<10.10} C = {cluster:<10.10}\n" for name in new)
+    else:
+        text += " Associations =\n" + "".join(f"  C = {cluster:<10} A = {name:<20}\n" for name in new)
     lines = [_line("Fairshare", shares, 14)] if shares else []
     lines += _limit_lines(limits, 14)
     if parent != ROOT:
@@ -260,8 +264,8 @@ def _of_user(cluster: str, user: str, account: str, width: int = 10) -> str:
 # ---- users ----
 
 
-def add_users(site: Site, request: Request, cluster: str) -> Step:
-    """The step that adds users, or accounts to users. Raises Unusable, Nothing."""
+def add_users(site: Site, request: Request, cluster: str, release: str = "") -> Step:
+    """The step that adds users, or accounts to users, in the words of a release. Raises Unusable, Nothing."""
     check_cluster(request, cluster)
     names = request.names()
     accounts = [site.account_named(name) for name in request.names("account")]
@@ -298,10 +302,14 @@ def add_users(site: Site, request: Request, cluster: str) -> Step:
     text = ""
     if added:
         text = " Adding User(s)\n" + "".join(f"  {name}\n" for name in added)
-        text += " Settings\n" + _line("Default Account", default or accounts[0], 16)
-    text += " Associations =\n" + "".join(
-        f"  {_of_user(cluster, user, account, 20)}\n" for user, account in pairs
-    )
+        head = " Settings =\n" if release == _OLD else " Settings\n"
+        text += head + _line("Default Account", default or accounts[0], 16)
+    text += " Associations =\n"
+    for user, account in pairs:
+        if release == _OLD:
+            text += f"  U = {user:<9.9} A = {account:<10.10} C = {cluster:<10.10}\n"
+        else:
+            text += f"  {_of_user(cluster, user, account, 20)}\n"
     lines = [_line("Fairshare", shares, 14)] if shares else []
     lines += _limit_lines(limits, 14, "MaxSubmitJobs")
     if request.setting("qos"):
@@ -565,8 +573,9 @@ def qos_settings(site: Site, request: Request, present: Mapping[str, str]) -> li
     return list(found.items())
 
 
-def add_qos(site: Site, request: Request, cluster: str) -> Step:
-    """The step that adds classes of service. Raises Unusable, Nothing."""
+def add_qos(site: Site, request: Request, cluster: str, release: str = "") -> Step:
+    """The step that adds classes of service; all clusters have them, in the same words. Raises Unusable, Nothing."""
+    del cluster, release
     names = model.lower_names(request.names())
     if not names:
         raise Unusable(" Need name of qos to add.")
@@ -609,7 +618,8 @@ def chosen_qos(site: Site, request: Request) -> list[str]:
 
 
 def modify_qos(site: Site, request: Request, cluster: str) -> list[Step]:
-    """The step that changes classes of service. Raises Unusable, Nothing."""
+    """The step that changes classes of service, which all clusters have. Raises Unusable, Nothing."""
+    del cluster
     if request.setting("name"):
         raise Unusable(" Can't modify the name of a qos")
     names = chosen_qos(site, request)

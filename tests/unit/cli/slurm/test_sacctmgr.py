@@ -29,6 +29,7 @@ def answers(policies: SitePolicies) -> Answers:
         "Policies": policies.on_policies,
         "ChangePolicies": policies.on_change,
         "Jobs": lambda request: pb.JobsReply(jobs=[one for one in JOBS if one.user == request.user]),
+        "Config": lambda _: pb.ConfigReply(json='{"administrators": [0], "operators": [0, 2]}'),
         "Ping": lambda _: pb.PingReply(cluster="alpha"),
     }
 
@@ -133,6 +134,18 @@ SESSIONS = {
 @pytest.mark.parametrize("name", SESSIONS)
 def test_session(name: str, say: Say, golden: Golden) -> None:
     golden(f"slurm/sacctmgr-{name}.txt", "\n".join(say(line) for line in SESSIONS[name]))
+
+
+def test_words_of_an_older_release(say: Say, golden: Golden) -> None:
+    lines = SESSIONS["changes"][:7]
+    golden("slurm/sacctmgr-22.05.txt", "\n".join(say(line, "22.05") for line in lines))
+
+
+def test_rights_are_those_of_the_configuration(say: Say) -> None:
+    for line in ("add account a", "add user root,bin,daemon account=a"):
+        assert "[" not in say(f"sacctmgr -i {line}")
+    said = say("sacctmgr -n -P show user format=user,admin")
+    assert said.endswith("\nbin|Operator\ndaemon|None\nroot|Administrator\n")
 
 
 def test_an_answer_is_waited_for(
