@@ -100,15 +100,13 @@ def _command(word: str) -> str:
 def _show(call: _Call, rest: Sequence[str]) -> int:
     if not rest:
         raise frame.Failed("too few arguments for keyword:show")
-    subject, named = rest[0].lower(), list(rest[1:])
-    for equals in ("jobid=", "job=", "nodename=", "node=", "partitionname=", "partition="):
-        if subject.startswith(equals):
-            subject, named = (
-                equals[:-1].removesuffix("id").removesuffix("name"),
-                [rest[0].partition("=")[2], *named],
-            )
-    for name, action in _SUBJECTS.items():
-        if len(subject) >= 3 and (name.startswith(subject) or subject == f"{name}s"):
+    subject, equals, name = rest[0].partition("=")
+    named = list(rest[1:])
+    subject = subject.lower()
+    if equals:
+        subject, named = subject.removesuffix("id").removesuffix("name"), [name, *named]
+    for known, action in _SUBJECTS.items():
+        if len(subject) >= 3 and (known.startswith(subject) or subject == f"{known}s"):
             return action(call, named)
     raise frame.Failed(
         f"scontrol: error: show {subject} is not supported: see docs/reference/slurm-commands.md"
@@ -267,6 +265,25 @@ def _show_config(call: _Call, _named: Sequence[str]) -> int:
 
     sys.stdout.write(config_text(call.api, call.context.release, frame.moment_writer(os.environ)))
     return exits.OK
+
+
+def _show_licenses(call: _Call, named: Sequence[str]) -> int:
+    from escli.slurm.scontrol_site import show_licenses
+
+    _no_json(call, "licenses", "esctl show config")
+    return show_licenses(call.api, named, is_oneliner=call.is_oneliner)
+
+
+def _show_reservations(call: _Call, named: Sequence[str]) -> int:
+    from escli.slurm.scontrol_site import show_reservations
+
+    _no_json(call, "reservation", "esctl reservation show")
+    return show_reservations(call.api, named, call.context.release, is_oneliner=call.is_oneliner)
+
+
+def _no_json(call: _Call, subject: str, other: str) -> None:
+    if call.has_json:
+        raise frame.Failed(f"scontrol: error: show {subject} --json is not supported: use {other} --json")
 
 
 # ---- changes ----
@@ -456,6 +473,8 @@ _SUBJECTS: Mapping[str, Action] = {
     "hostnames": _show_hostnames,
     "hostlist": _show_hostlist,
     "hostlistsorted": _show_sorted,
+    "licenses": _show_licenses,
+    "reservation": _show_reservations,
 }
 _ACTIONS: Mapping[str, Action] = {
     "show": _show,

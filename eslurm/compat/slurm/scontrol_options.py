@@ -31,7 +31,7 @@ yaml . ? no use --json
 """)
 
 COMMANDS: Mapping[str, str] = {
-    "show": "yes job, node, partition, config, hostnames, hostlist, hostlistsorted",
+    "show": "yes job, node, partition, reservation, licenses, config, hostnames, hostlist, hostlistsorted",
     "ping": "yes the controllers",
     "version": "yes the version",
     "hold": "yes jobs that wait, by their ids",

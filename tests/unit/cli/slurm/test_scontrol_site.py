@@ -1,0 +1,80 @@
+"""`scontrol show reservation` and `show licenses`, byte for byte."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eslurm.v1 import controller_pb2 as pb
+from tests.support.golden import Golden
+from tests.unit.cli.slurm.conftest import Answers, Say
+
+NOW_US = 1_795_866_000_000_000
+"""2026-11-28T11:40:00Z, a Saturday."""
+RESERVATIONS = {
+    "course": {"nodes": "cn[1-2]", "validity": "2026-11-28T08:00..2026-11-29T12:00", "users": "ada,bob"},
+    "monday": {"nodes": "cn3", "validity": "cron(0 8 * * mon)+4h", "groups": "physics", "accounts": "a"},
+    "old": {"nodes": "cn1", "validity": "2026-11-01..2026-11-02"},
+    "upgrade": {
+        "nodes": "cn[1-3]", "validity": "2030-01-01..2030-01-31", "maintenance": "yes", "flags": "ignore_running",
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def config() -> dict[str, object]:
+    return {
+        "zone": "Europe/Berlin",
+        "resources": [
+            {"name": name, "wide_total": total} for name, total in (("gpu", 0), ("matlab", 5), ("ansys", 2))
+        ],
+    }
+
+
+@pytest.fixture
+def answers(config: dict[str, object]) -> Answers:
+    def policies(request: pb.PoliciesRequest) -> pb.PoliciesReply:
+        assert request.kind == "reservation"
+        found = [
+            pb.PolicyInfo(kind="reservation", name=name, json=json.dumps(one))
+            for name, one in RESERVATIONS.items()
+        ]
+        return pb.PoliciesReply(policies=found, now_us=NOW_US)
+
+    jobs = [
+        pb.JobInfo(job_id=1, state="RUNNING", resources="gpu:2,licence/matlab:1"),
+        pb.JobInfo(job_id=2, state="SUSPENDED", resources="licence/matlab:2"),
+        pb.JobInfo(job_id=3, state="PENDING", resources="licence/matlab:2,licence/ansys:1"),
+    ]
+    return {
+        "Policies": policies,
+        "Config": lambda _: pb.ConfigReply(json=json.dumps(config)),
+        "Jobs": lambda _: pb.JobsReply(jobs=jobs),
+        "Nodes": lambda _: pb.NodesReply(
+            nodes=[pb.NodeInfo(name=f"cn{number}", cores=4) for number in (1, 2, 3)]
+        ),
+        "Ping": lambda _: pb.PingReply(cluster="alpha"),
+    }
+
+
+def test_records(say: Say, golden: Golden) -> None:
+    lines = (
+        "scontrol show reservation",
+        "scontrol show res=course",
+        "scontrol -o show reservations upgrade",
+        "scontrol show reservation old",
+        "scontrol show licenses",
+        "scontrol -o show lic matlab",
+        "scontrol --json show licenses",
+    )
+    golden("slurm/scontrol-site.txt", "\n".join(say(line) for line in lines))
+    golden("slurm/scontrol-site-22.05.txt", say("scontrol show reservation monday", "22.05"))
+
+
+def test_a_site_without_any(say: Say, config: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    config["resources"] = []
+    assert say("scontrol show licenses").endswith("\nNo licenses configured in Slurm.\n")
+    monkeypatch.setattr("tests.unit.cli.slurm.test_scontrol_site.RESERVATIONS", {})
+    assert say("scontrol show reservation").endswith("\nNo reservations in the system\n")
+    assert say("scontrol show reservation x").endswith("\nReservation x not found\n[1]\n")
