@@ -277,6 +277,25 @@ def test_accounts_are_managed_and_their_use_is_reported(slurm: Slurm, state_dir:
     )
     assert [(row["cores"], row["jobs"]) for row in told["rows"]] == [(2, 1), (1, 1)]
 
+    # Its nodes are set aside, as scontrol shows.
+    words = (
+        "reservation",
+        "add",
+        "course",
+        "nodes=1",
+        "start=2030-01-31T08:00",
+        "duration=4h",
+        "accounts=physics",
+    )
+    assert slurm.cluster("esctl", *words).code == 0
+    record = slurm("scontrol", "-o", "show", "reservation", "course").out
+    assert record.startswith("ReservationName=course StartTime=2030-01-31T")
+    assert " Duration=04:00:00 Nodes=" in record
+    assert " NodeCnt=1 " in record
+    assert " Accounts=physics " in record
+    assert slurm.cluster("esctl", "reservation", "delete", "course").code == 0
+    assert slurm("scontrol", "show", "licenses").out == "No licenses configured in Slurm.\n"
+
     # What jobs use stays; what nothing uses is loaded again from its file.
     path = str(state_dir / "site.cfg")
     name = slurm("sacctmgr", "-nP", "show", "cluster", "format=cluster").out.strip()

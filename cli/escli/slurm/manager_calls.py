@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from eslurm.compat.slurm.manager_changes import Step
+    from eslurm.compat.slurm.manager_steps import Step
 
 DECIDE_S = 30
 """Time for an answer to a question."""

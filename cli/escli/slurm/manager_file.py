@@ -9,7 +9,7 @@ from escli.slurm import frame
 from escli.slurm.manager_calls import Asker, apply, site_of
 from eslurm.compat.slurm import account_file
 from eslurm.compat.slurm.abbreviated import Unusable
-from eslurm.compat.slurm.manager_changes import Step
+from eslurm.compat.slurm.manager_steps import Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

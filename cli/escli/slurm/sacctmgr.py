@@ -7,11 +7,18 @@ import sys
 from escli import exits
 from escli.slurm import frame
 from escli.slurm.manager_calls import Asker, apply, check_idle, levels_of, site_of
-from eslurm.compat.slurm import manager_changes, manager_fields, manager_rows, manager_words
+from eslurm.compat.slurm import (
+    manager_accounts,
+    manager_fields,
+    manager_qos,
+    manager_rows,
+    manager_users,
+    manager_words,
+)
 from eslurm.compat.slurm.abbreviated import Unusable
 from eslurm.compat.slurm.associations import Site
 from eslurm.compat.slurm.fitted import lines
-from eslurm.compat.slurm.manager_changes import Nothing
+from eslurm.compat.slurm.manager_steps import Nothing, check_cluster
 from eslurm.compat.slurm.manager_words import ACCOUNT, ASSOCIATION, CLUSTER, COORDINATOR, QOS, USER
 from eslurm.compat.slurm.small_options import SACCTMGR
 
@@ -21,26 +28,26 @@ if TYPE_CHECKING:
 
     from escli.slurm.frame import Context
     from eslurm.compat.slurm.getopt import Options
-    from eslurm.compat.slurm.manager_changes import Step
+    from eslurm.compat.slurm.manager_steps import Step
     from eslurm.compat.slurm.manager_words import Request
 
 ROWS = SACCTMGR
 _SHOWN = (ACCOUNT, ASSOCIATION, CLUSTER, QOS, USER)
 _CHANGED = (ACCOUNT, COORDINATOR, QOS, USER)
 _ADD: Mapping[str, Callable[[Site, Request, str, str], Step]] = {
-    ACCOUNT: manager_changes.add_accounts,
-    USER: manager_changes.add_users,
-    QOS: manager_changes.add_qos,
+    ACCOUNT: manager_accounts.add_accounts,
+    USER: manager_users.add_users,
+    QOS: manager_qos.add_qos,
 }
 _MODIFY: Mapping[str, Callable[[Site, Request, str], list[Step]]] = {
-    ACCOUNT: manager_changes.modify_accounts,
-    USER: manager_changes.modify_users,
-    QOS: manager_changes.modify_qos,
+    ACCOUNT: manager_accounts.modify_accounts,
+    USER: manager_users.modify_users,
+    QOS: manager_qos.modify_qos,
 }
 _DELETE: Mapping[str, Callable[[Site, Request, str], Step]] = {
-    ACCOUNT: manager_changes.delete_accounts,
-    USER: manager_changes.delete_users,
-    QOS: manager_changes.delete_qos,
+    ACCOUNT: manager_accounts.delete_accounts,
+    USER: manager_users.delete_users,
+    QOS: manager_qos.delete_qos,
 }
 
 
@@ -110,7 +117,7 @@ def _change(context: Context, verb: str, words: Sequence[str], *, is_immediate: 
         if verb == "modify" and request.settings and not request.conditions:
             asker.confirm("You didn't set any conditions with 'WHERE'.\nAre you sure you want to continue?")
         if entity == COORDINATOR:
-            steps = [manager_changes.change_coordinators(site, request, is_added=verb == "add")]
+            steps = [manager_accounts.change_coordinators(site, request, is_added=verb == "add")]
         elif verb == "modify":
             steps = _MODIFY[entity](site, request, cluster)
         else:
@@ -122,10 +129,10 @@ def _change(context: Context, verb: str, words: Sequence[str], *, is_immediate: 
         if entity == USER and verb == "add":
             _check_known(request.names(), asker)
         if entity == USER and verb == "delete":
-            pairs = manager_changes.chosen_pairs(site, request)
+            pairs = manager_users.chosen_pairs(site, request)
             named = [account for _, account in pairs] if request.has("account") else None
             users = (
-                manager_changes.chosen_users(site, request) if named is None else [user for user, _ in pairs]
+                manager_users.chosen_users(site, request) if named is None else [user for user, _ in pairs]
             )
             check_idle(api, cluster, list(dict.fromkeys(users)), named)
         return apply(api, steps, asker)
@@ -171,7 +178,7 @@ def _show(context: Context, given: Options, words: Sequence[str]) -> int:
     heads = manager_fields.columns(text, is_tree=request.has("tree"))
     with context.open_api() as api:
         cluster = frame.own_cluster(api)
-        manager_changes.check_cluster(request, cluster)
+        check_cluster(request, cluster)
         rows = manager_rows.rows(entity, site_of(api), request, cluster, has_associations=is_wide)
         if entity == USER and any(head == "Admin" for head, _ in heads):
             levels = levels_of(api, {row["User"] for row in rows})

@@ -6,9 +6,17 @@ and the first such line counts. `key` is the word's name here, or `no`: it is re
 
 from __future__ import annotations
 
+from eslurm.compat.errors import whole_number
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeAlias
+
+    Field: TypeAlias = tuple[str, int, int, str]
+    """Name, letters that are enough, width, head."""
+
+_WIDTH_DIGITS = 4
 
 
 class Unusable(Exception):
@@ -68,3 +76,32 @@ def find(words: Sequence[Word], name: str) -> Word | None:
 def listed(text: str) -> list[str]:
     """The names between commas."""
     return [name for part in text.split(",") if (name := part.strip().strip("'\""))]
+
+
+def fields(text: str) -> tuple[Field, ...]:
+    """The columns of a table's text: `name least width head`, with `_` for blanks in heads."""
+    return tuple(
+        (name, int(least), int(width), head.replace("_", " "))
+        for name, least, width, head in (line.split() for line in text.strip().splitlines())
+    )
+
+
+def columns(known: Sequence[Field], text: str, problem: str) -> list[tuple[str, int, bool]]:
+    """(head, width, whether the width is given) of `user,account%-20`; a negative width begins at the left.
+
+    Raises Unusable with `problem` and the wrong word.
+    """
+    found = []
+    for token in filter(None, text.split(",")):
+        name, percent, width = token.strip().partition("%")
+        lowered = name.lower()
+        field = next(
+            (one for one in known if len(name) >= one[1] and one[0].lower().startswith(lowered)), None
+        )
+        size = whole_number(width.removeprefix("-"), _WIDTH_DIGITS) if percent else 0
+        if field is None or size < 0:
+            raise Unusable(f"{problem} '{token.strip()}'")
+        if size and width.startswith("-"):
+            size = -size
+        found.append((field[3], size or field[2], size != 0))
+    return found

@@ -13,9 +13,11 @@ from eslurm.compat.slurm import associations as model
 from eslurm.compat.slurm.abbreviated import Phrase, Unusable, Word, find, listed
 from eslurm.compat.slurm.associations import ROOT, SUBMIT, WALL, Change
 from eslurm.compat.slurm.fitted import lines as table_lines
-from eslurm.compat.slurm.manager_changes import qos_settings, read_limits, read_shares, wall_text
+from eslurm.compat.slurm.layout import padded_clock
 from eslurm.compat.slurm.manager_fields import columns
+from eslurm.compat.slurm.manager_qos import qos_settings
 from eslurm.compat.slurm.manager_rows import limit_cells
+from eslurm.compat.slurm.manager_steps import read_limits, read_shares
 from eslurm.compat.slurm.manager_words import (
     ACCOUNT,
     ACCOUNT_LINES,
@@ -150,7 +152,7 @@ def _qos_pairs(site: Site, name: str, settings: Mapping[str, str]) -> list[tuple
 
 def _minutes(seconds: int) -> str:
     """Whole minutes as Slurm writes them; else a clock, quoted for its colons."""
-    return str(seconds // 60) if seconds % 60 == 0 else f"'{wall_text(seconds)}'"
+    return str(seconds // 60) if seconds % 60 == 0 else f"'{padded_clock(seconds)}'"
 
 
 def _entry(kind: str, name: str, pairs: Sequence[tuple[str, str]]) -> str:

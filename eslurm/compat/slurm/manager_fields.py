@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from eslurm.compat.slurm.abbreviated import Unusable
+from eslurm.compat.slurm import abbreviated
+from eslurm.compat.slurm.abbreviated import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,10 +92,7 @@ UsageFactor 6 11 UsageFactor
 UsageThreshold 6 10 UsageThres
 WCKeys 2 20 WCKeys
 """
-FIELDS: tuple[tuple[str, int, int, str], ...] = tuple(
-    (name, int(least), int(width), head.replace("_", " "))
-    for name, least, width, head in (line.split() for line in _TABLE.strip().splitlines())
-)
+FIELDS = fields(_TABLE)
 """(name, letters that are enough, width, head), in the order in which they are looked for."""
 EMPTY = frozenset(
     {head for _, _, _, head in FIELDS if head.startswith(("Max", "Min", "Grp"))}
@@ -129,16 +127,8 @@ TREE_WIDTH = -20
 
 
 def columns(text: str, *, is_tree: bool = False) -> list[tuple[str, int]]:
-    """(head, width) of `user,account%-20`; a negative width begins at the left. Raises Unusable."""
-    found = []
-    for token in filter(None, text.split(",")):
-        name, percent, width = token.strip().partition("%")
-        lowered = name.lower()
-        known = next(
-            (one for one in FIELDS if len(name) >= one[1] and one[0].lower().startswith(lowered)), None
-        )
-        if known is None or (percent and not width.removeprefix("-").isdecimal()):
-            raise Unusable(f"Unknown field '{name}'")
-        own = TREE_WIDTH if is_tree and known[3] == "Account" else known[2]
-        found.append((known[3], int(width) if percent and int(width) else own))
-    return found
+    """(head, width) of a format. Raises Unusable."""
+    return [
+        (head, TREE_WIDTH if is_tree and head == "Account" and not is_given else width)
+        for head, width, is_given in abbreviated.columns(FIELDS, text, "Unknown field")
+    ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from eslurm.compat.lengths import parse_length
 from eslurm.compat.sizes import format_memory
-from eslurm.compat.slurm import manager_changes
 from eslurm.compat.slurm.associations import CPU, MEM, NODE, ROOT, SUBMIT, WALL, tres_text
-from eslurm.compat.slurm.manager_changes import wall_text
+from eslurm.compat.slurm.layout import padded_clock
+from eslurm.compat.slurm.manager_accounts import chosen_accounts
+from eslurm.compat.slurm.manager_qos import chosen_qos
+from eslurm.compat.slurm.manager_users import chosen_pairs, chosen_users
 from eslurm.compat.slurm.manager_words import ACCOUNT, ASSOCIATION, CLUSTER, QOS
 
 TYPE_CHECKING = False
@@ -24,11 +26,11 @@ def rows(entity: str, site: Site, request: Request, cluster: str, *, has_associa
     if entity == CLUSTER:
         return [{"Cluster": cluster, "Name": cluster, "Share": "1"}]
     if entity == QOS:
-        return [_qos(site, name) for name in manager_changes.chosen_qos(site, request)]
+        return [_qos(site, name) for name in chosen_qos(site, request)]
     if entity == ASSOCIATION:
         return list(_associations(site, request, cluster))
     if entity == ACCOUNT:
-        names = manager_changes.chosen_accounts(site, request)
+        names = chosen_accounts(site, request)
         if not has_associations:
             return [_account(site, name) for name in names]
         wanted = set(names)
@@ -41,8 +43,8 @@ def rows(entity: str, site: Site, request: Request, cluster: str, *, has_associa
             for one in site.associations()
             if one.account in wanted
         ]
-    pairs = manager_changes.chosen_pairs(site, request)
-    users = manager_changes.chosen_users(site, request)
+    pairs = chosen_pairs(site, request)
+    users = chosen_users(site, request)
     if not has_associations:
         if request.has("account"):
             users = list(dict.fromkeys(user for user, _ in pairs))
@@ -132,7 +134,7 @@ def limit_cells(limits: Mapping[str, int]) -> Row:
     if MEM in limits:
         row["GrpMem"] = format_memory(limits[MEM])
     if WALL in limits:
-        row["MaxWall"] = wall_text(limits[WALL])
+        row["MaxWall"] = padded_clock(limits[WALL])
     return row
 
 
@@ -144,11 +146,11 @@ def _qos(site: Site, name: str) -> Row:
         "Name": name,
         "Descr": settings.get("description", "") or name,
         "Priority": settings.get("priority", "0"),
-        "GraceTime": "" if grace == "site" else wall_text(parse_length(grace, "preempt_grace")),
+        "GraceTime": "" if grace == "site" else padded_clock(parse_length(grace, "preempt_grace")),
         "Preempt": settings.get("preempts", ""),
         "PreemptMode": settings.get("preempt_mode", "requeue"),
-        "PreemptExemptTime": wall_text(exempt) if exempt else "",
+        "PreemptExemptTime": padded_clock(exempt) if exempt else "",
         "UsageFactor": f"{float(settings.get('usage_factor', '1')):.6f}",
         **limit_cells(site.limits("qos", name)),
-        "MaxWall": wall_text(longest) if longest else "",
+        "MaxWall": padded_clock(longest) if longest else "",
     }

@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 
+from eslurm.compat.errors import whole_number
 from eslurm.compat.slurm import report_words as words
-from eslurm.compat.slurm.abbreviated import Unusable
+from eslurm.compat.slurm.abbreviated import Unusable, columns
 from eslurm.compat.slurm.fitted import lines as table_lines
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ ROOT = "root"
 TOP_COUNT = 10
 RULE = "-" * 80
 _HOUR_S = 3600
+_UNKNOWN = " Unknown field"
 _SECOND_US = 1_000_000
 _GROUPING = (50, 250, 500, 1000)
 _NARROWEST, _PERCENT_MORE = 8, 9
@@ -167,8 +169,10 @@ def text(
     """The whole report. Raises Unusable."""
     if request.report == words.SIZES:
         return _sizes(request, clusters, shape, moment)
-    heads = words.columns(
-        request.report, ",".join(request.values("format")) or words.DEFAULTS[request.report][bool(shape.tres)]
+    heads = columns(
+        words.FIELDS[request.report],
+        ",".join(request.values("format")) or words.DEFAULTS[request.report][bool(shape.tres)],
+        _UNKNOWN,
     )
     make = {
         words.UTILIZATION: _utilization,
@@ -337,9 +341,10 @@ def _count(request: Request) -> int:
     given = request.last("top")
     if not given:
         return TOP_COUNT
-    if not given.isdecimal() or len(given) > 9 or not int(given):
+    count = whole_number(given, 9)
+    if count <= 0:
         raise Unusable(f"sreport: error: Invalid value for TopCount ({given})")
-    return int(given)
+    return count
 
 
 # ---- sizes ----
@@ -352,9 +357,10 @@ def _bounds(request: Request) -> tuple[int, ...] | None:
         return None
     bounds: list[int] = []
     for one in given:
-        if not one.isdecimal() or len(one) > 9 or (bounds and int(one) <= bounds[-1]):
+        bound = whole_number(one, 9)
+        if bound <= (bounds[-1] if bounds else 0):
             raise Unusable(f"sreport: error: grouping={','.join(given)} is not supported: use rising numbers")
-        bounds.append(int(one))
+        bounds.append(bound)
     return tuple(bounds) or _GROUPING
 
 
@@ -368,7 +374,7 @@ def _sizes(
         )
     ranges = _Ranges(_bounds(request), clusters, "CPUs" if shape.resources[0] == "cpu" else "TRES")
     text = ",".join(request.values("format")) or words.DEFAULTS[words.SIZES][0]
-    heads = [(head, width) for head, width, _ in words.columns(words.SIZES, text)]
+    heads = [(head, width) for head, width, _ in columns(words.FIELDS[words.SIZES], text, _UNKNOWN)]
     has_count, tres = request.has("count"), shape.resources[0]
     rows = []
     for cluster in clusters:

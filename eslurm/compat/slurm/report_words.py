@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from eslurm.compat.slurm.abbreviated import Unusable, Word, find, listed, table
+from eslurm.compat.slurm.abbreviated import Unusable, Word, fields, find, listed, table
 from eslurm.compat.slurm.getopt import REFUSED, UsageProblem
 from eslurm.compat.slurm.getopt import table as options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from eslurm.compat.slurm.abbreviated import Field
 
 ROWS = options("""
 all_clusters a - yes this cluster and the living cells of its federation
@@ -156,18 +158,10 @@ Account 1 9 Account
 Acct 4 9 Account
 Cluster 2 9 Cluster
 """
-FIELDS: Mapping[str, tuple[tuple[str, int, int, str], ...]] = {
-    report: tuple(
-        (name, int(least), int(width), head.replace("_", " "))
-        for name, least, width, head in (line.split() for line in text.strip().splitlines())
-    )
-    for report, text in (
-        (UTILIZATION, _USAGE),
-        (ACCOUNTS, _USAGE),
-        (USERS, _USAGE),
-        (TOP, _TOP),
-        (SIZES, _SIZES),
-    )
+FIELDS: Mapping[str, tuple[Field, ...]] = {
+    **dict.fromkeys((UTILIZATION, ACCOUNTS, USERS), fields(_USAGE)),
+    TOP: fields(_TOP),
+    SIZES: fields(_SIZES),
 }
 """(name, letters that are enough, width, head) of the columns of each report."""
 DEFAULTS: Mapping[str, tuple[str, str]] = {
@@ -250,23 +244,6 @@ def read(report: str, words: Sequence[str]) -> Request:
             raise Unusable(f"sreport: error: {word.name} is not supported: {word.note}")
         request.found.setdefault(word.key, []).append(value)
     return request
-
-
-def columns(report: str, text: str) -> list[tuple[str, int, bool]]:
-    """(head, width, whether the width is given) of a format. Raises Unusable."""
-    found = []
-    for token in filter(None, text.split(",")):
-        name, percent, width = token.strip().partition("%")
-        lowered = name.lower()
-        known = next(
-            (one for one in FIELDS[report] if len(name) >= one[1] and one[0].lower().startswith(lowered)),
-            None,
-        )
-        if known is None or (percent and not width.removeprefix("-").isdecimal()):
-            raise Unusable(f" Unknown field '{name}'")
-        is_given = bool(percent) and int(width) != 0
-        found.append((known[3], int(width) if is_given else known[2], is_given))
-    return found
 
 
 def unit_of(text: str) -> str:
