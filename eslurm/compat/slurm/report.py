@@ -238,10 +238,8 @@ def _above(request: Request, shape: Shape, moment: Callable[[int], str]) -> str:
 
 
 def _utilization(request: Request, cluster: ClusterUse, shape: Shape) -> Iterator[Line]:
-    for tres in shape.resources:
+    for tres, whole in _wholes(cluster, shape).items():
         used = sum(use.amounts[tres] for use in cluster.uses)
-        # More than there is now: nodes that the cluster had then are gone.
-        whole = max(cluster.counts[tres] * shape.span_us, used)
         amounts: dict[str, float] = {
             "Allocated": used,
             "Down": 0,
@@ -266,13 +264,18 @@ def _chosen(request: Request, cluster: ClusterUse) -> Iterable[Use]:
         yield use
 
 
-def _whole(cluster: ClusterUse, shape: Shape, tres: str) -> float:
-    """All that the cluster has, as Slurm's shares of users and accounts are of it."""
-    return max(cluster.counts[tres] * shape.span_us, sum(use.amounts[tres] for use in cluster.uses))
+def _wholes(cluster: ClusterUse, shape: Shape) -> dict[str, float]:
+    """All that the cluster has of each resource, as Slurm's shares of users and accounts are of it."""
+    # More may be used than there is now: nodes that the cluster had then are gone.
+    return {
+        tres: max(cluster.counts[tres] * shape.span_us, sum(use.amounts[tres] for use in cluster.uses))
+        for tres in shape.resources
+    }
 
 
 def _by_account(request: Request, cluster: ClusterUse, shape: Shape) -> Iterator[Line]:
     chosen = set(request.values("accounts"))
+    wholes = _wholes(cluster, shape)
     sums: dict[tuple[str, str], dict[str, float]] = {}
     for use in _chosen(request, cluster):
         for account in cluster.above(use.account):
@@ -299,7 +302,7 @@ def _by_account(request: Request, cluster: ClusterUse, shape: Shape) -> Iterator
             shown = " " * (depth + bool(user)) + name if request.has("tree") else name
             for tres in shape.resources:
                 row = {"Account": shown, "Login": user, "TRES Name": tres}
-                yield row, {"Used": sums[name, user][tres], "Energy": 0}, _whole(cluster, shape, tres)
+                yield row, {"Used": sums[name, user][tres], "Energy": 0}, wholes[tres]
         if name != ROOT:
             pending += [(one, depth + 1) for one in reversed(below.get(name, ()))]
 
@@ -311,16 +314,18 @@ def _add(sums: dict[tuple[str, str], dict[str, float]], key: tuple[str, str], us
 
 
 def _by_user(request: Request, cluster: ClusterUse, shape: Shape) -> Iterator[Line]:
+    wholes = _wholes(cluster, shape)
     sums: dict[tuple[str, str], dict[str, float]] = {}
     for use in _chosen(request, cluster):
         _add(sums, (use.user, use.account), use)
     for user, account in sorted(sums):
         for tres in shape.resources:
             row = {"Login": user, "Account": account, "TRES Name": tres}
-            yield row, {"Used": sums[user, account][tres], "Energy": 0}, _whole(cluster, shape, tres)
+            yield row, {"Used": sums[user, account][tres], "Energy": 0}, wholes[tres]
 
 
 def _top(request: Request, cluster: ClusterUse, shape: Shape) -> Iterator[Line]:
+    wholes = _wholes(cluster, shape)
     sums: dict[tuple[str, str], dict[str, float]] = {}
     accounts: dict[tuple[str, str], dict[str, None]] = {}
     for use in _chosen(request, cluster):
@@ -334,7 +339,7 @@ def _top(request: Request, cluster: ClusterUse, shape: Shape) -> Iterator[Line]:
     for key in ordered[: _count(request)]:
         for tres in shape.resources:
             row = {"Login": key[0], "Account": ", ".join(sorted(accounts[key])), "TRES Name": tres}
-            yield row, {"Used": sums[key][tres], "Energy": 0}, _whole(cluster, shape, tres)
+            yield row, {"Used": sums[key][tres], "Energy": 0}, wholes[tres]
 
 
 def _count(request: Request) -> int:

@@ -42,7 +42,7 @@ def accounting(request: pb.AccountingRequest) -> pb.AccountingReply:
         attempts=[
             pb.AttemptInfo(
                 job_id=1000 + number, attempt=1, name=f"job{number % 500}", user="root", partition="main",
-                state="FAILED" if number % 9 == 0 else "COMPLETED", cpus=1 + number % 8, nodes=1,
+                account=f"a{number % 70}", state="FAILED" if number % 9 == 0 else "COMPLETED", cpus=1 + number % 8, nodes=1,
                 node_names=f"cn{number % 2000:04}", submitted_us=NOW_US - 5 * HOUR_US,
                 started_us=NOW_US - 4 * HOUR_US + number, ended_us=NOW_US - 2 * HOUR_US + number * 999,
                 user_cpu_us=number * 77, system_cpu_us=12_000, max_rss_kib=25_504 + number, time_limit_s=3600,
@@ -76,6 +76,7 @@ def cost(
         "Jobs": lambda _: pb.JobsReply(now_us=NOW_US),
         "Nodes": nodes,
         "Accounting": accounting,
+        "Policies": lambda _: pb.PoliciesReply(),
         "Ping": lambda _: pb.PingReply(cluster="alpha"),
     }
     replies: dict[bytes, Any] = {}
@@ -118,3 +119,16 @@ def test_a_node_of_sinfo_costs_few_calls(cost: Callable[..., tuple[int, int]]) -
     count, lines = cost("sinfo")
     assert lines == 7
     assert count / NODES < 15, count
+
+
+def test_a_run_of_sreport_costs_few_calls(
+    cost: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many accounts and users have lines."""
+    monkeypatch.setattr("escli.clock.now_us", lambda: NOW_US)
+    monkeypatch.setattr("escli.clock.local_offset_s", lambda _: 0)
+    count, lines = cost(
+        "sreport", "cluster", "AccountUtilizationByUser", "start=2026-11-28", "end=2026-11-29"
+    )
+    assert lines == 6 + 1 + 2 * 70
+    assert count / RUNS < 50, count
