@@ -281,3 +281,24 @@ def test_qos_of_a_file_come_from_above(say: Say, policies: SitePolicies, state_d
     assert "[" not in say(f"sacctmgr -i load file={state_dir}/f")
     said = say("sacctmgr -n -P show user withassoc format=user,qos,defaultqos,defaultaccount")
     assert said.endswith("\ndaemon|normal|normal|b\nroot|high,normal|high|a\n")
+
+
+def test_a_file_of_slurm_is_loaded(say: Say, state_dir: Path) -> None:
+    """The superuser's line of such a file means nothing here; QOS of the cluster are those of the users."""
+    (state_dir / "f").write_text(
+        "# To edit this file start with a cluster line for the new cluster\n"
+        "QOS - 'normal':Description='Normal QOS default':GraceTime=0:UsageFactor=1.000000\n"
+        "Cluster - 'alpha':Fairshare=1:QOS='normal'\n"
+        "Parent - 'root'\n"
+        "User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1\n"
+        "Account - 'cs':Description='computer science':Organization='cs':Fairshare=7\n"
+        "Parent - 'cs'\n"
+        "User - 'bin':DefaultAccount='cs':Fairshare=2:MaxSubmitJobs=9:MaxWallDurationPerJob=60\n"
+    )
+    assert "[" not in say(f"sacctmgr -i load file={state_dir}/f")
+    said = say("sacctmgr -n -P show assoc format=account,user,share,maxsubmit,maxwall,qos")
+    assert said.endswith("\nroot||1|||\ncs||7|||\ncs|bin|2|9|01:00:00|normal\n")
+    text = (state_dir / "f").read_text()
+    (state_dir / "f").write_text(text.replace("User - 'root'", "User - 'daemon'"))
+    said = say(f"sacctmgr -i load file={state_dir}/f")
+    assert said.endswith(" Problem with line(5)\n[1]\n")
