@@ -68,6 +68,7 @@ class Ends:
         if attempt.stage is Stage.ENDED:
             # How a phase ended is in a report, and this answer must not come before it.
             outcome = OK if self._reports.owes_phase(node, attempt) else gone_outcome(True)
+            self._reports.repeat_gone(node, attempt)
             self._buffer.answer(waiter.ref, node.number, outcome)
         elif not attempt.live and attempt.end is None and not self._phases.owes_epilog(attempt):
             self.bury(attempt)

@@ -38,6 +38,18 @@ class Reports:
         """Owe the report that nothing of the attempt is left here, which the answer to `End` came too early for."""
         self._owe(node, NodeGone(node.number, node.incarnation, attempt.job_id, attempt.number, epilog))
 
+    def repeat_gone(self, node: LocalNode, attempt: Attempt) -> None:
+        """Send the report that nothing of the attempt is left again, under another number, if it is on its way.
+
+        It may have overtaken that of the batch step's end: then the controller, which orders the end now, has acknowledged
+        it and given nothing back.
+        """
+        key = (NodeGone, *attempt.key, "")
+        seq = node.sent.get(key)
+        if seq is not None:
+            self._report_queue.withdraw(seq)
+            node.sent[key] = self._report_queue.add(node.owed[key])
+
     def owe_phase(self, node: LocalNode, attempt: Attempt, phase: str, end: StepEnd) -> None:
         """Owe the report of a phase's end."""
         body = PhaseReported(node.number, node.incarnation, attempt.job_id, attempt.number, phase, end)

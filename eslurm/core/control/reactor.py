@@ -14,7 +14,6 @@ from typing import TypeAlias
 from eslurm.core.control import lending
 from eslurm.core.control.decide import Answer, decide
 from eslurm.core.control.effects import Effect, effect_of
-from eslurm.core.control.jobs import outcomes
 from eslurm.core.control.jobs.controller_phases import begun
 from eslurm.core.control.jobs.dependency import affected, dependents_of_all, reconsider
 from eslurm.core.control.jobs.preemption import resumptions
@@ -32,7 +31,7 @@ from eslurm.core.model.messages import (
     Tick,
     UpdateNodes,
 )
-from eslurm.core.model.protocol import CoresReported, NodeGone, RegistrationReply, ReportAck
+from eslurm.core.model.protocol import CoresReported, RegistrationReply, ReportAck
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State, Touched
 from eslurm.core.state.endings import settled_outcome
@@ -161,8 +160,6 @@ class Reactor:
             if type(report.body) is CoresReported:
                 lending.note(self.state, report.body, batch.now_us)
                 seqs.setdefault(report.process, []).append(report.seq)
-                continue
-            if type(report.body) is NodeGone and outcomes.is_early(self.state, report.body):
                 continue
             try:
                 found, answer = decide(self.state, report.body, batch.now_us)

@@ -272,22 +272,9 @@ def given_back(
     if node in attempt.joining and attempt is job.attempt and growing.goes_on(attempt):
         failed = growing.failed(state, job, attempt, now_us, (), "its nodes were ended")
         return [*failed, facts.NodesReleased(job_id, number, (node,), epilog_us)]
-    if _awaits_end(job, attempt, node):
+    if attempt is job.attempt and attempt.phase is not AttemptPhase.RELEASING and node == attempt.first:
         return []
     return [facts.NodesReleased(job_id, number, (node,), epilog_us)]
-
-
-def is_early(state: State, report: NodeGone) -> bool:
-    """Check whether the report has overtaken the one of the batch script's end, which its node owes as well.
-
-    It must stay unacknowledged then, for nothing else would give the node back: its agent sends it again.
-    """
-    found = state.find_attempt(report.job_id, report.attempt)
-    return found is not None and report.node in found[1].held and _awaits_end(*found, report.node)
-
-
-def _awaits_end(job: Job, attempt: Attempt, node: int) -> bool:
-    return attempt is job.attempt and attempt.phase is not AttemptPhase.RELEASING and node == attempt.first
 
 
 def _on_step_launched(state: State, message: EffectDone) -> list[facts.Fact]:

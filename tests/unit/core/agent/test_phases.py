@@ -119,6 +119,20 @@ def test_an_end_is_answered_without_a_word_until_the_epilog_is_reported() -> Non
     assert world.order(END)[0] == gone_outcome(True)
 
 
+def test_a_report_of_the_epilog_that_may_have_come_too_early_is_sent_again_with_the_order_to_end() -> None:
+    """Else its acknowledgement, which is on its way, were the last word, and the node held for ever."""
+    world = in_epilog()
+    world.finish(step=EPILOG_STEP)
+    (early,) = [seq for seq, one in world.reports.items() if isinstance(one.body, NodeGone)]
+    assert world.order(END) == {0: OK}
+    world.ack(early)
+    again = [one for one in world.sent(NodeGone) if one.seq > early]
+    assert len(again) == 1 and again[0].body == world.sent(NodeGone)[0].body
+    assert stage(world) == "ENDED", "an acknowledgement of the first one settles nothing any more"
+    world.ack_all()
+    assert not world.stages()
+
+
 def test_a_failed_prolog_is_reported_and_nothing_of_the_job_ever_runs() -> None:
     world = World(phases=BOTH)
     world.order(PREPARE)

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from eslurm.core.model.facts import AttemptEnded
 from eslurm.core.model.job import Dependency, StepEnd
-from eslurm.core.model.protocol import End, NodeGone, NodeGroup, Prepare, Start, Started, StepEnded
+from eslurm.core.model.protocol import End, NodeGroup, Prepare, Start, Started, StepEnded
 from eslurm.core.model.request import Request
 from tests.kits.core import SECOND, World
-from tests.kits.running import CORES, free, run
 
 WIDE = Request(tasks=12, nodes_min=3, nodes_max=3)
 
@@ -266,18 +265,6 @@ def test_a_script_may_end_before_anybody_heard_of_its_start() -> None:
         assert world.state_of(job) == "COMPLETED"
         assert world.job(job).started_us == began_us + 5 * SECOND
         assert world.job(job).ended_us == began_us + 9 * SECOND
-
-
-def test_a_node_whose_report_of_the_end_was_overtaken_says_again_that_it_is_free() -> None:
-    world = World()
-    job = run(world)
-    gone = NodeGone(0, 1, job, 1)
-    assert world.report(gone) == (), "not acknowledged, so its agent sends it again"
-    assert world.state_of(job) == "RUNNING"
-    world.report(StepEnded(0, 1, job, 1, StepEnd(0), False))
-    assert world.state_of(job) == "COMPLETING" and free(world, 0)[0] == 0
-    (ack,) = world.report(gone)  # type: ignore[misc,union-attr]
-    assert ack.seqs and world.state_of(job) == "COMPLETED" and free(world, 0)[0] == CORES
 
 
 def test_messages_of_an_attempt_that_is_over_change_nothing() -> None:
