@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from eslurm.compat.filenames import routes_file
 from eslurm.compat.hostlist import fold
+from eslurm.compat.resource_limits import PREFIX
 from eslurm.core.model.node_groups import (
     count_nodes,
     distinct_nodes,
@@ -477,7 +478,7 @@ def describes_a_job(name: str) -> bool:
     prefix, underscore, rest = name.partition("_")
     if not underscore or prefix not in ("SLURM", "ESLURM", "SLURMD"):
         return False
-    return rest not in _SUBMIT_NAMES
+    return rest not in _SUBMIT_NAMES and not name.startswith(PREFIX)
 
 
 def repeated(counts: Iterable[tuple[int, int]]) -> str:

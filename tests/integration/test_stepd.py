@@ -240,6 +240,16 @@ def test_a_supervisor_that_is_stopped_leaves_nothing_of_its_steps(site: Site, hi
     assert left == []
 
 
+@pytest.mark.parametrize("uid", USERS)
+def test_a_task_has_the_limits_of_the_process_that_asked_for_it(site: Site, uid: int) -> None:
+    env = {"PATH": "/usr/bin:/bin", "SLURM_RLIMIT_NOFILE": "123", "SLURM_RLIMIT_FSIZE": "1024000", "A": "1"}
+    script = site.script("ulimit -Sn; ulimit -Sf; env | grep -c RLIMIT; echo $A", "limits")
+    spec = site.spec(key(1), script, uid=uid, gid=uid, env=env, stdout=str(site.work / "said"))
+    assert outcome_of(site, spec).exit_code == 0
+    assert (site.work / "said").read_text().split() == ["123", "2000", "0", "1"]
+    assert outcome_of(site, site.spec(key(2), site.script("test $(ulimit -Sn) != 123"))).exit_code == 0
+
+
 def test_a_neighbours_daemon_is_left_alone(site: Site) -> None:
     daemon = site.script("(setsid sh -c 'echo $$ > daemon; exec sleep 600' &); read line < gate")
     os.mkfifo(site.work / "gate")

@@ -14,6 +14,7 @@ from escli.user.exporting import exported
 from eslurm.compat.environment import encode_environment
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.request_checks import checked_arguments, checked_line
+from eslurm.compat.resource_limits import propagated
 from eslurm.core.model.request_limits import NAME_CHARS_MAX
 
 TYPE_CHECKING = False
@@ -85,6 +86,7 @@ def step_request(
 
     choice = environ.get("SLURM_EXPORT_ENV", "") or "ALL"
     variables = exported(given.text("export", choice), environ, given.spelling("export"))
+    variables |= propagated(given.text("propagate"), given.spelling("propagate"))
     request = pb.CreateStepRequest(
         job_id=job_id,
         environment=encode_environment(variables),

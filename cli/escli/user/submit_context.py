@@ -7,6 +7,7 @@ import os
 from escli import clock
 from escli.user.draft import SubmitContext
 from escli.user.exporting import exported
+from eslurm.compat.resource_limits import propagated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,5 +24,6 @@ def submit_context(options: Words) -> SubmitContext:
         umask=umask,
         now_us=clock.now_us(),
         offset_s=clock.local_offset_s,
-        environment=exported(options.text("export", "ALL"), os.environ, options.spelling("export")),
+        environment=exported(options.text("export", "ALL"), os.environ, options.spelling("export"))
+        | propagated(options.text("propagate"), options.spelling("propagate")),
     )

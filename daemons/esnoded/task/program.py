@@ -14,10 +14,12 @@ from typing import NoReturn
 
 import msgspec
 
+from eslurm.compat.resource_limits import without_limits
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
 from esnoded.task.epilog import EpilogFailed, run_task_epilog
 from esnoded.task.prolog import PrologFailed, run_task_prolog
+from esnoded.task.resource_limits import limit_child, limits_of_children, set_limits
 from esnoded.task.terminal import open_terminal
 
 STEP_MARKER = "ESLURM_STEP_KEY"
@@ -83,8 +85,9 @@ class Program(msgspec.Struct, frozen=True):
         program = _find_program(spec.argv[0], env)
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
+        set_limits(spec.env)
         try:
-            os.execve(program, spec.argv, env)  # nosec B606 # the task itself, as its user
+            os.execve(program, spec.argv, without_limits(env))  # nosec B606 # the task itself, as its user
         except OSError as error:
             raise _exec_error(program, error) from None
 
@@ -102,15 +105,18 @@ class Program(msgspec.Struct, frozen=True):
             streams = _open_streams(spec, self._is_first, self.pipes, opened)
             program = _find_program(spec.argv[0], spec.env)
             try:
-                return os.posix_spawn(
-                    program,
-                    spec.argv,
-                    spec.env,
-                    file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
-                    setsid=True,
-                    setsigmask=(),
-                    setsigdef=IGNORED_BY_PYTHON,
-                )
+                with limits_of_children(spec.env):
+                    pid = os.posix_spawn(
+                        program,
+                        spec.argv,
+                        without_limits(spec.env),
+                        file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
+                        setsid=True,
+                        setsigmask=(),
+                        setsigdef=IGNORED_BY_PYTHON,
+                    )
+                limit_child(pid, spec.env)
+                return pid
             except OSError as error:
                 raise _exec_error(program, error) from None
             except ValueError as error:

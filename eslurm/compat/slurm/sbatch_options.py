@@ -97,7 +97,7 @@ power . = no power is not managed
 prefer . = no use --constraint
 priority . = yes priority
 profile . = only:none tasks are not profiled
-propagate . ? only:none limits of the submitting process are not carried over
+propagate . ? yes soft limits that the script has from here
 qos q = yes class of service
 quiet Q - yes print errors only
 reboot . - no nodes are never booted for a job

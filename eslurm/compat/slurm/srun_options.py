@@ -43,6 +43,7 @@ open-mode . = yes append to files that exist, or truncate them
 output o = yes file of standard output
 overlap . - none steps of a job share its cores
 pack-group . = as:het-group
+propagate . ? yes soft limits that tasks have from here
 pty . - yes task 0 has a terminal, which is this one
 quit-on-interrupt . - yes one Ctrl-C ends the step
 quiet Q - yes say nothing of tasks that fail
