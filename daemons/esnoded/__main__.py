@@ -133,6 +133,7 @@ def main(argv: list[str] | None = None) -> None:
         is_login=arguments.login,
         socket=arguments.socket,
         check=arguments.check,
+        contained=prepared.contained,
     )
 
     if arguments.each:
@@ -155,6 +156,7 @@ class _Prepared(NamedTuple):
     home: Path
     connect: Connect | None = None
     predecessor: Connect | None = None
+    contained: tuple[str, ...] = ()
 
 
 def _prepare(
@@ -173,21 +175,25 @@ def _prepare(
         return _Prepared(home)
     end_older(state_dir)
     ensure_supervisor(state_dir, supervisor)
-    _log_containment(Place(state_dir))
+    contained = _contained(Place(state_dir))
     predecessor = find_predecessor(state_dir)
     if account is None:
-        return _Prepared(home, None, predecessor)
+        return _Prepared(home, None, predecessor, contained)
     connect = partial(connect_supervisor, state_dir, supervisor)
     keeper = split(connect, partial(find_predecessor, state_dir), arguments.ready_fd)
-    return _Prepared(home, keeper.connect, keeper.connect_predecessor if predecessor is not None else None)
+    former = keeper.connect_predecessor if predecessor is not None else None
+    return _Prepared(home, keeper.connect, former, contained)
 
 
-def _log_containment(place: Place) -> None:
-    if base := place.read_groups():
-        given = groups.given(base)
-        _log.info("jobs are in control groups below %s, with %s", base, ", ".join(given) or "no controllers")
-    else:
+def _contained(place: Place) -> tuple[str, ...]:
+    """What control groups do for jobs here, which the log says as well. Raises OSError."""
+    base = place.read_groups()
+    if not base:
         _log.warning("jobs are in no control groups: %s says why", place.log)
+        return ()
+    given = groups.given(base)
+    _log.info("jobs are in control groups below %s, with %s", base, ", ".join(given) or "no controllers")
+    return ("kill", *given)
 
 
 def _run_each(options: AgentOptions, arguments: argparse.Namespace) -> NoReturn:

@@ -107,7 +107,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     failures; with `is_one_of_many` there are many such processes on this host, and the step supervisor is started with the
     first step. Without `tls` its links are plain. `supervisor` are the step supervisor's options. `connect` gives
     connections to it; None: this process starts it itself. `predecessor` gives connections to one of an earlier version
-    that still has steps; None: there is none. `check` is the program that clears the nodes' faults.
+    that still has steps; None: there is none. `check` is the program that clears the nodes' faults. `contained` says
+    what control groups do for jobs on this host (`core.model.node.CONTAINMENT`).
     """
 
     cluster: str
@@ -129,6 +130,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     connect: Connect | None = None
     predecessor: Connect | None = None
     check: str = ""
+    contained: tuple[str, ...] = ()
 
 
 class NodeDaemon:
@@ -372,13 +374,19 @@ class NodeDaemon:
         limit_s = math.ceil(options.supervisor.phase_limit_s)
         if gpus is None:
             return [
-                NodeOffer(name, uids[name], options.total, phases=phases, phase_limit_s=limit_s)
+                NodeOffer(
+                    *(name, uids[name], options.total),
+                    phases=phases,
+                    phase_limit_s=limit_s,
+                    contained=options.contained,
+                )
                 for name in options.nodes
             ]
         log.info("%d GPUs on this host%s", gpus.count, f": {gpus.model}" if gpus.model else "")
         (name,) = options.nodes
         counted = (("gpu", gpus.count),)
-        return [NodeOffer(name, uids[name], options.total, counted, gpus.model, False, phases, limit_s)]
+        sized = (name, uids[name], options.total, counted, gpus.model, False, phases, limit_s)
+        return [NodeOffer(*sized, options.contained)]
 
     def _on_step_ended(self, ended: StepOutcome, early: list[StepOutcome]) -> None:
         if self._shell is None:

@@ -505,6 +505,7 @@ def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) ->
         features=features,
         weight=weight,
         module=module_of(view.config.modules, features),
+        contained=node.contained,
     )
     for index in range(WIDTH, min(len(topology.resources), len(node.total))):
         if node.total[index]:

@@ -174,6 +174,7 @@ class World:
         boot: str = "b1",
         protocol: int = AGENT_PROTOCOL,
         phases: tuple[str, ...] = (),
+        contained: tuple[str, ...] = (),
     ) -> RegistrationReply:
         name = f"cn{number}"
         registration = Registration(
@@ -187,6 +188,7 @@ class World:
             held,
             protocol=protocol,
             phases=phases,
+            contained=contained,
         )
         answer = self.report(registration)
         assert isinstance(answer, tuple)

@@ -188,6 +188,7 @@ def _node(node: Any) -> str:
         *([{"Module": node.module}] if node.module else []),
         {"Partitions": ",".join(node.partitions), "Jobs": ",".join(map(str, node.jobs)) or "(none)"},
         {"Endpoint": node.endpoint, "Incarnation": node.incarnation, "BootId": node.boot_id},
+        {"Contained": ",".join(node.contained) or "(none)"},
     )
 
 

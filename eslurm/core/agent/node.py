@@ -52,6 +52,8 @@ class NodeOffer(msgspec.Struct, frozen=True):
     """Programs that the node's configuration names: prolog, epilog, check."""
     phase_limit_s: int = 300
     """The longest run of one of them."""
+    contained: tuple[str, ...] = ()
+    """What control groups do for jobs there: kill, memory, pids, cpu."""
 
 
 @dataclass(slots=True, eq=False)

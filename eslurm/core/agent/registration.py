@@ -112,6 +112,7 @@ class NodeRegistry:
                 login=node.offer.login,
                 protocol=self.site.protocol,
                 phases=node.offer.phases if self.site.protocol else (),
+                contained=node.offer.contained,
             )
             node.registration_seq = self._report_queue.add(body)
 

@@ -20,7 +20,7 @@ from eslurm.core.model.messages import (
     Refused,
     UpdateNodes,
 )
-from eslurm.core.model.node import Node
+from eslurm.core.model.node import CONTAINMENT, Node
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
 from eslurm.core.model.step_key import EPILOG, PROGRAMS
@@ -211,6 +211,7 @@ def _registered(state: State, node: Node, registration: Registration, now_us: in
             registration.starts,
             registration.protocol,
             tuple(phase for phase in PROGRAMS if phase in registration.phases),
+            tuple(word for word in CONTAINMENT if word in registration.contained),
         )
     ]
     if text := _shortfall(state, node, registration):

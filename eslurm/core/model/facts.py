@@ -77,6 +77,7 @@ class NodeRegistered(FactBase, frozen=True, tag=True):
     starts: int = 0
     protocol: int = 0
     phases: tuple[str, ...] = ()
+    contained: tuple[str, ...] = ()
 
 
 class NodeStateChanged(FactBase, frozen=True, tag=True):

@@ -63,6 +63,12 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """The latest failures (kind, job, attempt) that were faults: a late copy of a report is none."""
     phases: tuple[str, ...] = ()
     """Programs that the node's own configuration names: prolog, epilog, check."""
+    contained: tuple[str, ...] = ()
+    """What control groups do for jobs there (`CONTAINMENT`)."""
+
+
+CONTAINMENT = ("kill", "memory", "pids", "cpu")
+"""Words for control groups of jobs: no process survives its step, memory and processes are limited, cores are shared."""
 
 
 def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:

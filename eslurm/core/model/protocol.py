@@ -344,6 +344,8 @@ class Registration(
     """See `AGENT_PROTOCOL`."""
     phases: tuple[str, ...] = ()
     """Programs that this node's own configuration names: prolog, epilog, check."""
+    contained: tuple[str, ...] = ()
+    """What control groups do for jobs here: kill, memory, pids, cpu; empty: there are none."""
 
 
 class CoresReported(

@@ -89,6 +89,7 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             endpoint=fact.endpoint,
             protocol=fact.protocol,
             phases=fact.phases,
+            contained=fact.contained,
             # A host that was booted has nothing left of what failed.
             faults=node.faults if node.boot_id == fact.boot_id else (),
             # Another individual counts its own sessions, and one that was lost counts on from what it remembers.

@@ -557,3 +557,10 @@ def test_nor_is_one_of_many_nodes_whose_steps_may_run_on_a_silent_one(ends_first
         world.gone(number, job, 1)
     assert world.state_of(job) == "NODE_FAIL"
     assert job not in world.plan()
+
+
+def test_a_node_says_what_its_control_groups_do_and_only_words_that_are_known() -> None:
+    world = World(2)
+    assert world.state.nodes[1].contained == ()
+    world.register(1, session="again", contained=("pids", "magic", "kill"))
+    assert world.state.nodes[1].contained == ("kill", "pids")
