@@ -48,6 +48,7 @@ from eslurm.core.model.messages import (
     UpdateNodes,
     UpdateSatellites,
 )
+from eslurm.core.model.mpi import mpi_problem
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
 from eslurm.core.model.step_input import EVERY_RANK, SIZE_MAX, StepInput
@@ -685,6 +686,7 @@ def create_step(
         tasks_open=request.tasks_open,
         nodes_open=request.nodes_open,
         input=_step_input(request.input) if request.HasField("input") else None,
+        mpi=_mpi(request.mpi),
     )
 
 
@@ -698,6 +700,12 @@ def _step_input(given: pb.StepInput) -> StepInput:
     rows, columns = given.terminal.rows, given.terminal.columns
     size = (_number("--pty", rows, SIZE_MAX), _number("--pty", columns, SIZE_MAX))
     return StepInput(given.rank, terminal=size)
+
+
+def _mpi(given: str) -> str:
+    if problem := mpi_problem(given):
+        raise _refuse(problem)
+    return given
 
 
 def _joint(given: pb.JointStep, home: str) -> JointStep:

@@ -32,12 +32,16 @@ _MEMORY_MIB = 1
 _SUBMIT_NAMES = frozenset({"SUBMIT_DIR", "SUBMIT_HOST", "CLUSTER_NAME", "CONF", "OPEN_MODE"})
 _OF_JOBS = ("SLURM", "ESLURM")
 """Prefixes of names that may describe a job."""
+PMI_FD = "PMI_FD"
+"""Of a task with MPI: the number of the descriptor on which its library speaks PMI."""
+_PMI_NAMES = frozenset((PMI_FD, "PMI_JOBID", "PMI_RANK", "PMI_SIZE", "PMI_SPAWNED"))
+_BEGINNINGS = (*_OF_JOBS, "PMI_")
 PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of the programs of a node's phases; Slurm sets none."""
 PHASE_VALUE_CHARS_MAX = 65_536
 SPAN_NODELIST_BYTES_MAX = ARGUMENT_BYTES_MAX - len("ESLURM_SPAN_NODELIST=")
 """The lists of sixteen cells may be more than the kernel takes: a job starts without the variable then."""
-_KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR"})
+_KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR", "SLURM_MPI_TYPE"})
 
 
 def encode_environment(variables: Mapping[str, str]) -> bytes:
@@ -217,9 +221,10 @@ class StepEnvironment:
         _put_devices(own, self._launch, node_number, self._step.component, "STEP")
         if self._step.joint is not None:
             index += self._step.joint.node_first
-        return own | _task_values(
-            self._names[in_job], index, group, first_task + self._step.rank_first, local
-        )
+        first_rank = first_task + self._step.rank_first
+        if self._step.mpi:
+            own |= _pmi_values(self._launch, self._step, first_rank + local)
+        return own | _task_values(self._names[in_job], index, group, first_rank, local)
 
 
 def find_tasks(step: LaunchStep, node_number: int) -> tuple[int, int] | None:
@@ -248,6 +253,17 @@ def _step_values(step: LaunchStep, groups: Sequence[NodeGroup], node_list: str) 
         "STEP_TASKS_PER_NODE": tasks_per_node,
         "TASKS_PER_NODE": tasks_per_node,
     } | ({"SPAN_JOB_ID": joint.home} if joint is not None else {})
+
+
+def _pmi_values(launch: JobLaunch, step: LaunchStep, rank: int) -> dict[str, str]:
+    """The variables of PMI-1 and PMI-2, but for the descriptor (`PMI_FD`)."""
+    number = step.step if step.first < 0 else step.first
+    return {
+        "PMI_JOBID": f"{launch.job_id}.{number}",
+        "PMI_RANK": str(rank),
+        "PMI_SIZE": str(step.tasks_total or step.tasks),
+        "PMI_SPAWNED": "0",
+    }
 
 
 def _task_values(name: str, index: int, group: NodeGroup, first_task: int, local: int) -> dict[str, str]:
@@ -467,7 +483,7 @@ def _without_outer_job(submitted: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in submitted.items()
         # Most names begin otherwise: a look costs a third of the question.
-        if not (name.startswith(_OF_JOBS) and describes_a_job(name))
+        if not (name.startswith(_BEGINNINGS) and describes_a_job(name))
     }
 
 
@@ -475,6 +491,8 @@ def describes_a_job(name: str) -> bool:
     """Check whether a variable identifies the job of a process, so that it must not leak into another one."""
     if name in _KEPT_NAMES:
         return False
+    if name in _PMI_NAMES:
+        return True
     prefix, underscore, rest = name.partition("_")
     if not underscore or prefix not in ("SLURM", "ESLURM", "SLURMD"):
         return False

@@ -45,6 +45,8 @@ SignalNumber = Annotated[int, msgspec.Meta(ge=0, le=SIGNAL_MAX)]
 
 
 INPUT_DONE = -1
+MPI_STREAM = 3
+"""Number of the stream that a task's MPI library writes."""
 
 
 class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -62,21 +64,24 @@ class OutputEndpoint(msgspec.Struct, frozen=True, array_like=True):
 class OutputHello(msgspec.Struct, frozen=True, array_like=True):
     """First frame on an output connection: its sender. Frames are msgpack, sealed with the cookie.
 
-    `input_bytes` may be sent to it as input (`InputFrame`) before it grants more; 0: none of its tasks reads any.
+    `input_bytes` may be sent to it as input (`InputFrame`) before it grants more; 0: none of its tasks reads any. `mpi` is
+    the interface to MPI libraries for which its tasks have a socket.
     """
 
     key: StepKey
     node_name: str
     tasks: int
     input_bytes: int = 0
+    mpi: str = ""
 
 
 class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
     """Every later frame: bytes of one stream of one task, or its end.
 
-    `task` is the global rank. `stream` is 1 (stdout) or 2 (stderr); on `eof` that stream is complete. `exit_status` is
-    given once per task, with stream 0: the exit code, or the negated signal number. `input_bytes`, with stream 0 and of no
-    task, are those that may have been sent as input since the connection began, `INPUT_DONE`: no task reads any more.
+    `task` is the global rank. `stream` is 1 (stdout), 2 (stderr) or `MPI_STREAM`; on `eof` that stream is complete.
+    `exit_status` is given once per task, with stream 0: the exit code, or the negated signal number. `input_bytes`, with
+    stream 0 and of no task, are those that may have been sent as input since the connection began, `INPUT_DONE`: no task
+    reads any more.
     """
 
     node: int
@@ -91,12 +96,14 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
 class InputFrame(msgspec.Struct, frozen=True, array_like=True):
     """A frame of the other direction: bytes for the standard input of the tasks that take it, and with `eof` their end.
 
-    The first one is empty: it proves the cookie before any data is taken. `size` is the new one of a task's terminal.
+    The first one is empty: it proves the cookie before any data is taken. `size` is the new one of a task's terminal. With
+    `mpi_rank` the data is for the MPI library of this task.
     """
 
     data: bytes = b""
     eof: bool = False
     size: TerminalSize | None = None
+    mpi_rank: int | None = None
 
 
 class StepWarning(msgspec.Struct, frozen=True, array_like=True):
@@ -151,6 +158,8 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     """Cores that its job has on the node."""
     memory_mib: int = 0
     """Memory that its job may use on the node, 0: any."""
+    mpi: str = ""
+    """Of a step with an `endpoint`: the interface to MPI libraries that its command serves (`core.model.mpi`)."""
 
 
 class StepOrder(msgspec.Struct, frozen=True, array_like=True):

@@ -33,7 +33,8 @@ def allow(spec: StepSpec) -> Allowed:
     """Allow just this step, as a credential for it does."""
     user = Principal("", spec.uid, spec.gid, spec.groups)
     warns = spec.warning is not None and bool(spec.warning.script)
-    streams = (1, 2, 3) if spec.endpoint is not None or spec.key.is_phase else (0,)
+    shapes = ("s", "pp", "ppp") if spec.endpoint is not None or spec.key.is_phase else ("",)
+    streams = tuple(shape + "s" * bool(spec.mpi) for shape in shapes)
     return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, streams, warns)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from escli.slurm import frame
 from escli.slurm.step_texts import SlurmTexts
+from escli.user.step_mpi import TYPES, chosen_type, list_types
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.filenames import expand_pattern
 from eslurm.compat.slurm.getopt import FLAG, HARMLESS, Parser
@@ -29,11 +31,22 @@ _FILES = ("output", "error", "open-mode")
 def run(context: Context, given: Options) -> int:
     """The command; returns the exit code: the highest of its tasks."""
     is_inside = given.has("jobid") or bool(os.environ.get("SLURM_JOB_ID"))
+    if given.last("mpi") == "list":
+        sys.stdout.write(list_types())
+        return 0
+    _check_mpi(given)
     if not given.rest:
         raise frame.Failed("srun: fatal: No command given to execute.")
     if given.has("multi-prog"):
         given.rest = _programs(given.rest)
     return _run_inside(context, given) if is_inside else _run_outside(context, given)
+
+
+def _check_mpi(given: Options) -> None:
+    """Refuse an interface to MPI that is not there, in Slurm's words. Raises Failed."""
+    text = chosen_type(given.last("mpi"), os.environ)
+    if text not in TYPES:
+        raise frame.Failed(f"srun: error: Invalid MPI type '{text}', --mpi=list for acceptable types")
 
 
 def _run_inside(context: Context, given: Options) -> int:

@@ -6,6 +6,7 @@ Outside of a job it asks for nodes first, and gives them back at the end.
 from __future__ import annotations
 
 import os
+import sys
 
 from escli import program
 from escli.open_api import open_api
@@ -13,6 +14,7 @@ from escli.option_table import OUTSIDE
 from escli.user.step_calls import COMMAND
 from escli.user.step_ends import OwnTexts
 from escli.user.step_following import interrupts_of_step
+from escli.user.step_mpi import list_types, read_mpi
 from escli.user.step_programs import EXCLUDES, SYNONYMS, read_programs
 from escli.user.step_run import check_here, run_step
 from eslurm.compat.errors import OptionError
@@ -40,6 +42,9 @@ def main(argv: Sequence[str] | None = None, name: str = COMMAND, texts: StepText
 
 
 def _run(given: Words, texts: StepTexts) -> int:
+    if given.text("mpi") == "list":
+        sys.stdout.write(list_types())
+        return 0
     _take_part(given)
     job_id = _job_id(given, os.environ)
     if not job_id:
@@ -64,6 +69,7 @@ def _run_outside(given: Words, texts: StepTexts) -> int:
     from escli.user.esalloc import allocation_request, immediate_s
 
     check_outside(given)
+    read_mpi(given, os.environ)
     job = allocation_request(given, given.rest)
     give_up_s = immediate_s(given)
     with open_api(given, COMMAND) as api:

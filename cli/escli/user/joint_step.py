@@ -13,10 +13,19 @@ from itertools import groupby
 from escli import exits
 from escli.failures import CommandFailed
 from escli.job_refs import job_refs
-from escli.user.step_calls import COMMAND, Launch, finish, listen_host, step_request, tasks_by_source
+from escli.user.step_calls import (
+    COMMAND,
+    Launch,
+    finish,
+    layout_of,
+    listen_host,
+    step_request,
+    tasks_by_source,
+)
 from escli.user.step_ends import read_ends
 from escli.user.step_following import follow, interrupts_of_step
 from escli.user.step_input import InputPump, read_choice
+from escli.user.step_mpi import StepMpi, read_mpi
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.hostlist import expand
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
 
     from escli.api import Api
     from escli.options import Words
+    from escli.user.pmi.program import Failure
     from escli.user.step_ends import StepTexts, TaskEnd
     from escli.user.step_following import Where
     from escli.user.step_input import Taker
@@ -66,16 +76,19 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
     if given.has("label"):
         writer.label_width = len(str(tasks - 1))
     output = JointOutput(writer)
-    choice = read_choice(given, os.environ)
+    choice, word = read_choice(given, os.environ), read_mpi(given, os.environ)
+    mpi = StepMpi() if word else None
     pump = InputPump(choice.open(), output)
     steps: list[tuple[Place, Any]] = []
     try:
         for place in used:
             cookie = os.urandom(COOKIE_BYTES)
-            part = StepOutput(listen_host(os.environ), cookie, writer)
+            part = StepOutput(listen_host(os.environ), cookie, writer, mpi)
             output.add(place.cell, part)
             request = step_request(
-                given, place.job_id, programs, part.endpoint, cookie, os.environ, choice.step
+                *(given, place.job_id, programs, part.endpoint, cookie, os.environ),
+                choice.step,
+                word,
             )
             request.nodes, request.tasks = len(place.tasks), sum(place.tasks)
             request.cell = place.cell
@@ -84,6 +97,11 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
             part.expect(tasks_by_source(step))
             steps.append((place, step))
         label = f"{job_id}.{steps[0][1].step}"
+        if mpi is not None:
+            layout = [(place.cell, layout_of(step)) for place, step in steps]
+            mpi.begin(
+                label, [(f"{cell}/{name}", count) for cell, nodes in layout for _, name, count in nodes]
+            )
         with interrupts_of_step() as interrupts:
             launch = JointLaunch([Launch(api, step, place.cell, job_id) for place, step in steps])
             code, number = follow(output, launch, label, interrupts, pump, ends)
@@ -174,6 +192,11 @@ class JointOutput:
     def take_ends(self) -> list[TaskEnd]:
         """The tasks that have ended since the last call."""
         return [end for part in self._parts.values() for end in part.take_ends()]
+
+    @property
+    def failure(self) -> Failure | None:
+        """The reason why the tasks are to be ended, of an MPI program, once there is one."""
+        return next((part.failure for part in self._parts.values() if part.failure is not None), None)
 
     @property
     def tasks(self) -> int:

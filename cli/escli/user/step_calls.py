@@ -80,6 +80,7 @@ def step_request(
     cookie: bytes,
     environ: Mapping[str, str],
     step_input: StepInput | None = None,
+    mpi: str = "",
 ) -> Any:
     """The request for a step of these programs, whose tasks get these variables. Raises OptionError."""
     from eslurm.v1 import controller_pb2 as pb
@@ -94,6 +95,7 @@ def step_request(
         endpoint=endpoint,
         cookie=cookie,
         name=_name(given, programs[0]),
+        mpi=mpi,
     )
     if step_input is not None:
         request.input.rank, request.input.path = step_input.rank, step_input.path
@@ -128,11 +130,15 @@ def _name(given: Words, program: PartProgram) -> str:
 def tasks_by_source(step: Any) -> dict[Source, int]:
     """The number of tasks by (step number, node): each part of a step has a number of its own."""
     tasks: dict[Source, int] = {}
-    for number, layout in [(part.step, part.layout) for part in step.parts] or [(step.step, step.layout)]:
-        for node in layout:
-            source = number, node.name
-            tasks[source] = tasks.get(source, 0) + node.tasks
+    for number, name, count in layout_of(step):
+        tasks[number, name] = tasks.get((number, name), 0) + count
     return tasks
+
+
+def layout_of(step: Any) -> list[tuple[int, str, int]]:
+    """(step number, node, tasks) in the order of ranks."""
+    parts = [(part.step, part.layout) for part in step.parts] or [(step.step, step.layout)]
+    return [(number, node.name, node.tasks) for number, layout in parts for node in layout]
 
 
 class Launch:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from _typeshed import HasFileno
 
+    from escli.user.pmi.program import Failure
     from escli.user.step_ends import TaskEnd, TaskEnds
     from escli.user.step_input import InputPump
 
@@ -37,6 +38,10 @@ class Output(Protocol):
 
     def take_ends(self) -> Sequence[TaskEnd]:
         """The tasks that have ended since the last call."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """The reason why the tasks are to be ended, of an MPI program, once there is one."""
 
     @property
     def tasks(self) -> int:
@@ -130,7 +135,8 @@ def follow(
             # No task failed, and the last ones are ended.
             code, number = 128 + signal.SIGKILL, int(signal.SIGKILL)
         if problems:
-            code = max(code, exits.FAILED)
+            own = output.failure.exit_code if output.failure is not None else 0
+            code = max(code, exits.FAILED, own)
     except Interrupted:
         number = interrupts.last
         problems = [f"ended by {signal.Signals(number).name}; its tasks are ended too"]
@@ -180,6 +186,8 @@ def _until_ended(
     while not output.finished | output.lost >= sources:
         if is_to_end():
             return []
+        if output.failure is not None:
+            return [output.failure.text]
         if launch.state == "FAILED":
             return _not_started(launch)
         if launch.error and not output.connected:
@@ -193,7 +201,7 @@ def _until_ended(
             return [f"node {name} never connected" for name in _names(missing)] + _lost(output, launch)
         output.run_once(0 if pump.advance() else _POLL_S)
     is_to_end()
-    return _lost(output, launch)
+    return [output.failure.text] if output.failure is not None else _lost(output, launch)
 
 
 def _names(sources: Iterable[Where]) -> list[str]:

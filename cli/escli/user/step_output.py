@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import msgspec
 
-from eslurm.ports.step_runner import INPUT_DONE, InputFrame, OutputFrame, OutputHello
+from eslurm.ports.step_runner import INPUT_DONE, MPI_STREAM, InputFrame, OutputFrame, OutputHello
 from eslurm.security.step_stream import BadStream, StreamOpener, StreamSealer
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from _typeshed import HasFileno
 
+    from escli.user.pmi.program import Failure
     from escli.user.step_ends import TaskEnd
     from escli.user.step_input import Taker
+    from escli.user.step_mpi import StepMpi
     from eslurm.core.model.step_input import TerminalSize
 
 _UNPROVEN_MAX = 256
@@ -33,6 +35,7 @@ _UNPROVEN_MAX = 256
 some."""
 _LINE_BYTES_MAX = 64 * 1024
 _READ_BYTES = 256 * 1024
+_QUEUE_BYTES_MAX = 4 * 1024 * 1024
 _HELLO_TIMEOUT_S = 10.0
 _BACKLOG = 4096
 _KEEPALIVE = (
@@ -118,6 +121,7 @@ class _Connection:
         self._selector = selector
         self._read_on = read
         self._sealer: StreamSealer | None = None
+        self._reads = False
         self._granted = 0
         self._sent = 0
         self._queue = bytearray()
@@ -125,7 +129,7 @@ class _Connection:
     @property
     def takes_input(self) -> bool:
         """Check whether a task of its node may still read."""
-        return self._sealer is not None
+        return self._reads
 
     @property
     def room(self) -> int:
@@ -135,15 +139,25 @@ class _Connection:
     def grant(self, count: int) -> None:
         """The node takes so many bytes in all; `INPUT_DONE`: no more."""
         if count == INPUT_DONE:
-            self._sealer = None
-            self._queue.clear()
-        elif self._sealer is None and not self._granted:
-            self._sealer = self.stream.back()
+            self._reads = False
+        elif not self._reads and not self._granted:
+            self.open_back()
+            self._reads = True
             self._granted = count
-            # What proves the cookie is short.
-            self._send(InputFrame())
         else:
             self._granted = max(self._granted, count)
+
+    def open_back(self) -> None:
+        """Prove the cookie to the node: it is told something from now on."""
+        if self._sealer is None:
+            self._sealer = self.stream.back()
+            # Of this alone, which is short.
+            self._send(InputFrame())
+
+    def give(self, rank: int, data: bytes) -> None:
+        """Hold an answer to the MPI library of a rank for the next `flush`."""
+        if self._sealer is not None:
+            self._queue += self._sealer.seal(_encode(InputFrame(data, mpi_rank=rank)))
 
     def pass_on(self, data: bytes, *, eof: bool = False) -> None:
         """Send bytes of input, and with `eof` their end."""
@@ -157,16 +171,17 @@ class _Connection:
     def on_ready(self, mask: int) -> None:
         """Read, or write on."""
         if mask & selectors.EVENT_WRITE:
-            self._flush()
+            self.flush()
         if mask & selectors.EVENT_READ:
             self._read_on()
 
     def _send(self, frame: InputFrame) -> None:
         if self._sealer is not None:
             self._queue += self._sealer.seal(_encode(frame))
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what the network takes now."""
         try:
             del self._queue[: self.socket.send(self._queue)]
         except BlockingIOError:
@@ -175,8 +190,10 @@ class _Connection:
             # Reading tells that it is gone.
             self._queue.clear()
         with contextlib.suppress(KeyError, ValueError):
+            # A node that does not take answers gets no more of them.
+            reads = selectors.EVENT_READ if len(self._queue) <= _QUEUE_BYTES_MAX else 0
             writes = selectors.EVENT_WRITE if self._queue else 0
-            self._selector.modify(self.socket, selectors.EVENT_READ | writes, self.on_ready)
+            self._selector.modify(self.socket, reads | writes, self.on_ready)
 
 
 class StepOutput:
@@ -186,7 +203,9 @@ class StepOutput:
     `lost` hold the sources whose connection ended with all of their tasks reported, and without.
     """
 
-    def __init__(self, host: str, cookie: bytes, writer: LineWriter) -> None:
+    def __init__(self, host: str, cookie: bytes, writer: LineWriter, mpi: StepMpi | None = None) -> None:
+        """`mpi` serves the tasks' MPI libraries; None: they have none."""
+        self._mpi = mpi
         self._cookie = cookie
         self._writer = writer
         self._selector = selectors.EpollSelector()
@@ -225,6 +244,11 @@ class StepOutput:
         """The tasks that have ended since the last call."""
         ends, self._ends = self._ends, []
         return ends
+
+    @property
+    def failure(self) -> Failure | None:
+        """The reason why the tasks are to be ended, of an MPI program, once there is one."""
+        return self._mpi.failure if self._mpi is not None else None
 
     @property
     def is_complete(self) -> bool:
@@ -292,6 +316,8 @@ class StepOutput:
                     self._frame(connection, connection.source, _decode_frame(body))
                 else:
                     self._hello(connection, _decode_hello(body))
+            if self._mpi is not None:
+                self._mpi.answer()
         except (BadStream, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
             self._ended(connection)
 
@@ -300,6 +326,9 @@ class StepOutput:
         if source not in self._unreported or source in self.connected:
             raise _BadConnectionError
         connection.source = source
+        if self._mpi is not None:
+            self._mpi.hello(hello.node_name, hello.mpi)
+            connection.open_back()
         if hello.input_bytes > 0:
             connection.grant(hello.input_bytes)
 
@@ -311,6 +340,11 @@ class StepOutput:
                 self.statuses[frame.task] = frame.exit_status
                 self._ends.append((frame.task, source[1], frame.exit_status))
                 self._unreported[source] -= 1
+                if self._mpi is not None:
+                    self._mpi.ended(frame.task)
+        elif frame.stream == MPI_STREAM:
+            if self._mpi is None or not self._mpi.take(connection, frame.task, frame.data):
+                raise _BadConnectionError
         elif frame.eof:
             self._writer.end(frame.task, frame.stream)
         else:

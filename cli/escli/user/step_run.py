@@ -7,10 +7,11 @@ import sys
 
 from escli import exits
 from escli.failures import CommandFailed
-from escli.user.step_calls import Launch, finish, listen_host, step_request, tasks_by_source
+from escli.user.step_calls import Launch, finish, layout_of, listen_host, step_request, tasks_by_source
 from escli.user.step_ends import read_ends
 from escli.user.step_following import follow
 from escli.user.step_input import InputPump, read_choice
+from escli.user.step_mpi import StepMpi, read_mpi
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.core.model.values import COOKIE_BYTES
 
@@ -54,16 +55,20 @@ def run_step(
     writer = LineWriter(
         sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered") or given.has("pty")
     )
-    output = StepOutput(listen_host(environ), cookie, writer)
+    word = read_mpi(given, environ)
+    mpi = StepMpi() if word else None
+    output = StepOutput(listen_host(environ), cookie, writer, mpi)
     pump = InputPump(choice.open(), output)
     try:
-        request = step_request(given, job_id, programs, output.endpoint, cookie, environ, choice.step)
+        request = step_request(given, job_id, programs, output.endpoint, cookie, environ, choice.step, word)
         step = api.call("CreateStep", request, request_id=os.urandom(16))
         tasks = tasks_by_source(step)
         if given.has("label"):
             writer.label_width = len(str(sum(tasks.values()) - 1))
         output.expect(tasks)
         label = f"{step.job_id}.{step.step}"
+        if mpi is not None:
+            mpi.begin(label, [(name, count) for _, name, count in layout_of(step)])
         with entering as interrupts:
             launch = Launch(api, step)
             code, number = follow(output, launch, label, interrupts, pump, ends)

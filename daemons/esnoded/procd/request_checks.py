@@ -29,15 +29,15 @@ from esnoded.procd.options import Options, read_options
 from esnoded.procd.scripts import Scripts
 from esnoded.task.build import Builder
 from esnoded.task.phases import build_phase
+from esnoded.task.streams import shapes_of
 
 
 class Allowed(msgspec.Struct, frozen=True):
     """A step that may be started: whose it is, and how many tasks; `until_us`: when its credential ends (UTC).
 
-    `make` builds what a task runs. It is called as the user only. `streams` are the numbers of pipes that a task may have:
-    none, two for output, a third for input, or one socket for a terminal; `warns`: a script may be run that warns of the
-    time limit. `prolog` is the site's program before each task, empty: none; it and the one after each task run for
-    `limit_s` at most.
+    `make` builds what a task runs. It is called as the user only. `streams` are the descriptors that a task may have
+    (`task.streams`); `warns`: a script may be run that warns of the time limit. `prolog` is the site's program before each
+    task, empty: none; it and the one after each task run for `limit_s` at most.
     """
 
     key: StepKey
@@ -45,7 +45,7 @@ class Allowed(msgspec.Struct, frozen=True):
     until_us: int
     make: Callable[[int], StepSpec]
     tasks: int = 1
-    streams: tuple[int, ...] = (0,)
+    streams: tuple[str, ...] = ("",)
     warns: bool = False
     prolog: str = ""
     limit_s: float = 0.0
@@ -96,8 +96,7 @@ class RequestChecks:
         options = self._options
         has_prolog = options.task_prolog and not key.is_gateway
         prolog = _program("task prolog", options.task_prolog) if has_prolog else ""
-        given = request.input if request.input is not None and not request.input.path else None
-        streams = (2,) if given is None else (2, 3) if given.terminal is None else (1, 2)
+        streams = shapes_of(request.input, request.mpi)
         return Allowed(key, user, until_us, make, found.tasks, streams, False, prolog, options.phase_limit_s)
 
     def _gateway_daemon(self, launch: JobLaunch) -> str:
@@ -123,7 +122,7 @@ class RequestChecks:
             self._warrants.check_user(user)
         sealed = (key, launch, found.node_name, found.names, found.cluster)
         make = partial(build_phase, *sealed, user, program, order.end)
-        return Allowed(key, user, found.until_us, make, streams=(2,))
+        return Allowed(key, user, found.until_us, make, streams=("pp",))
 
     def task_epilog(self) -> str:
         """Root's program after each task, as long as no other user can change it. Raises `NotAllowed`, OSError."""

@@ -13,10 +13,8 @@ from __future__ import annotations
 import os
 import select
 import signal
-import stat
 from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from eslurm.core.model.step_key import StepKey
@@ -152,8 +150,8 @@ class Procd:
     def _handle(self, request: wire.Request, fds: Sequence[int]) -> tuple[wire.Answer, int]:
         answer: wire.Answer = wire.Done()
         report_fd = -1
-        is_right = _FDS.get(type(request), {0: stat.S_ISFIFO}).get(len(fds))
-        if is_right is None or not all(is_right(os.fstat(fd).st_mode) for fd in fds):
+        kinds = wire.kinds_of(fds)
+        if kinds != {wire.Spawn: kinds, wire.Connect: "s"}.get(type(request), ""):
             raise NotAllowed("descriptors that do not belong to the request")
         match request:
             case wire.Admit(order):
@@ -214,7 +212,7 @@ class Procd:
         else:
             if local >= allowed.tasks or local in step.started:
                 raise NotAllowed(f"step {allowed.key} has no task {local} that was not started")
-            if len(fds) not in allowed.streams:
+            if wire.kinds_of(fds) not in allowed.streams:
                 raise NotAllowed("the credential has output and input in other files or pipes")
             self._begin(step)
             step.started.add(local)
@@ -229,7 +227,7 @@ class Procd:
 
     def _connect(self, step: Step, fd: int) -> None:
         allowed = step.allowed
-        if 0 in allowed.streams or allowed.key.is_phase or allowed.key.is_gateway or step.is_connected:
+        if "" in allowed.streams or allowed.key.is_phase or allowed.key.is_gateway or step.is_connected:
             raise NotAllowed(f"step {allowed.key} has no listener to connect to")
         self._begin(step)
         step.is_connected = True
@@ -306,10 +304,3 @@ def watch_signals() -> int:
     # A full pipe loses nothing: a byte that wakes the loop is in it.
     signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     return read_fd
-
-
-_FDS: dict[type[msgspec.Struct], dict[int, Callable[[int], bool]]] = {
-    wire.Spawn: {0: stat.S_ISFIFO, 1: stat.S_ISSOCK, 2: stat.S_ISFIFO, 3: stat.S_ISFIFO},
-    wire.Connect: {1: stat.S_ISSOCK},
-}
-"""Number of descriptors with a request, and their kind."""

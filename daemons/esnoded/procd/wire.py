@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import stat
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
@@ -32,6 +33,7 @@ _INLINE, _IN_FILE = b"\0", b"\1"
 _CLOEXEC, _NOW = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
+_KINDS = {stat.S_IFIFO: "p", stat.S_IFSOCK: "s"}
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 Usage: TypeAlias = tuple[float, float, int]
@@ -46,9 +48,7 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Spawn(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Start a task of an admitted step, once; with two pipes in the place of its output files, and a third in
-    that of its input where the step's command passes its own on; or with one socket, over which the task hands out its
-    terminal (`task.terminal`). The answer is `Spawned`.
+    """Start a task of an admitted step, once, with its pipes and sockets (`task.streams`). The answer is `Spawned`.
 
     With `ended`, pid and wait status of that task, run the site's program that follows it, once. With `seconds_left`, and
     without pipes, run the script that warns of the step's time limit.
@@ -220,6 +220,11 @@ def _descriptors(rest: Iterable[tuple[int, int, bytes]]) -> list[int]:
         if (level, kind) == _RIGHTS
         for at in range(0, len(data) - 3, 4)
     ]
+
+
+def kinds_of(fds: Sequence[int]) -> str:
+    """A letter for each descriptor: `p` a pipe, `s` a socket, `?` anything else. Raises OSError."""
+    return "".join(_KINDS.get(stat.S_IFMT(os.fstat(fd).st_mode), "?") for fd in fds)
 
 
 def close_all(fds: Sequence[int]) -> None:

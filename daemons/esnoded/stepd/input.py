@@ -11,8 +11,6 @@ import os
 import selectors
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from eslurm.core.model.step_input import TerminalSize
 from eslurm.ports.step_runner import INPUT_DONE, InputFrame
 from esnoded.stepd.input_window import InputWindow
@@ -20,8 +18,6 @@ from esnoded.task.terminal import set_size
 
 _WRITE_BYTES = 64 * 1024
 _END_OF_INPUT = b"\x04"
-
-_decode = msgspec.msgpack.Decoder(InputFrame).decode
 
 
 class InputPipes:
@@ -75,9 +71,8 @@ class InputPipes:
             with contextlib.suppress(OSError):
                 set_size(self._fds[local], self._size)
 
-    def take(self, body: bytes) -> None:
-        """One message of the peer. Raises `TooMuch`, `MsgspecError`, UnicodeDecodeError, RecursionError."""
-        frame = _decode(body)
+    def take(self, frame: InputFrame) -> None:
+        """One message of the peer. Raises `TooMuch`."""
         if frame.size is not None:
             self._size = frame.size
             self._resize()

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from eslurm.ports.step_runner import OutputEndpoint, OutputFrame, OutputHello
+from eslurm.ports.step_runner import MPI_STREAM, InputFrame, OutputEndpoint, OutputFrame, OutputHello
 from eslurm.security.step_stream import BadStream, StreamSealer
 from eslurm.telemetry.clocks import boot_us
 from esnoded.procd.credential import NotAllowed
@@ -28,6 +28,7 @@ from esnoded.stepd.guard import Guard
 from esnoded.stepd.input import InputPipes
 from esnoded.stepd.input_window import WINDOW_BYTES, TooMuch
 from esnoded.stepd.processes import Processes
+from esnoded.stepd.rank_sockets import RankSockets, make_sockets
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
 from esnoded.task.connect import CONNECT_S
@@ -39,6 +40,7 @@ _CONNECT_US = round((CONNECT_S + 1) * 1_000_000)
 _FDS_RESERVED = 64
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(InputFrame).decode
 
 
 def fds_max() -> int:
@@ -97,11 +99,11 @@ class OutputLink:
         self._sealer = StreamSealer(endpoint.cookie)
         self._queue = bytearray(self._sealer.opening)
         readers = [local for local in range(spec.tasks) if spec.reads_stream(local)]
-        self._back = self._sealer.back() if readers else None
+        self._back = self._sealer.back() if readers or spec.mpi else None
         self._input = InputPipes(selector, readers, lambda call: guard.wrap(step, call), self._grant_input)
-        self._queue += self._sealed(
-            OutputHello(spec.key, spec.node_name, spec.tasks, WINDOW_BYTES if readers else 0)
-        )
+        self._ranks = RankSockets(selector, lambda call: guard.wrap(step, call), self._pass_on)
+        window = WINDOW_BYTES if readers else 0
+        self._queue += self._sealed(OutputHello(spec.key, spec.node_name, spec.tasks, window, spec.mpi))
         self._connector: Connector | None = None
         self._socket: socket.socket | None = None
         self._is_connected = False
@@ -140,38 +142,36 @@ class OutputLink:
 
     def open_pipes(self, local: int) -> tuple[int, ...]:
         """The write ends for stdout and stderr of the task with this local rank, and the read end for stdin if it takes
-        the command's input, or one socket for its terminal; the caller closes them after the task was started. Raises
-        OSError when out of descriptors."""
-        if self._step.spec.has_terminal(local):
-            return self._offer_terminal(local)
+        the command's input, or one socket for its terminal; and a socket for its MPI library. The caller closes them after
+        the task was started. Raises OSError when out of descriptors."""
+        has_terminal = self._step.spec.has_terminal(local)
         writers: list[int] = []
         try:
-            for stream in (1, 2):
+            if has_terminal:
+                writers.append(self._offer_terminal(local))
+            for stream in () if has_terminal else (1, 2):
                 read_fd, write_fd = make_pipe(self._fds_max)
                 writers.append(write_fd)
                 pipe = _Pipe(read_fd, self._first_task + local, stream)
                 self._pipes[read_fd] = pipe
                 if not self._paused:
                     self._watch(pipe)
-            if self._input.takes(local):
+            if not has_terminal and self._input.takes(local):
                 writers.append(self._input.open(local, lambda: make_pipe(self._fds_max)))
+            if self._step.spec.mpi:
+                writers.append(self._ranks.open(local, self._fds_max))
         except OSError:
             for fd in writers:
                 os.close(fd)
             raise
         return tuple(writers)
 
-    def _offer_terminal(self, local: int) -> tuple[int]:
-        own, theirs = socket.socketpair()
-        if max(own.fileno(), theirs.fileno()) >= self._fds_max:
-            own.close()
-            theirs.close()
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        own.setblocking(False)
+    def _offer_terminal(self, local: int) -> int:
+        own, theirs = make_sockets(self._fds_max)
         self._offers[local] = own
         on_terminal = self._guard.wrap(self._step, self._on_terminal)
         self._selector.register(own, selectors.EVENT_READ, lambda _mask: on_terminal(local))
-        return (theirs.detach(),)
+        return theirs.detach()
 
     def _on_terminal(self, local: int) -> None:
         """The task has opened its terminal, or is gone."""
@@ -193,6 +193,7 @@ class OutputLink:
     def task_ended(self, local: int, exit_status: int) -> None:
         """Tell the reader how a task ended: its exit code, or the negated signal number."""
         self._input.leave(local)
+        self._ranks.end(local)
         self._send(OutputFrame(self._node, self._first_task + local, 0, exit_status=exit_status))
 
     def last_words(self) -> str:
@@ -212,6 +213,9 @@ class OutputLink:
 
     def _grant_input(self, count: int) -> None:
         self._send(OutputFrame(self._node, -1, 0, input_bytes=count))
+
+    def _pass_on(self, local: int, data: bytes) -> None:
+        self._send(OutputFrame(self._node, self._first_task + local, MPI_STREAM, data))
 
     def _at(self, due_us: int, callback: Callable[[], None]) -> None:
         self._timers.at(due_us, self._guard.wrap(self._step, callback))
@@ -250,6 +254,7 @@ class OutputLink:
             self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
         if len(self._queue) > _QUEUE_BYTES_MAX and not self._paused:
             self._paused = True
+            self._ranks.pause()
             for fd in self._pipes:
                 self._selector.unregister(fd)
 
@@ -286,18 +291,24 @@ class OutputLink:
             return
         try:
             for body in self._back.feed(data):
-                self._input.take(body)
+                frame = _decode(body)
+                if frame.mpi_rank is not None:
+                    self._ranks.give(frame.mpi_rank - self._first_task, frame.data)
+                else:
+                    self._input.take(frame)
         except (BadStream, TooMuch, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._break(f"the reader has sent what is no input: {error}")
 
     def _resume(self) -> None:
         self._paused = False
+        self._ranks.resume()
         for pipe in self._pipes.values():
             self._watch(pipe)
 
     def _break(self, reason: str) -> None:
         self._close_socket()
         self._input.close()
+        self._ranks.close()
         self._queue.clear()
         if self._paused:
             self._resume()
@@ -331,6 +342,7 @@ class OutputLink:
     def _close(self) -> None:
         self._close_socket()
         self._input.close()
+        self._ranks.close()
         for own in self._offers.values():
             self._selector.unregister(own)
             own.close()

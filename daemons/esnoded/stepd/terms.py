@@ -37,6 +37,7 @@ class Terms(msgspec.Struct, frozen=True):
     warning: StepWarning | None
     endpoint: OutputEndpoint | None
     input: StepInput | None
+    mpi: str = ""
     cores: int = 0
     memory_mib: int = 0
 
@@ -87,6 +88,7 @@ def terms_of(spec: StepSpec) -> Terms:
         spec.warning,
         spec.endpoint,
         spec.input,
+        spec.mpi,
         spec.cores,
         spec.memory_mib,
     )

@@ -148,6 +148,7 @@ def _task(
         first_task=share[1],
         stdin=stdin,
         input=given,
+        mpi=request.mpi,
     )
 
 

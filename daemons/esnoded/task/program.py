@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import msgspec
 
 from eslurm.compat.resource_limits import without_limits
+from eslurm.compat.environment import PMI_FD
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
 from esnoded.task.epilog import EpilogFailed, run_task_epilog
@@ -44,11 +46,11 @@ class SpawnError(Exception):
 class Program(msgspec.Struct, frozen=True):
     """A task of rank `local` on its node; `make` builds its step. Or with `seconds_left` the script that warns of the end.
 
-    `mark` is the value of `STEP_MARKER`, `pipes` are the write ends that replace the output files, and behind them the read
-    end, if any, that replaces the input file; or the one socket over which a terminal's other end goes. The first task
-    opens the output files in the step's mode; later ones always append, lest they erase what the first wrote. `prolog` is
-    the site's program that runs before it, for `limit_s` at most. With `ended`, pid and wait status of a task that is over,
-    it is the site's program `epilog` after that task.
+    `mark` is the value of `STEP_MARKER`. `pipes`, in an order of `task.streams`, are the write ends that replace the output
+    files and the read end that replaces the input file, or the socket over which a terminal's other end goes, and the socket
+    of the task's MPI library. The first task opens the output files in the step's mode; later ones always append, lest they
+    erase what the first wrote. `prolog` is the site's program that runs before it, for `limit_s` at most. With `ended`, pid
+    and wait status of a task that is over, it is the site's program `epilog` after that task.
     """
 
     make: Callable[[int], StepSpec]
@@ -64,8 +66,18 @@ class Program(msgspec.Struct, frozen=True):
     @property
     def is_waited_for(self) -> bool:
         """Check whether a process of its own has to run something before or around it."""
-        has_terminal = self.pipes is not None and len(self.pipes) == 1
+        has_terminal = self.pipes is not None and _is_socket(self.pipes[0])
         return bool(self.prolog or self.epilog) or has_terminal
+
+    @property
+    def _library(self) -> int:
+        """The socket of the MPI library; -1: none. It keeps its number, which may be any but a standard stream's."""
+        pipes = self.pipes or ()
+        return pipes[-1] if len(pipes) > 1 and _is_socket(pipes[-1]) else -1
+
+    @property
+    def _streams(self) -> tuple[int, ...] | None:
+        return self.pipes[:-1] if self.pipes and self._library >= 0 else self.pipes
 
     def run(self) -> NoReturn:
         """Become the program, in a child that is the step's user already. Raises `SpawnError`, OSError, ValueError."""
@@ -74,7 +86,7 @@ class Program(msgspec.Struct, frozen=True):
         if self.epilog:
             self._run_epilog(spec)
         _enter_directory(spec.cwd)
-        streams = _open_streams(spec, self._is_first, self.pipes, [])
+        streams = _open_streams(spec, self._is_first, self._streams, [])
         env = spec.env
         if self.prolog:
             # By its mark the supervisor finds the processes of a step.
@@ -86,6 +98,7 @@ class Program(msgspec.Struct, frozen=True):
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
         set_limits(spec.env)
+        self._pass_library()
         try:
             os.execve(program, spec.argv, without_limits(env))  # nosec B606 # the task itself, as its user
         except OSError as error:
@@ -102,8 +115,10 @@ class Program(msgspec.Struct, frozen=True):
         mask = os.umask(spec.umask)
         try:
             _enter_directory(spec.cwd)
-            streams = _open_streams(spec, self._is_first, self.pipes, opened)
+            streams = _open_streams(spec, self._is_first, self._streams, opened)
             program = _find_program(spec.argv[0], spec.env)
+            # In this process it is closed when the task has been started, which is next.
+            self._pass_library()
             try:
                 with limits_of_children(spec.env):
                     pid = os.posix_spawn(
@@ -126,6 +141,10 @@ class Program(msgspec.Struct, frozen=True):
                 os.close(fd)
             os.umask(mask)
             os.chdir("/")
+
+    def _pass_library(self) -> None:
+        if (library := self._library) >= 0:
+            os.set_inheritable(library, True)
 
     def _run_epilog(self, spec: StepSpec) -> NoReturn:
         """Run the epilog in the place of a program. Raises `SpawnError`, OSError."""
@@ -162,6 +181,8 @@ class Program(msgspec.Struct, frozen=True):
             "ESLURM_LOCALID": str(self.local),
             STEP_MARKER: self.mark,
         }
+        if (library := self._library) >= 0:
+            env[PMI_FD] = str(library)
         if self.seconds_left is None:
             return msgspec.structs.replace(spec, env=env)
         assert spec.warning is not None
@@ -174,6 +195,10 @@ class Program(msgspec.Struct, frozen=True):
             stderr="",
             open_mode="append",
         )
+
+
+def _is_socket(fd: int) -> bool:
+    return stat.S_ISSOCK(os.fstat(fd).st_mode)
 
 
 def _enter_directory(path: str) -> None:

@@ -342,6 +342,7 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         whole=shared.whole if shared is not None else (),
         joint=launch.joint,
         input=launch.input,
+        mpi=launch.mpi,
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)
 

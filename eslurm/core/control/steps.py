@@ -98,6 +98,7 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
                 others=tuple(zip(parts[1:], layouts[1:], strict=True)) if not at else (),
                 joint=message.joint,
                 input=message.input,
+                mpi=message.mpi,
             )
         )
         named = tuple((state.nodes[node].name, tasks) for node, tasks in layout)

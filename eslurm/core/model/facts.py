@@ -620,6 +620,7 @@ class StepCreated(FactBase, frozen=True, tag=True):
     """It is this cell's part of a step over several."""
     input: StepInput | None = None
     """None: its tasks have no input."""
+    mpi: str = ""
 
 
 class StepAnswered(FactBase, frozen=True, tag=True):

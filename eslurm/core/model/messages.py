@@ -301,6 +301,7 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     """The script's environment says `tasks`: where the job's nodes have changed since, those of the moment count."""
     nodes_open: bool = False
     input: StepInput | None = None
+    mpi: str = ""
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):

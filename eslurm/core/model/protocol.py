@@ -156,6 +156,8 @@ class LaunchStep(
     joint: JointStep | None = None
     """It is this cell's part of a step over several cells, whose ranks begin with `rank_first`."""
     input: StepInput | None = None
+    mpi: str = ""
+    """The interface to MPI libraries that the step's command serves (`model.mpi`); empty: none."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
