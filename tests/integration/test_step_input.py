@@ -102,6 +102,7 @@ def run_with(
     tasks: int = 2,
     first_task: int = 6,
     uid: int = -1,
+    mpi: str = "",
 ) -> StepOutcome:
     """Run a step whose command is this one to its end."""
     found: list[StepOutcome] = []
@@ -120,6 +121,7 @@ def run_with(
                 endpoint=endpoint,
                 uid=uid,
                 gid=uid,
+                mpi=mpi,
             )
             await client.launch(spec)
             if meanwhile is not None:

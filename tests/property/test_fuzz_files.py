@@ -217,6 +217,7 @@ STRANGE = stream(HELLO, b"d" * 32)
 @example(stream(b"\x94" + b"\x91" * 3_000))
 @example(stream(b""))
 @example(b"\xff\xff\xff\xff")
+@example(b"cmd=init pmi_version=1 pmi_subversion=1\n")
 def test_strangers_at_the_output_port_are_shown_the_door(data: bytes) -> None:
     out = io.BytesIO()
     with closing(StepOutput("127.0.0.1", COOKIE, LineWriter(out, out))) as output:

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres", "etcd", "etcdctl", "mpirun")
-LIBRARIES = ("mpi4py", "otf2")
-PACKAGES = "prometheus prometheus-alertmanager postgresql etcd-server etcd-client openmpi-bin python3-mpi4py python3-otf2"
+PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres", "etcd", "etcdctl", "mpirun", "mpichversion")
+LIBRARIES = ("python3/mpi4py", "python3/otf2", "lib/x86_64/libpmi2.so.0")
+PACKAGES = (
+    "prometheus prometheus-alertmanager postgresql etcd-server etcd-client openmpi-bin python3-mpi4py mpich libpmi2-0 "
+    "python3-otf2"
+)
 LINE = f"apt-get install -y --no-install-recommends {PACKAGES}"
 
 
@@ -39,7 +42,7 @@ def put_all(path: Path, *but: str) -> None:
             put(path, name, "")
     for name in LIBRARIES:
         if name not in but:
-            (path / "python3" / name).mkdir(parents=True)
+            (path / name).mkdir(parents=True)
 
 
 def call(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,6 +56,7 @@ def call(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             "POSTGRESQL_LIB": str(path / "lib"),
             "CREATECLUSTER_D": str(path / "clusters"),
             "DIST_PACKAGES": str(path / "python3"),
+            "LIBRARIES": str(path / "lib"),
             "TMPDIR": str(path),
         },
         capture_output=True,
@@ -79,9 +83,15 @@ def test_a_server_that_is_not_on_the_path_is_found(path: Path) -> None:
 
 
 def test_libraries_of_the_systems_python_are_looked_for(path: Path) -> None:
-    put_all(path, "otf2")
+    put_all(path, "python3/otf2")
     put(path, "id", "echo 1000")
     assert "tests need python3-otf2 : run" in call(path).stderr
+
+
+def test_libraries_of_the_system_are_looked_for(path: Path) -> None:
+    put_all(path, "lib/x86_64/libpmi2.so.0")
+    put(path, "id", "echo 1000")
+    assert "tests need libpmi2-0 : run" in call(path).stderr
 
 
 def test_the_line_is_printed(path: Path) -> None:
@@ -126,7 +136,7 @@ def test_services_and_clusters_are_banned_while_packages_are_installed(path: Pat
     made = " && ".join(
         f'printf "#!/bin/sh\\n" >"{path}/{name}" && chmod 755 "{path}/{name}"' for name in PROGRAMS
     )
-    made += "".join(f' && mkdir -p "{path}/python3/{name}"' for name in LIBRARIES)
+    made += "".join(f' && mkdir -p "{path}/{name}"' for name in LIBRARIES)
     put(path, "apt-get", f'"$POLICY_RC_D"; echo "$?" >>"$CALLS"; cat "$CREATECLUSTER_D"/* >>"$CALLS"; {made}')
     found = call(path)
     assert (found.returncode, found.stderr) == (0, "")

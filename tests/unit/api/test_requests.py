@@ -365,6 +365,8 @@ def test_a_step_is_bounded_as_a_job() -> None:
         ({"input": pb.StepInput(path="in\0")}, "NUL"),
         ({"input": pb.StepInput(path="x" * 5_000)}, "--input: "),
         ({"input": pb.StepInput(terminal=pb.TerminalSize(rows=70_000))}, "--pty: 70000"),
+        ({"mpi": "pmix"}, "--mpi: 'pmix' is no interface of this release: use pmi2 or none"),
+        ({"mpi": "x" * 5_000}, "--mpi: 'xxx"),
     ):
         with pytest.raises(Refused, match=said):
             step(**fields)
@@ -374,6 +376,7 @@ def test_a_step_is_bounded_as_a_job() -> None:
     assert over.components == (0, 2)
     assert over.programs == (StepProgram(("a",), 3), StepProgram(("b",)))
     assert step(endpoint="[FD00:0::5]:4711").endpoint == "[fd00::5]:4711"
+    assert (step().mpi, step(mpi="pmi").mpi) == ("", "pmi")
     assert step().input is None
     assert step(input=pb.StepInput(rank=-1)).input == StepInput()
     terminal = pb.StepInput(terminal=pb.TerminalSize(rows=30, columns=100))

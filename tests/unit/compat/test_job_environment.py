@@ -135,6 +135,26 @@ def test_a_steps_tasks_are_numbered_over_its_nodes() -> None:
     assert (last["SLURM_PROCID"], last["SLURM_LOCALID"], last["SLURM_NODEID"]) == ("2", "0", "1")
     assert (last["SLURMD_NODENAME"], last["SLURM_GTIDS"]) == ("gpu1", "2")
     assert find_tasks(step, 4) is None
+    assert "PMI_RANK" not in last
+
+
+def test_a_task_with_mpi_knows_its_rank_and_no_surrounding_program() -> None:
+    groups = (NodeGroup(((5, 1),), (4, 0), 2), NodeGroup(((9, 1),), (2, 0), 1))
+    request = LaunchStep(
+        17, 2, 3, groups, ("solve",), b"", "/", "host:1", b"c", 3, rank_first=4, tasks_total=7, mpi="pmi"
+    )
+    outer = {"PMI_FD": "9", "PMI_RANK": "8", "PMI_SIZE": "9", "PMI_TIMEOUT": "5", "SLURM_MPI_TYPE": "pmi2"}
+    step = StepEnvironment(launch(), request, NAMES, outer)
+    found = step.shared | step.of_task(9, 0)
+    named = {name: value for name, value in found.items() if "PMI" in name or "MPI" in name}
+    assert named == {
+        "PMI_JOBID": "17.3",
+        "PMI_RANK": "6",
+        "PMI_SIZE": "7",
+        "PMI_SPAWNED": "0",
+        "PMI_TIMEOUT": "5",
+        "SLURM_MPI_TYPE": "pmi2",
+    }
 
 
 def test_a_step_on_all_nodes_has_the_list_of_its_job() -> None:

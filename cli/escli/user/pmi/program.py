@@ -9,6 +9,7 @@ from __future__ import annotations
 from escli.user.pmi.pmi1 import Pmi1, init_answer, parse, take_line
 from escli.user.pmi.pmi2 import Pmi2
 from escli.user.pmi.space import Aborted, BadMessage, Space
+from eslurm.compat.errors import escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class MpiProgram:
         except BadMessage as error:
             self._fail(f"MPI rank {rank} {error}", _FAILED)
         except Aborted as aborted:
-            why = f": {aborted.text}" if aborted.text else ""
+            why = f": {escaped(aborted.text)}" if aborted.text else ""
             self._fail(f"MPI rank {rank} has called abort ({aborted.exit_code}){why}", aborted.exit_code)
 
     def take_answers(self) -> list[tuple[int, bytes]]:

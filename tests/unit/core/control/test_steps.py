@@ -108,6 +108,14 @@ def test_a_step_runs_when_every_node_has_started_it() -> None:
     assert world.send(FinishStep(ALICE, job, 0, 3, 0)) == Changed(0)
 
 
+def test_nodes_are_told_of_the_interface_to_mpi() -> None:
+    world = World()
+    message = CreateStep(ALICE, running(world), 2, 0, ("app",), b"e", "/tmp", "host:9", b"c", mpi="pmi")
+    world.send(message)
+    (send,) = world.sends()
+    assert isinstance(send.body, LaunchStep) and send.body.mpi == "pmi"
+
+
 def test_a_step_that_a_node_cannot_start_has_failed_and_says_where() -> None:
     world = World()
     job = running(world)
