@@ -40,7 +40,7 @@ _WORDS = (
 )
 ALLOCATED = frozenset(_WORDS.split())
 """Options of essubmit that esalloc has, too: all that an allocation without a script may ask for."""
-OUTSIDE = (ALLOCATED | {"immediate"}) - {"job-name", "nodes", "ntasks", "cpus-per-task", "rset"}
+OUTSIDE = (ALLOCATED | {"immediate"}) - {"job-name", "nodes", "ntasks", "cpus-per-task", "nodelist", "rset"}
 """Options of esrun outside of jobs only, where it asks for the nodes of its step."""
 
 
@@ -157,6 +157,7 @@ ROWS: tuple[Option, ...] = (
         ("-n --ntasks N", "number of tasks (the job's; outside of jobs 1, or one on each node)", "-n 16"),
         ("-N --nodes N", "number of nodes (the job's; outside of jobs as few as fit, and N-MAX is a range)", "-N 4"),
         ("-c --cpus-per-task N", "cores for each task (1)", "-c 2"),
+        ("-w --nodelist NODES", "these nodes of the job (its first ones); outside of jobs at least these", "-w cn002"),
         ("--het-group PARTS", "parts of the job to run in (0; with several programs 0, 1, ...)", "--het-group 0,2-3"),
         ("--pack-group PARTS", "as --het-group, its older name", "--pack-group 1"),
         ("-i --input WHAT", "standard input: all, none, a task's number for that one only, or a file; with %t, %n, %N, %J "

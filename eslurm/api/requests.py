@@ -687,6 +687,7 @@ def create_step(
         nodes_open=request.nodes_open,
         input=_step_input(request.input) if request.HasField("input") else None,
         mpi=_mpi(request.mpi),
+        node_names=_nodes("--nodelist", request.node_names),
     )
 
 

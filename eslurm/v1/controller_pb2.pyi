@@ -1258,7 +1258,7 @@ class StepProgram(_message.Message):
     def __init__(self, argv: _Optional[_Iterable[str]] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ...) -> None: ...
 
 class CreateStepRequest(_message.Message):
-    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint", "tasks_open", "nodes_open", "input", "mpi")
+    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint", "tasks_open", "nodes_open", "input", "mpi", "node_names")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -1277,6 +1277,7 @@ class CreateStepRequest(_message.Message):
     NODES_OPEN_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     MPI_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     tasks: int
     nodes: int
@@ -1295,7 +1296,8 @@ class CreateStepRequest(_message.Message):
     nodes_open: bool
     input: StepInput
     mpi: str
-    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ..., input: _Optional[_Union[StepInput, _Mapping]] = ..., mpi: _Optional[str] = ...) -> None: ...
+    node_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ..., input: _Optional[_Union[StepInput, _Mapping]] = ..., mpi: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StepInput(_message.Message):
     __slots__ = ("rank", "path", "terminal")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.conftest import running
+from tests.integration.test_allocations import ran
 from tests.kits.cluster import LiveCluster
-from tests.kits.commands import Ran
-from tests.kits.mpi import MPICH, PMI_2, PYTHON, write_program
+from tests.kits.commands import BIN, Ran
+from tests.kits.daemons import ROOT, path_of
+from tests.kits.mpi import MPICH, OPEN_MPI, PMI_2, PYTHON, write_program
+from tests.support.groups import lacks
 
 NODES = ["cn0001", "cn0002", "cn0003", "cn0004"]
 
@@ -92,3 +98,82 @@ def test_slurms_client_of_pmi_2(pmi2: Mpi) -> None:
     ran = pmi2("-n 3", "abort")
     assert ran.code == 1
     assert "MPI rank 1 has called abort (1): no more memory\n" in ran.err
+
+
+# --- MPI's own launchers, which start a daemon on each node of the job by srun -----------------------------
+
+
+class Launcher:
+    """`mpirun` or `mpiexec` within an allocation, or within a batch job."""
+
+    def __init__(self, cluster: LiveCluster, launcher: str, program: str) -> None:
+        self._cluster = cluster
+        self._launcher = launcher
+        self._program = program
+        bin_dir = cluster.work / "bin"
+        bin_dir.mkdir()
+        srun = bin_dir / "srun"
+        call = "import sys; from escli.slurm.launch import main; sys.exit(main('srun', sys.argv[1:]))"
+        # Root's commands do not pass through nodes, so it has the controller's socket.
+        called = f"ESLURM_SOCKET='{cluster.socket}' PYTHONPATH='{path_of(ROOT)}' exec {BIN}/python -P -c"
+        srun.write_text(f'#!/bin/sh\n{called} "{call}" "$@"\n')
+        srun.chmod(0o755)
+        self._environ = {
+            "PATH": f"{bin_dir}:{os.environ['PATH']}",
+            # Nodes of a test are all on this host, which Open MPI does not expect, and it may be root's.
+            "OMPI_MCA_btl": "tcp,self",
+            "OMPI_MCA_btl_tcp_if_include": "lo",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+
+    def inside(self, what: str, *words: str) -> tuple[int, list[str], list[str]]:
+        """In an allocation of five tasks on two nodes."""
+        argv = [self._launcher, *words, PYTHON, self._program, what]
+        found = ran(self._cluster, "-N2", "-n5", *argv, **self._environ)
+        self._cluster.wait_idle()
+        return found
+
+    def in_batch(self, what: str) -> tuple[int, list[str]]:
+        """In a script of a job of seven tasks on three nodes."""
+        argv = " ".join([self._launcher, PYTHON, self._program, what])
+        code, _, _ = ran(
+            self._cluster,
+            *("-W", "-N3", "-n7", "-o", "out", "--wrap", argv),
+            command="essubmit",
+            **self._environ,
+        )
+        return code, self._cluster.lines("out")
+
+
+@pytest.fixture(params=["mpiexec.hydra", "mpirun.openmpi"])
+def launcher(request: pytest.FixtureRequest, big: LiveCluster) -> Launcher:
+    big.empty_work()
+    if shutil.which(request.param) is None:
+        lacks(request.param)
+    if request.param == "mpiexec.hydra":
+        return Launcher(big, request.param, write_program(big.work, "mpich", MPICH, "libmpich.so.12"))
+    if subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True, check=False).returncode:
+        lacks("Open MPI and mpi4py")
+    return Launcher(big, request.param, write_program(big.work, "open", OPEN_MPI, "libmpi.so.40"))
+
+
+def test_a_launcher_starts_its_daemons_on_the_nodes_of_the_job(launcher: Launcher) -> None:
+    code, out, err = launcher.inside("sum")
+    assert (code, len(out)) == (0, 5), err
+    assert all(line.endswith(": 10") for line in out)
+
+    code, out = launcher.in_batch("sum")
+    assert (code, len([line for line in out if line.endswith(": 21")])) == (0, 7), out
+
+
+def test_a_launcher_names_some_of_the_nodes(launcher: Launcher) -> None:
+    """It calls srun with --nodelist."""
+    code, out, err = launcher.inside("sum", "-host", "cn0002:2", "-n", "2")
+    assert (code, len(out)) == (0, 2), err
+    assert all(line.endswith(": 1") for line in out)
+
+
+def test_abort_ends_the_launcher_and_its_daemons(launcher: Launcher) -> None:
+    code, _, _ = launcher.inside("abort")
+    assert code == 7

@@ -104,6 +104,18 @@ pmi.PMI2_Finalize()
 """
 
 
+OPEN_MPI = """
+import sys
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+print(f"rank {world.rank} of {world.size}: {world.allreduce(world.rank)}", flush=True)
+if sys.argv[1] == "abort" and world.rank == 1:
+    world.Abort(7)
+world.Barrier()
+"""
+
+
 def write_program(directory: Path, name: str, text: str, library: str) -> str:
     """Write a program for the library, and return its command; skips the test where the library is not installed."""
     try:

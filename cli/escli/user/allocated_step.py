@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from escli.options import Words
     from escli.user.step_ends import StepTexts
 
-_OF_THE_JOB = ("nodes", "ntasks")
-"""The step takes what its job got: a range of nodes has become a number, tasks on each node have become tasks."""
+_OF_THE_JOB = ("nodes", "ntasks", "nodelist")
+"""The step takes what its job got: a range of nodes has become a number, tasks on each node have become tasks, and
+nodes that it must have may be some of its nodes."""
 
 
 def check_outside(given: Words) -> None:

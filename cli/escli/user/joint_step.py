@@ -66,6 +66,11 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
     ends = read_ends(given, os.environ, texts)
     if len(programs) != 1 or programs[0].component:
         raise OptionError(COMMAND, None, "has several parts in a job that spans cells", "run one program")
+    if given.has("nodelist"):
+        text = given.text("nodelist")
+        raise OptionError(
+            given.spelling("nodelist"), text, "does not go with a job that spans cells", "use -N"
+        )
     places = _places(api, job_id)
     nodes, tasks = _size(given, programs[0], places, os.environ)
     share_out(places, nodes, tasks)

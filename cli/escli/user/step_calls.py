@@ -13,9 +13,10 @@ from escli.failures import CommandFailed
 from escli.user.exporting import exported
 from eslurm.compat.environment import encode_environment
 from eslurm.compat.errors import OptionError, escaped
-from eslurm.compat.request_checks import checked_arguments, checked_line
+from eslurm.compat.hostlist import expand
+from eslurm.compat.request_checks import checked_arguments, checked_line, checked_nodes
 from eslurm.compat.resource_limits import propagated
-from eslurm.core.model.request_limits import NAME_CHARS_MAX
+from eslurm.core.model.request_limits import NAME_CHARS_MAX, NODES_NAMED_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ def listen_host(environ: Mapping[str, str]) -> str:
 
 def _towards(node_list: str) -> str:
     """This host's address on the way to the first of these nodes; empty when that is not known."""
-    from eslurm.compat.hostlist import expand
-
     try:
         first = expand(node_list, "nodes")[0]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -96,6 +95,7 @@ def step_request(
         cookie=cookie,
         name=_name(given, programs[0]),
         mpi=mpi,
+        node_names=_named_nodes(given, programs),
     )
     if step_input is not None:
         request.input.rank, request.input.path = step_input.rank, step_input.path
@@ -118,6 +118,20 @@ def step_request(
                 cpus_per_task=program.cpus_per_task,
             )
     return request
+
+
+def _named_nodes(given: Words, programs: Sequence[PartProgram]) -> tuple[str, ...]:
+    """The nodes that `--nodelist` names, in order and once each. Raises OptionError."""
+    if not given.has("nodelist"):
+        return ()
+    spelling = given.spelling("nodelist")
+    names = tuple(dict.fromkeys(expand(given.text("nodelist"), spelling, NODES_NAMED_MAX)))
+    if not names:
+        raise OptionError(spelling, given.text("nodelist"), "names no node", "use e.g. -w cn002")
+    if (nodes := sum(program.nodes for program in programs)) > len(names):
+        why = f"are more than the {len(names)} that --nodelist names"
+        raise OptionError(given.spelling("nodes"), str(nodes), why, "name more, or leave it out")
+    return tuple(checked_nodes(spelling, names))
 
 
 def _name(given: Words, program: PartProgram) -> str:

@@ -61,7 +61,7 @@ def read_programs(given: Words, environ: Mapping[str, str]) -> list[PartProgram]
     found: list[PartProgram] = []
     for at, (words, components) in enumerate(zip(programs, _components(programs), strict=True)):
         argv = next(after.rest for after in programs[at:] if after.rest)
-        found += [_program(words, component, argv, environ) for component in components]
+        found += [_program(words, component, argv, environ, given.has("nodelist")) for component in components]
     return sorted(found, key=lambda one: one.component)
 
 
@@ -125,9 +125,15 @@ def _named(words: Words) -> tuple[int, ...]:
     return parse_het_group(words.text(long), words.spelling(long)) if words.has(long) else ()
 
 
-def _program(words: Words, component: int, argv: Sequence[str], environ: Mapping[str, str]) -> PartProgram:
+def _program(
+    words: Words, component: int, argv: Sequence[str], environ: Mapping[str, str], is_named: bool
+) -> PartProgram:
+    """`is_named`: the step has names of nodes."""
     nodes = _count(words, "nodes")
     tasks = _count(words, "ntasks")
+    if is_named:
+        # As many tasks as named nodes, whatever the job has.
+        return PartProgram(component, argv, tasks, nodes, _count(words, "cpus-per-task") or 1)
     tasks_open, nodes_open = not tasks and not nodes, not nodes
     if not tasks:
         tasks = nodes or _of_job(environ, "NTASKS", component)

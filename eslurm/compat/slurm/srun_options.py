@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _WORDS = (
     "account begin comment constraint deadline dependency exclude exclusive gpus gpus-per-node gpus-per-task gres hold "
-    "licenses mem mem-per-cpu nice no-kill nodefile nodelist ntasks-per-node partition priority qos reservation signal time "
+    "licenses mem mem-per-cpu nice no-kill nodefile ntasks-per-node partition priority qos reservation signal time "
     "wckey"
 )
 _OF_JOBS = frozenset(_WORDS.split())
@@ -37,6 +37,7 @@ label l - yes begin each line with the number of its task
 mem-bind . = only:none|no|q|quiet|v|verbose memory is not bound
 mpi . = yes the tasks are one MPI program: pmi2, none, or list
 multi-prog . - yes the command is a file that says which task runs which program
+nodelist w = yes these nodes of the job; outside of jobs at least these
 nodes N = yes number of nodes
 ntasks n = yes number of tasks
 open-mode . = yes append to files that exist, or truncate them
@@ -75,7 +76,6 @@ INSIDE: Mapping[str, str] = {
     "exclusive": "a step has cores by -n and -c",
     "mem": "a step has the memory of its job",
     "mem-per-cpu": "a step has the memory of its job",
-    "nodelist": "nodes of a step are chosen by -N",
     "time": "a step has the time of its job",
 }
 """Why some of `OUTSIDE` are refused inside a job; all others: the job has its nodes."""

@@ -61,6 +61,8 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     for span in spans_to_come(attempt):
         if span.component in spans and span.node in attempt.held:
             spans[span.component].append(span)
+    if message.node_names:
+        spans = _on_named(state, message, spans)
     if attempt.is_resized:
         programs = (_of_now(programs[0], message, spans[0]),)
     layouts = [
@@ -107,6 +109,21 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     return found, StepCreated(
         job.job_id, attempt.number, attempt.next_step, whole, tuple(made) if together else ()
     )
+
+
+def _on_named(
+    state: State, message: CreateStep, spans: Mapping[int, Sequence[Span]]
+) -> dict[int, list[Span]]:
+    """Those of the spans of each part that are on the named nodes. Raises `Refused` for a node that the job has not."""
+    named = set(message.node_names)
+    found = {
+        part: [span for span in own if state.nodes[span.node].name in named] for part, own in spans.items()
+    }
+    there = {state.nodes[span.node].name for own in found.values() for span in own}
+    if missing := sorted(named - there):
+        text = f"--nodelist: {missing[0]} is none of the nodes of job {message.job_id}: name some of those that it has"
+        raise Refused(RefusalCode.INVALID, text)
+    return found
 
 
 def _joint(joint: JointStep, parts: Sequence[int], layout: Sequence[tuple[int, int]]) -> tuple[int, int]:

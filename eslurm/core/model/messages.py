@@ -302,6 +302,8 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     nodes_open: bool = False
     input: StepInput | None = None
     mpi: str = ""
+    node_names: tuple[str, ...] = ()
+    """Its tasks go to these nodes of the job; empty: to the first ones."""
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):

@@ -108,6 +108,32 @@ def test_a_step_runs_when_every_node_has_started_it() -> None:
     assert world.send(FinishStep(ALICE, job, 0, 3, 0)) == Changed(0)
 
 
+@pytest.mark.parametrize(
+    ("names", "tasks", "nodes", "expected"),
+    [
+        (("cn2", "cn1"), 0, 0, (("cn1", 1), ("cn2", 1))),
+        (("cn2",), 3, 0, (("cn2", 3),)),
+        (("cn0", "cn2"), 5, 2, (("cn0", 3), ("cn2", 2))),
+        (("cn1", "cn2"), 1, 0, (("cn1", 1),)),
+    ],
+)
+def test_tasks_go_to_the_named_nodes_of_the_job(
+    names: tuple[str, ...], tasks: int, nodes: int, expected: tuple[tuple[str, int], ...]
+) -> None:
+    world = World()
+    step = ("app",), b"e", "/tmp", "host:9", b"c"
+    answer = world.send(CreateStep(ALICE, running(world), tasks, nodes, *step, node_names=names))
+    assert layout(answer) == expected
+
+
+def test_nodes_that_the_job_has_not_are_refused_by_name() -> None:
+    world = World(nodes=4)
+    job = running(world)
+    step = ("app",), b"e", "/tmp", "host:9", b"c"
+    message = CreateStep(ALICE, job, 0, 0, *step, node_names=("cn1", "cn3", "cn9"))
+    assert f"--nodelist: cn3 is none of the nodes of job {job}" in refused(world.send(message))
+
+
 def test_nodes_are_told_of_the_interface_to_mpi() -> None:
     world = World()
     message = CreateStep(ALICE, running(world), 2, 0, ("app",), b"e", "/tmp", "host:9", b"c", mpi="pmi")
