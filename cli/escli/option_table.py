@@ -164,7 +164,7 @@ ROWS: tuple[Option, ...] = (
          "or %s in its name each task reads its own (all)", "-i none"),
         ("-l --label", "begin each line with the number of its task"),
         ("--pty", "task 0 has a terminal, which is this one: --pty bash"),
-        ("--mpi TYPE", "the tasks are one MPI program: pmi2 (MPICH; PMI-1 and PMI-2), none, or list to see all (none)",
+        ("--mpi TYPE", "the tasks are one MPI program: pmi2 (MPICH), pmix (Open MPI), none, or list to see all (none)",
          "--mpi pmi2"),
         ("-u --unbuffered", "show output as it comes, not by lines"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from eslurm.compat.filenames import routes_file
 from eslurm.compat.hostlist import fold
 from eslurm.compat.resource_limits import PREFIX
+from eslurm.core.model.mpi import PMI
 from eslurm.core.model.node_groups import (
     count_nodes,
     distinct_nodes,
@@ -34,8 +35,10 @@ _OF_JOBS = ("SLURM", "ESLURM")
 """Prefixes of names that may describe a job."""
 PMI_FD = "PMI_FD"
 """Of a task with MPI: the number of the descriptor on which its library speaks PMI."""
-_PMI_NAMES = frozenset((PMI_FD, "PMI_JOBID", "PMI_RANK", "PMI_SIZE", "PMI_SPAWNED"))
-_BEGINNINGS = (*_OF_JOBS, "PMI_")
+_PMI_NAMES = frozenset(
+    (PMI_FD, "PMI_JOBID", "PMI_RANK", "PMI_SIZE", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK")
+)
+_BEGINNINGS = (*_OF_JOBS, "PMI")
 PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of the programs of a node's phases; Slurm sets none."""
 PHASE_VALUE_CHARS_MAX = 65_536
@@ -222,7 +225,7 @@ class StepEnvironment:
         if self._step.joint is not None:
             index += self._step.joint.node_first
         first_rank = first_task + self._step.rank_first
-        if self._step.mpi:
+        if self._step.mpi == PMI:
             own |= _pmi_values(self._launch, self._step, first_rank + local)
         return own | _task_values(self._names[in_job], index, group, first_rank, local)
 

@@ -105,13 +105,20 @@ pmi.PMI2_Finalize()
 
 
 OPEN_MPI = """
+import os
+import signal
 import sys
 from mpi4py import MPI
 
 world = MPI.COMM_WORLD
 print(f"rank {world.rank} of {world.size}: {world.allreduce(world.rank)}", flush=True)
-if sys.argv[1] == "abort" and world.rank == 1:
-    world.Abort(7)
+if world.rank == 1:
+    if sys.argv[1] == "abort":
+        world.Abort(7)
+    elif sys.argv[1] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif sys.argv[1] == "leave":
+        os._exit(0)
 world.Barrier()
 """
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from escli.user.pmi.pmi2 import frame
 from escli.user.pmi.program import MpiProgram
 from escli.user.pmi.space import MAPPING_KEY
+from eslurm.compat.pmi2_messages import frame
 
 INIT1 = b"cmd=init pmi_version=1 pmi_subversion=1\n"
 INIT2 = b"cmd=init pmi_version=2 pmi_subversion=0\n"

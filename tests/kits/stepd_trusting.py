@@ -34,7 +34,7 @@ def allow(spec: StepSpec) -> Allowed:
     user = Principal("", spec.uid, spec.gid, spec.groups)
     warns = spec.warning is not None and bool(spec.warning.script)
     shapes = ("s", "pp", "ppp") if spec.endpoint is not None or spec.key.is_phase else ("",)
-    streams = tuple(shape + "s" * bool(spec.mpi) for shape in shapes)
+    streams = tuple("s" * (spec.mpi == "pmix") + shape + "s" * (spec.mpi == "pmi") for shape in shapes)
     return Allowed(spec.key, user, 0, lambda _local: spec, spec.tasks, streams, warns)
 
 

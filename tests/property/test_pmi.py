@@ -8,12 +8,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from escli.user.pmi.pmi1 import LINE_BYTES_MAX
-from escli.user.pmi.pmi2 import parse, take_message
 from escli.user.pmi.program import MpiProgram
 from escli.user.pmi.space import process_mapping
+from eslurm.compat.pmi2_messages import parse, take_message
 from tests.kits.pmi import INIT1, INIT2, asked, get1, line, message, program, put1, session1, session2
 
 SESSIONS = st.sampled_from([session1(0), session2(0)])
+SERVERS = [
+    "node-put",
+    "node-fence",
+    "node-get",
+    "rank-began",
+    "rank-finalized",
+    "rank-aborted",
+    "node-failed",
+]
 _KEYS = st.sampled_from(["a", "b", "c"])
 
 
@@ -79,6 +88,9 @@ def found(heard: bytes, is_first: bool) -> str | None:
             st.binary(max_size=80)
             | SESSIONS
             | st.text(max_size=5).map(lambda text: INIT2 + message("abort", msg=text))
+            | st.tuples(st.sampled_from(SERVERS), st.text(max_size=3)).map(
+                lambda said: INIT2 + message(said[0], of=said[1], data=said[1], at=said[1])
+            )
             | st.sampled_from([INIT1, INIT2, b"     0", b"mcmd=spawn\n", b"=", b"cmd=abort\n", b";", b"\n"]),
         ),
         max_size=12,

@@ -25,7 +25,7 @@ from escli.user.step_calls import (
 from escli.user.step_ends import read_ends
 from escli.user.step_following import follow, interrupts_of_step
 from escli.user.step_input import InputPump, read_choice
-from escli.user.step_mpi import StepMpi, read_mpi
+from escli.user.step_mpi import StepMpi, check_alone, read_mpi
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.hostlist import expand
@@ -82,7 +82,8 @@ def run_joint(api: Api, given: Words, job_id: int, programs: Sequence[PartProgra
         writer.label_width = len(str(tasks - 1))
     output = JointOutput(writer)
     choice, word = read_choice(given, os.environ), read_mpi(given, os.environ)
-    mpi = StepMpi() if word else None
+    check_alone(word, given, is_alone=False)
+    mpi = StepMpi(word) if word else None
     pump = InputPump(choice.open(), output)
     steps: list[tuple[Place, Any]] = []
     try:

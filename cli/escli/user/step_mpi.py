@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from eslurm.compat.errors import OptionError
-from eslurm.core.model.mpi import NO_MPI, PMI
+from eslurm.core.model.mpi import NO_MPI, PMI, PMIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,9 +18,16 @@ if TYPE_CHECKING:
     from escli.options import Words
     from escli.user.pmi.program import Failure, MpiProgram
 
-TYPES = {"none": NO_MPI, "pmi2": PMI}
+TYPES = {"none": NO_MPI, "pmi2": PMI, "pmix": PMIX}
 """The values of `--mpi`, and what the nodes are told."""
 _VARIABLE = "SLURM_MPI_TYPE"
+
+
+def check_alone(interface: str, given: Words, is_alone: bool) -> None:
+    """Refuse PMIx for a step of several: a node would have two servers for one program. Raises OptionError."""
+    if interface == PMIX and not is_alone:
+        spelling = given.spelling("mpi") if given.has("mpi") else _VARIABLE
+        raise OptionError(spelling, "pmix", "does not go with a step over several parts or cells", "use pmi2")
 
 
 class Node(Protocol):
@@ -48,15 +55,18 @@ def read_mpi(given: Words, environ: Mapping[str, str]) -> str:
     spelling = given.spelling("mpi") if given.has("mpi") else _VARIABLE
     text = chosen_type(given.text("mpi"), environ)
     if text not in TYPES:
-        why = "is not there yet" if text.startswith("pmix") else "is none of the interfaces to MPI"
-        raise OptionError(spelling, text, why, f"use one of {', '.join(TYPES)}")
+        raise OptionError(
+            spelling, text, "is none of the interfaces to MPI", f"use one of {', '.join(TYPES)}"
+        )
     return TYPES[text]
 
 
 class StepMpi:
     """Brings the words of the ranks to their program, and its answers back."""
 
-    def __init__(self) -> None:
+    def __init__(self, interface: str) -> None:
+        """`interface` is what the nodes were told."""
+        self._interface = interface
         self._program: MpiProgram | None = None
         self._refused: Failure | None = None
         self._nodes: dict[int, Node] = {}
@@ -68,7 +78,7 @@ class StepMpi:
 
         numbers: dict[str, int] = {}
         nodes = [numbers.setdefault(node, len(numbers)) for node, tasks in layout for _ in range(tasks)]
-        self._program = MpiProgram(name, nodes)
+        self._program = MpiProgram(name, nodes, [node.rpartition("/")[2] for node in numbers])
 
     @property
     def failure(self) -> Failure | None:
@@ -79,10 +89,10 @@ class StepMpi:
 
     def hello(self, node: str, served: str) -> None:
         """A node has connected, and passes on the words of such libraries."""
-        if served != PMI:
+        if served != self._interface:
             from escli.user.pmi.program import Failure
 
-            text = f"node {node} has a release without MPI: update it, or use --mpi=none"
+            text = f"node {node} has a release without this interface to MPI: update it, or use --mpi=none"
             self._refused = Failure(text)
 
     def take(self, node: Node, rank: int, data: bytes) -> bool:

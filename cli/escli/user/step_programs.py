@@ -61,7 +61,9 @@ def read_programs(given: Words, environ: Mapping[str, str]) -> list[PartProgram]
     found: list[PartProgram] = []
     for at, (words, components) in enumerate(zip(programs, _components(programs), strict=True)):
         argv = next(after.rest for after in programs[at:] if after.rest)
-        found += [_program(words, component, argv, environ, given.has("nodelist")) for component in components]
+        found += [
+            _program(words, component, argv, environ, given.has("nodelist")) for component in components
+        ]
     return sorted(found, key=lambda one: one.component)
 
 

@@ -11,7 +11,7 @@ from escli.user.step_calls import Launch, finish, layout_of, listen_host, step_r
 from escli.user.step_ends import read_ends
 from escli.user.step_following import follow
 from escli.user.step_input import InputPump, read_choice
-from escli.user.step_mpi import StepMpi, read_mpi
+from escli.user.step_mpi import StepMpi, check_alone, read_mpi
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.core.model.values import COOKIE_BYTES
 
@@ -56,7 +56,8 @@ def run_step(
         sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered") or given.has("pty")
     )
     word = read_mpi(given, environ)
-    mpi = StepMpi() if word else None
+    check_alone(word, given, len(programs) == 1)
+    mpi = StepMpi(word) if word else None
     output = StepOutput(listen_host(environ), cookie, writer, mpi)
     pump = InputPump(choice.open(), output)
     try:

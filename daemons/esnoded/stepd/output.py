@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from eslurm.core.model.mpi import PMIX
 from eslurm.ports.step_runner import MPI_STREAM, InputFrame, OutputEndpoint, OutputFrame, OutputHello
 from eslurm.security.step_stream import BadStream, StreamSealer
 from eslurm.telemetry.clocks import boot_us
@@ -158,8 +159,8 @@ class OutputLink:
                     self._watch(pipe)
             if not has_terminal and self._input.takes(local):
                 writers.append(self._input.open(local, lambda: make_pipe(self._fds_max)))
-            if self._step.spec.mpi:
-                writers.append(self._ranks.open(local, self._fds_max))
+            if mpi := self._step.spec.mpi:
+                writers.insert(0 if mpi == PMIX else len(writers), self._ranks.open(local, self._fds_max))
         except OSError:
             for fd in writers:
                 os.close(fd)

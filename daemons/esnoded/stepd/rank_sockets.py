@@ -80,15 +80,11 @@ class RankSockets:
         self._set_paused(False)
 
     def end(self, local: int) -> None:
-        """The task has ended: pass on what it has said before."""
-        if local not in self._ranks:
-            return
-        # No more is in a socket's buffer, and children of the task that keep it open may write for ever.
+        """The task has ended: pass on what it has said before. A server that it has started may speak on."""
+        # No more is in a socket's buffer, and what keeps it open may write for ever.
         for _ in range(_READS_AT_END_MAX):
-            if not self._read(local):
+            if local not in self._ranks or not self._read(local):
                 break
-        if local in self._ranks:
-            self._drop(local)
 
     def close(self) -> None:
         """Close all: the libraries find the end."""

@@ -17,9 +17,11 @@ import msgspec
 
 from eslurm.compat.resource_limits import without_limits
 from eslurm.compat.environment import PMI_FD
+from eslurm.core.model.mpi import PMI, PMIX
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
 from esnoded.task.epilog import EpilogFailed, run_task_epilog
+from esnoded.task.pmix import PmixFailed, join_pmix
 from esnoded.task.prolog import PrologFailed, run_task_prolog
 from esnoded.task.resource_limits import limit_child, limits_of_children, set_limits
 from esnoded.task.terminal import open_terminal
@@ -69,15 +71,11 @@ class Program(msgspec.Struct, frozen=True):
         has_terminal = self.pipes is not None and _is_socket(self.pipes[0])
         return bool(self.prolog or self.epilog) or has_terminal
 
-    @property
-    def _library(self) -> int:
-        """The socket of the MPI library; -1: none. It keeps its number, which may be any but a standard stream's."""
-        pipes = self.pipes or ()
-        return pipes[-1] if len(pipes) > 1 and _is_socket(pipes[-1]) else -1
-
-    @property
-    def _streams(self) -> tuple[int, ...] | None:
-        return self.pipes[:-1] if self.pipes and self._library >= 0 else self.pipes
+    def _descriptors(self, mpi: str) -> tuple[int, tuple[int, ...] | None]:
+        """The socket of the MPI library (-1: none), and those of the streams."""
+        if not mpi or not self.pipes:
+            return -1, self.pipes
+        return (self.pipes[0], self.pipes[1:]) if mpi == PMIX else (self.pipes[-1], self.pipes[:-1])
 
     def run(self) -> NoReturn:
         """Become the program, in a child that is the step's user already. Raises `SpawnError`, OSError, ValueError."""
@@ -86,7 +84,8 @@ class Program(msgspec.Struct, frozen=True):
         if self.epilog:
             self._run_epilog(spec)
         _enter_directory(spec.cwd)
-        streams = _open_streams(spec, self._is_first, self._streams, [])
+        library, pipes = self._descriptors(spec.mpi)
+        streams = _open_streams(spec, self._is_first, pipes, [])
         env = spec.env
         if self.prolog:
             # By its mark the supervisor finds the processes of a step.
@@ -94,11 +93,16 @@ class Program(msgspec.Struct, frozen=True):
                 env = run_task_prolog(self.prolog, env, *streams[1:], self.limit_s, STEP_MARKER)
             except PrologFailed as error:
                 raise SpawnError(FAILED, str(error)) from None
+        if library >= 0 and spec.mpi == PMIX:
+            try:
+                env = join_pmix(spec, self.local, library, env)
+            except PmixFailed as error:
+                raise SpawnError(FAILED, str(error)) from None
         program = _find_program(spec.argv[0], env)
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
+        _pass_library(library, spec.mpi)
         set_limits(spec.env)
-        self._pass_library()
         try:
             os.execve(program, spec.argv, without_limits(env))  # nosec B606 # the task itself, as its user
         except OSError as error:
@@ -115,10 +119,11 @@ class Program(msgspec.Struct, frozen=True):
         mask = os.umask(spec.umask)
         try:
             _enter_directory(spec.cwd)
-            streams = _open_streams(spec, self._is_first, self._streams, opened)
+            library, pipes = self._descriptors(spec.mpi)
+            streams = _open_streams(spec, self._is_first, pipes, opened)
             program = _find_program(spec.argv[0], spec.env)
             # In this process it is closed when the task has been started, which is next.
-            self._pass_library()
+            _pass_library(library, spec.mpi)
             try:
                 with limits_of_children(spec.env):
                     pid = os.posix_spawn(
@@ -141,10 +146,6 @@ class Program(msgspec.Struct, frozen=True):
                 os.close(fd)
             os.umask(mask)
             os.chdir("/")
-
-    def _pass_library(self) -> None:
-        if (library := self._library) >= 0:
-            os.set_inheritable(library, True)
 
     def _run_epilog(self, spec: StepSpec) -> NoReturn:
         """Run the epilog in the place of a program. Raises `SpawnError`, OSError."""
@@ -181,7 +182,9 @@ class Program(msgspec.Struct, frozen=True):
             "ESLURM_LOCALID": str(self.local),
             STEP_MARKER: self.mark,
         }
-        if (library := self._library) >= 0:
+        library, _ = self._descriptors(spec.mpi)
+        if library >= 0 and spec.mpi == PMI:
+            # Its number may be any but that of a standard stream.
             env[PMI_FD] = str(library)
         if self.seconds_left is None:
             return msgspec.structs.replace(spec, env=env)
@@ -195,6 +198,11 @@ class Program(msgspec.Struct, frozen=True):
             stderr="",
             open_mode="append",
         )
+
+
+def _pass_library(fd: int, mpi: str) -> None:
+    if fd >= 0 and mpi == PMI:
+        os.set_inheritable(fd, True)
 
 
 def _is_socket(fd: int) -> bool:

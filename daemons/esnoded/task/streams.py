@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eslurm.core.model.mpi import PMI, PMIX
 from eslurm.core.model.step_input import StepInput
 
 
@@ -9,9 +10,9 @@ def shapes_of(given: StepInput | None, mpi: str) -> tuple[str, ...]:
     """The ways in which a task of a step with a listener may have them.
 
     Two pipes for output, and a third for input where the step's command passes its own on; or one socket, over which the
-    task hands out its terminal. Behind them a socket for the library of a step with MPI.
+    task hands out its terminal. And a socket for the MPI library: behind them where the library itself speaks on it. Where
+    a PMIx server does it stands before them, as what begins with a socket is started in a process of its own.
     """
-    behind = "s" if mpi else ""
-    if given is None or given.path:
-        return ("pp" + behind,)
-    return "pp" + behind, ("ppp" if given.terminal is None else "s") + behind
+    before, behind = "s" * (mpi == PMIX), "s" * (mpi == PMI)
+    shapes = ("pp",) if given is None or given.path else ("pp", "ppp" if given.terminal is None else "s")
+    return tuple(before + shape + behind for shape in shapes)

@@ -35,7 +35,7 @@ jobid . = yes the job to run in
 kill-on-bad-exit K ? yes a task that fails ends all others
 label l - yes begin each line with the number of its task
 mem-bind . = only:none|no|q|quiet|v|verbose memory is not bound
-mpi . = yes the tasks are one MPI program: pmi2, none, or list
+mpi . = yes the tasks are one MPI program: pmi2, pmix, none, or list
 multi-prog . - yes the command is a file that says which task runs which program
 nodelist w = yes these nodes of the job; outside of jobs at least these
 nodes N = yes number of nodes

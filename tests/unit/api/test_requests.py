@@ -365,7 +365,7 @@ def test_a_step_is_bounded_as_a_job() -> None:
         ({"input": pb.StepInput(path="in\0")}, "NUL"),
         ({"input": pb.StepInput(path="x" * 5_000)}, "--input: "),
         ({"input": pb.StepInput(terminal=pb.TerminalSize(rows=70_000))}, "--pty: 70000"),
-        ({"mpi": "pmix"}, "--mpi: 'pmix' is no interface of this release: use pmi2 or none"),
+        ({"mpi": "lam"}, "--mpi: 'lam' is no interface of this release: use pmi2, pmix or none"),
         ({"mpi": "x" * 5_000}, "--mpi: 'xxx"),
         ({"node_names": ["cn1", "a\n"]}, "--nodelist"),
     ):

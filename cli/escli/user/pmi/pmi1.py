@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from escli.user.pmi.space import KEY_BYTES_MAX, VALUE_BYTES_MAX, Aborted, BadMessage, PutRefused
+from escli.user.pmi.space import KEY_BYTES_MAX, VALUE_BYTES_MAX, Aborted, PutRefused
+from eslurm.compat.pmi2_messages import BadMessage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Pmi1:
         self._spawns = 0
         """1 within the lines of a request to spawn."""
         self.is_finalized = False
+        space.begun.add(rank)
 
     def feed(self, buffer: bytearray) -> bool:
         """Serve one request off the buffer; False: none is whole. Raises `BadMessage`, `Aborted`."""
@@ -129,6 +131,7 @@ class Pmi1:
 
     def _finalize(self, _words: Words) -> None:
         self.is_finalized = True
+        self._space.finalized.add(self._rank)
         self._space.leave(self._rank)
         self._say(b"cmd=finalize_ack")
 

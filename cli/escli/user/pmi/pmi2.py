@@ -1,10 +1,9 @@
-"""PMI-2: messages of `name=value;` behind their length in six characters; `;` in a value is doubled."""
+"""PMI-2: the answers to its messages (`compat.pmi2_messages`), and to those of PMIx's servers."""
 
 from __future__ import annotations
 
-import re
-
-from escli.user.pmi.space import Aborted, BadMessage, PutRefused
+from escli.user.pmi.space import Aborted, NodeFailed, PutRefused
+from eslurm.compat.pmi2_messages import BadMessage, frame, parse, take_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,48 +13,10 @@ if TYPE_CHECKING:
 
     Words = Mapping[bytes, bytes]
 
-_LENGTH_CHARS = 6
-MESSAGE_BYTES_MAX = 64 * 1024
-_WORD = re.compile(rb"([^=;]+)=((?:[^;]|;;)*);")
 _FAILED = 1
 _TEXT_BYTES_MAX = 512
-
-
-def take_message(buffer: bytearray) -> bytes | None:
-    """Take a whole message off the buffer; None: there is none yet. Raises `BadMessage`."""
-    if len(buffer) < _LENGTH_CHARS:
-        return None
-    text = bytes(buffer[:_LENGTH_CHARS]).strip(b" ")
-    if not text.isdigit():
-        raise BadMessage(f"no length of a message: {bytes(buffer[:_LENGTH_CHARS])!r}")
-    size = int(text)
-    if size > MESSAGE_BYTES_MAX:
-        raise BadMessage(f"a message of {size} bytes: more than {MESSAGE_BYTES_MAX}")
-    end = _LENGTH_CHARS + size
-    if len(buffer) < end:
-        return None
-    message = bytes(buffer[_LENGTH_CHARS:end])
-    del buffer[:end]
-    return message
-
-
-def parse(message: bytes) -> dict[bytes, bytes]:
-    """The words of a message by their names. Raises `BadMessage`."""
-    words: dict[bytes, bytes] = {}
-    at = 0
-    while at < len(message):
-        found = _WORD.match(message, at)
-        if found is None:
-            raise BadMessage(f"a word without a name or an end: {message[at : at + 64]!r}")
-        words[found[1]] = found[2].replace(b";;", b";")
-        at = found.end()
-    return words
-
-
-def frame(words: Mapping[bytes, bytes]) -> bytes:
-    """The message of these words."""
-    body = b"".join([name + b"=" + value.replace(b";", b";;") + b";" for name, value in words.items()])
-    return b"%6d" % len(body) + body
+_AT_DIGITS_MAX = 9
+_CODE_MAX = 255
 
 
 class Pmi2:
@@ -95,6 +56,7 @@ class Pmi2:
         )
 
     def _fullinit(self, asked: Words) -> None:
+        self._space.begun.add(self._rank)
         if asked.get(b"pmirank") != b"%d" % self._rank:
             raise BadMessage(f"calls itself rank {asked.get(b'pmirank', b'')[:16]!r}")
         self._say(
@@ -112,6 +74,7 @@ class Pmi2:
 
     def _finalize(self, asked: Words) -> None:
         self.is_finalized = True
+        self._space.finalized.add(self._rank)
         self._space.leave(self._rank)
         self._say(asked, {})
 
@@ -155,6 +118,49 @@ class Pmi2:
         else:
             self._space.answer(self._rank, self._found(asked, value))
 
+    def _node_put(self, asked: Words) -> None:
+        self._space.exchange.bring(self._node, asked.get(b"data", b""))
+        self._say(asked, {})
+
+    def _node_fence(self, asked: Words) -> None:
+        self._space.exchange.enter(self._node, lambda size: self._say(asked, {b"size": b"%d" % size}))
+
+    def _node_get(self, asked: Words) -> None:
+        text = asked.get(b"at", b"")
+        at = int(text) if text.isdigit() and len(text) <= _AT_DIGITS_MAX else 0
+        self._say(asked, {b"data": self._space.exchange.read(at)})
+
+    def _node_failed(self, asked: Words) -> None:
+        raise NodeFailed(asked.get(b"msg", b"")[:_TEXT_BYTES_MAX].decode(errors="replace"))
+
+    def _rank_began(self, asked: Words) -> None:
+        self._space.begun.add(self._neighbour(asked))
+        self._say(asked, {})
+
+    def _rank_finalized(self, asked: Words) -> None:
+        self._space.finalized.add(self._neighbour(asked))
+        self._say(asked, {})
+
+    def _rank_aborted(self, asked: Words) -> None:
+        rank = self._neighbour(asked)
+        text = asked.get(b"msg", b"")[:_TEXT_BYTES_MAX].decode(errors="replace")
+        code = asked.get(b"code", b"")
+        raise Aborted(
+            int(code) & _CODE_MAX if code.isdigit() and len(code) <= _AT_DIGITS_MAX else 1, text, rank
+        )
+
+    @property
+    def _node(self) -> int:
+        return self._space.node_of(self._rank)
+
+    def _neighbour(self, asked: Words) -> int:
+        """The rank of this node that a PMIx server speaks of. Raises `BadMessage`."""
+        text = asked.get(b"of", b"")
+        rank = int(text) if text.isdigit() and len(text) <= _AT_DIGITS_MAX else -1
+        if not self._space.are_neighbours(self._rank, rank):
+            raise BadMessage(f"speaks of rank {text[:16]!r}, which is not on its node")
+        return rank
+
     def _not_supported(self, asked: Words) -> None:
         self._refuse(asked, f"{asked[b'cmd'].decode()} is not supported")
 
@@ -170,6 +176,13 @@ _HANDLERS: dict[bytes, Callable[[Pmi2, Words], None]] = {
     b"info-getjobattr": Pmi2._job_attribute,
     b"info-putnodeattr": Pmi2._put_attribute,
     b"info-getnodeattr": Pmi2._attribute,
+    b"node-put": Pmi2._node_put,
+    b"node-fence": Pmi2._node_fence,
+    b"node-get": Pmi2._node_get,
+    b"node-failed": Pmi2._node_failed,
+    b"rank-began": Pmi2._rank_began,
+    b"rank-finalized": Pmi2._rank_finalized,
+    b"rank-aborted": Pmi2._rank_aborted,
     b"spawn": Pmi2._not_supported,
     b"job-connect": Pmi2._not_supported,
     b"job-disconnect": Pmi2._not_supported,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from escli.user.pmi.pmi1 import Pmi1, init_answer, parse, take_line
 from escli.user.pmi.pmi2 import Pmi2
-from escli.user.pmi.space import Aborted, BadMessage, Space
+from escli.user.pmi.space import Aborted, NodeFailed, Space
 from eslurm.compat.errors import escaped
+from eslurm.compat.pmi2_messages import BadMessage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ class _Rank:
 
 
 class MpiProgram:
-    """`nodes` and `name` as of `Space`. `failure` is set once, when a rank ends the program."""
+    """`nodes`, `name` and `names` as of `Space`. `failure` is set once, when a rank ends
+    the program."""
 
-    def __init__(self, name: str, nodes: Sequence[int]) -> None:
-        self._space = Space(name, nodes)
+    def __init__(self, name: str, nodes: Sequence[int], names: Sequence[str] = ()) -> None:
+        self._space = Space(name, nodes, names)
         self._ranks = [_Rank() for _ in nodes]
         self.failure: Failure | None = None
 
@@ -66,7 +68,10 @@ class MpiProgram:
             self._fail(f"MPI rank {rank} {error}", _FAILED)
         except Aborted as aborted:
             why = f": {escaped(aborted.text)}" if aborted.text else ""
-            self._fail(f"MPI rank {rank} has called abort ({aborted.exit_code}){why}", aborted.exit_code)
+            of = aborted.rank if aborted.rank >= 0 else rank
+            self._fail(f"MPI rank {of} has called abort ({aborted.exit_code}){why}", aborted.exit_code)
+        except NodeFailed as failed:
+            self._fail(f"the node of MPI rank {rank} does not serve PMIx: {escaped(str(failed))}", _FAILED)
 
     def take_answers(self) -> list[tuple[int, bytes]]:
         """The answers to be sent, as (rank, bytes), in order."""
@@ -75,9 +80,8 @@ class MpiProgram:
 
     def ended(self, rank: int) -> None:
         """The task of this rank has ended."""
-        protocol = self._ranks[rank].protocol
         self._space.leave(rank)
-        if protocol is not None and not protocol.is_finalized:
+        if rank in self._space.begun - self._space.finalized:
             self._fail(f"MPI rank {rank} has ended without MPI_Finalize", 0)
         self._check_stuck()
 

@@ -6,20 +6,21 @@ most one answer to come.
 
 from __future__ import annotations
 
+from escli.user.pmi.exchange import Exchange
+from eslurm.compat.pmi2_messages import BadMessage
+
 KEY_BYTES_MAX = 256
 VALUE_BYTES_MAX = 1024
 """As with MPICH and Slurm: libraries have buffers of this size."""
 KEYS_MAX = 4096
 """Keys and attributes that one rank may put."""
 MAPPING_KEY = b"PMI_process_mapping"
+NAMES_KEY = b"eslurm_node_names"
+"""The names of the nodes that the mapping counts, with commas between."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-class BadMessage(Exception):
-    """A rank has said what no MPI library says; the text names what."""
 
 
 class PutRefused(Exception):
@@ -27,25 +28,36 @@ class PutRefused(Exception):
 
 
 class Aborted(Exception):
-    """A rank ends the program."""
+    """A rank ends the program: the one that says so, or `rank` of its node."""
 
-    def __init__(self, exit_code: int, text: str = "") -> None:
+    def __init__(self, exit_code: int, text: str = "", rank: int = -1) -> None:
         super().__init__(text)
         self.exit_code = exit_code
         self.text = text
+        self.rank = rank
+
+
+class NodeFailed(Exception):
+    """A node cannot serve its ranks; the text says why."""
 
 
 class Space:
-    """`nodes` gives the number of each rank's node, counted from 0 in the order of ranks; `name` is the job's.
+    """`nodes` gives the number of each rank's node, counted from 0 in the order of ranks; `name` is the job's. `names` are
+    those of the nodes.
 
-    `answers` are those to be sent, in order, as (rank, bytes).
+    `answers` are those to be sent, in order, as (rank, bytes). `begun` and `finalized` are the ranks that have called
+    MPI_Init and MPI_Finalize.
     """
 
-    def __init__(self, name: str, nodes: Sequence[int]) -> None:
+    def __init__(self, name: str, nodes: Sequence[int], names: Sequence[str] = ()) -> None:
         self.name = name.encode()
         self.size = len(nodes)
         self.answers: list[tuple[int, bytes]] = []
+        self.begun: set[int] = set()
+        self.finalized: set[int] = set()
+        self.exchange = Exchange(len(set(nodes)))
         self._nodes = tuple(nodes)
+        self._names = ",".join(names).encode()
         self._mapping = process_mapping(nodes)
         self._values: dict[bytes, bytes] = {}
         self._attributes: dict[tuple[int, bytes], bytes] = {}
@@ -73,7 +85,15 @@ class Space:
         """An attribute of the whole job."""
         if key == b"universeSize":
             return b"%d" % self.size
-        return self._mapping if key == MAPPING_KEY else None
+        return {MAPPING_KEY: self._mapping, NAMES_KEY: self._names}.get(key)
+
+    def node_of(self, rank: int) -> int:
+        """The number of a rank's node."""
+        return self._nodes[rank]
+
+    def are_neighbours(self, rank: int, other: int) -> bool:
+        """Check whether both ranks exist, and are on one node."""
+        return 0 <= other < self.size and self._nodes[rank] == self._nodes[other]
 
     def put_attribute(self, rank: int, key: bytes, value: bytes) -> None:
         """Keep a value for the ranks of the same node, and answer those that wait for it. Raises `PutRefused`."""

@@ -183,7 +183,7 @@ def test_srun_is_for_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert main("srun", ["-n2", "-o", "out-%t", "hostname"]) == 1
     assert main("srun", ["-n1", "-o", "out-%J", "hostname"]) == 1
-    assert main("srun", ["--mpi=pmix", "hostname"]) == 1
+    assert main("srun", ["--mpi=lam", "hostname"]) == 1
     assert main("srun", ["-n1", "-pshort", "hostname"]) == 1
     assert main("srun", ["-n1", "--exclusive", "hostname"]) == 1
     assert main("srun", ["-n1"]) == 1
@@ -193,7 +193,7 @@ def test_srun_is_for_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         'srun: error: Invalid numeric value "2x" for --ntasks.',
         "srun: error: --output=out-%t is not supported: a file for each of several tasks",
         "srun: error: --output=out-%J is not supported: the step's number is not known here",
-        "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types",
+        "srun: error: Invalid MPI type 'lam', --mpi=list for acceptable types",
         "srun: error: -p is not supported inside of jobs: the job has its nodes already",
         "srun: error: --exclusive is not supported inside of jobs: a step has cores by -n and -c",
         "srun: fatal: No command given to execute.",

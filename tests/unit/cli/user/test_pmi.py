@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escli.user.pmi.exchange import NODE_BYTES_MAX, PART_BYTES
 from escli.user.pmi.pmi1 import LINE_BYTES_MAX
 from escli.user.pmi.program import MpiProgram
 from escli.user.pmi.space import KEY_BYTES_MAX, KEYS_MAX, VALUE_BYTES_MAX, process_mapping
@@ -189,3 +190,80 @@ def test_nothing_waits_for_a_rank_that_never_comes() -> None:
     assert end(made) is None
     asked(made, 0, line("cmd=barrier_in"))
     assert end(made) == ("MPI rank 0 waits for all ranks, and rank 2 has ended or finalized", 1)
+
+
+# --- what the PMIx servers of nodes say -------------------------------------------------------------------
+
+
+def serving() -> MpiProgram:
+    """Ranks 0 and 2 are the first of their nodes, and speak for them."""
+    made = MpiProgram(NAME, (0, 0, 1, 1), ("n1", "n2"))
+    for rank in (0, 2):
+        asked(made, rank, INIT2)
+    return made
+
+
+def test_servers_bring_their_data_to_a_fence_and_read_all_of_it() -> None:
+    made = serving()
+    ok = message("node-put-response", rc="0")
+    assert asked(made, 0, message("node-put", data="a" * PART_BYTES)) == {0: ok}
+    assert asked(made, 0, message("node-put", data="b;")) == {0: ok}
+    assert asked(made, 0, message("node-fence")) == {}
+    assert asked(made, 2, message("node-put", data="c")) == {2: ok}
+    passed = message("node-fence-response", rc="0", size=str(PART_BYTES + 3))
+    assert asked(made, 2, message("node-fence")) == {0: passed, 2: passed}
+    assert asked(made, 2, message("node-get", at="0")) == {
+        2: message("node-get-response", rc="0", data="a" * PART_BYTES)
+    }
+    assert asked(made, 2, message("node-get", at=str(PART_BYTES))) == {
+        2: message("node-get-response", rc="0", data="b;c")
+    }
+    # The next fence begins with nothing.
+    for rank in (0, 2):
+        heard = asked(made, rank, message("node-fence"))
+    assert heard[0] == message("node-fence-response", rc="0", size="0")
+
+
+def test_what_a_server_brings_is_bounded() -> None:
+    made = serving()
+    for _ in range(NODE_BYTES_MAX // 60_000 + 1):
+        asked(made, 0, message("node-put", data="x" * 60_000))
+    assert end(made) == (f"MPI rank 0 brings more than {NODE_BYTES_MAX} bytes to a fence", 1)
+
+
+@pytest.mark.parametrize("said", [message("node-put", data="x"), message("node-fence")])
+def test_a_server_at_a_fence_waits(said: bytes) -> None:
+    made = serving()
+    asked(made, 0, message("node-fence"), said)
+    failed = end(made)
+    assert failed is not None and failed[0].endswith("to a fence at which it is")
+
+
+def test_a_server_tells_of_the_ranks_of_its_node_alone() -> None:
+    made = serving()
+    assert asked(made, 0, message("rank-began", of="1")) == {0: message("rank-began-response", rc="0")}
+    made.ended(0)
+    assert end(made) is None
+    made.ended(1)
+    assert end(made) == ("MPI rank 1 has ended without MPI_Finalize", 0)
+
+    made = serving()
+    asked(made, 0, message("rank-began", of="1"), message("rank-finalized", of="1"))
+    made.ended(1)
+    assert end(made) is None
+    asked(made, 0, message("rank-began", of="2"))
+    assert end(made) == ("MPI rank 0 speaks of rank b'2', which is not on its node", 1)
+
+
+def test_a_server_passes_an_abort_on_and_tells_of_its_own_trouble() -> None:
+    made = serving()
+    asked(made, 2, message("rank-aborted", of="3", code="7", msg="no more"))
+    assert end(made) == ("MPI rank 3 has called abort (7): no more", 7)
+    made = serving()
+    asked(made, 2, message("node-failed", msg="libpmix.so.2 is missing"))
+    assert end(made) == ("the node of MPI rank 2 does not serve PMIx: libpmix.so.2 is missing", 1)
+
+
+def test_a_server_learns_the_names_of_nodes() -> None:
+    heard = asked(serving(), 0, message("info-getjobattr", key="eslurm_node_names"))
+    assert heard == {0: message("info-getjobattr-response", rc="0", found="TRUE", value="n1,n2")}

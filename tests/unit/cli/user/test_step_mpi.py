@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from escli.options import Words
-from escli.user.step_mpi import StepMpi, list_types, read_mpi
+from escli.user.step_mpi import StepMpi, check_alone, list_types, read_mpi
 from escli.user.step_output import LineWriter, StepOutput
 from eslurm.compat.errors import OptionError
 from eslurm.core.model.step_key import StepKey
@@ -30,11 +30,22 @@ def given(text: str) -> Words:
 def test_the_choice() -> None:
     assert read_mpi(Words(), {}) == read_mpi(given("none"), {"SLURM_MPI_TYPE": "pmi2"}) == ""
     assert read_mpi(given("pmi2"), {}) == read_mpi(Words(), {"SLURM_MPI_TYPE": "pmi2"}) == "pmi"
-    assert list_types() == "MPI plugin types are...\n\tnone\n\tpmi2\n"
-    with pytest.raises(OptionError, match="--mpi: 'pmix_v4' is not there yet: use one of none, pmi2"):
+    assert list_types() == "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
+    with pytest.raises(
+        OptionError, match="--mpi: 'pmix_v4' is none of the interfaces to MPI: use one of none, pmi2, pmix"
+    ):
         read_mpi(given("pmix_v4"), {})
     with pytest.raises(OptionError, match="SLURM_MPI_TYPE: 'lam' is none of the interfaces to MPI"):
         read_mpi(Words(), {"SLURM_MPI_TYPE": "lam"})
+
+
+def test_pmix_is_for_a_step_of_one_part() -> None:
+    check_alone("pmi", given("pmi2"), is_alone=False)
+    check_alone("pmix", given("pmix"), is_alone=True)
+    with pytest.raises(
+        OptionError, match="--mpi: 'pmix' does not go with a step over several parts or cells: use pmi2"
+    ):
+        check_alone("pmix", given("pmix"), is_alone=False)
 
 
 class Node:
@@ -87,7 +98,7 @@ class Step:
     """The command of a step of three tasks on two nodes."""
 
     def __init__(self) -> None:
-        self.mpi = StepMpi()
+        self.mpi = StepMpi("pmi")
         self.shown = io.BytesIO()
         self.output = StepOutput("127.0.0.1", COOKIE, LineWriter(self.shown, self.shown), self.mpi)
         self.output.expect({(0, "n1"): 2, (0, "n2"): 1})
@@ -151,7 +162,7 @@ def test_a_rank_speaks_on_one_node_alone(step: Step) -> None:
 
 def test_a_node_of_a_release_without_mpi_ends_the_step(step: Step) -> None:
     step.node("n2", 1, "")
-    text = "node n2 has a release without MPI: update it, or use --mpi=none"
+    text = "node n2 has a release without this interface to MPI: update it, or use --mpi=none"
     assert step.until_failure() == (text, 1)
 
 

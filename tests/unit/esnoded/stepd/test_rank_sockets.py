@@ -59,13 +59,22 @@ def test_words_go_both_ways(side: Side) -> None:
 
 
 def test_the_last_words_of_a_task_come_before_its_end(side: Side) -> None:
-    with side.open(0) as own, socket.socket(fileno=os.dup(own.fileno())):
+    with side.open(0) as own:
         own.send(b"abort")
         side.ranks.end(0)
         assert side.heard == [(0, b"abort")]
-        # A child of the task keeps it open, and is not heard.
-        assert side.watched == 0
+    side.ranks.end(0)
+    assert side.watched == 0
+
+
+def test_a_server_that_a_task_has_started_speaks_on_after_its_end(side: Side) -> None:
+    own = side.open(0)
+    with socket.socket(fileno=os.dup(own.fileno())) as server:
+        own.close()
         side.ranks.end(0)
+        server.send(b"still here")
+        side.turn()
+        assert side.heard == [(0, b"still here")]
 
 
 def test_a_task_that_reads_nothing_loses_its_socket_and_no_other(side: Side) -> None:
