@@ -12,7 +12,10 @@ import socket
 import sys
 from collections.abc import Mapping
 
-from eslurm.ports.step_runner import StepSpec
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # The server, which imports this, starts with Python's library alone.
+    from eslurm.ports.step_runner import StepSpec
 
 MODULE = "esnoded.task.pmix_server"
 VARIABLES = "eslurm-pmix"

@@ -1,7 +1,7 @@
 """The PMIx server of a node for the tasks of one step, as the step's user: `python -m esnoded.task.pmix_server`.
 
-The node's own libpmix speaks to the tasks; what concerns other nodes goes to the step's command. It ends when all of the
-node's ranks have finalized, or the command hangs up. Invariant: the library's thread only hands things over.
+The node's own libpmix speaks to the tasks; what concerns other nodes goes to the step's command. It ends when the command
+hangs up, which it does at the end of the step. Invariant: the library's thread only hands things over.
 """
 
 from __future__ import annotations
@@ -30,44 +30,46 @@ def main(words: Sequence[str]) -> int:
     # Told to end, it removes its directory.
     signal.signal(signal.SIGTERM, lambda _signum, _frame: sys.exit(1))
     library, pipe, first, count = map(int, words[:4])
-    client = PmiClient(socket.socket(fileno=library))
-    directory = tempfile.mkdtemp(prefix="eslurm-pmix-")
-    try:
-        server = NodeServer(client, first, count)
-        variables = encode_variables(server.start(words[4], directory))
-        put_text(client, VARIABLES, variables)
-        with open(pipe, "wb") as told:
+    with socket.socket(fileno=library) as connection, open(pipe, "wb") as told:
+        client = PmiClient(connection)
+        directory = tempfile.mkdtemp(prefix="eslurm-pmix-")
+        try:
+            server = NodeServer(client, first, count, lambda: shutil.rmtree(directory, ignore_errors=True))
+            variables = encode_variables(server.start(words[4], directory))
+            put_text(client, VARIABLES, variables)
             told.write(variables)
-        server.serve()
-    except PmixError as error:
-        client.tell("node-failed", msg=str(error).encode())
-        return 1
-    except OSError as error:
-        if LIBRARY in str(error):
-            client.tell("node-failed", msg=f"{LIBRARY} is missing: install libpmix2".encode())
-        return 1
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+            told.close()
+            server.serve()
+        except PmixError as error:
+            client.tell("node-failed", msg=str(error).encode())
+            return 1
+        except OSError as error:
+            if LIBRARY in str(error):
+                client.tell("node-failed", msg=f"{LIBRARY} is missing: install libpmix2".encode())
+            return 1
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
     return 0
 
 
 class NodeServer:
-    """Serves `count` ranks from `first` on."""
+    """Serves `count` ranks from `first` on. `done` is called when all have finalized: the end may come without a warning."""
 
-    def __init__(self, client: PmiClient, first: int, count: int) -> None:
+    def __init__(self, client: PmiClient, first: int, count: int, done: Callable[[], None]) -> None:
         """Raises OSError where the library is missing."""
         self._client = client
         self._first = first
         self._count = count
         self._finalized = 0
+        self._done = done
         self._waiting: deque[Callable[[], None]] = deque()
-        self._woken, self._wake = os.pipe()
         self._server = Server(
             lambda rank: self._later(lambda: self._began(rank)),
             lambda rank, answer: self._later(lambda: self._finalize(rank, answer)),
             lambda rank, code, text: self._later(lambda: self._abort(rank, code, text)),
             lambda data, answer: self._later(lambda: answer(self._exchange(data))),
         )
+        self._woken, self._wake = os.pipe()
 
     def start(self, node_name: str, directory: str) -> dict[str, str]:
         """Start the library's server; the variables of its ranks. Raises OSError, `PmixError`."""
@@ -110,11 +112,11 @@ class NodeServer:
         return found
 
     def serve(self) -> None:
-        """Serve until all ranks have finalized, or the command has hung up. Raises OSError."""
+        """Serve until the command hangs up. Raises OSError."""
         poller = select.poll()
         for fd in (self._client.fileno(), self._woken):
             poller.register(fd, select.POLLIN)
-        while self._finalized < self._count:
+        while True:
             ready = [fd for fd, _ in poller.poll()]
             if self._client.fileno() in ready:
                 return
@@ -133,6 +135,9 @@ class NodeServer:
         self._client.ask("rank-finalized", of=b"%d" % rank)
         self._finalized += 1
         answer()
+        if self._finalized == self._count:
+            # The library still has to pass the last answers on.
+            self._done()
 
     def _abort(self, rank: int, code: int, text: bytes) -> None:
         # The command ends the step, and this process with it.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +18,9 @@ from escli.user.pmi.space import process_mapping
 from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import StepKey
 from eslurm.ports.step_runner import StepSpec
-from esnoded.task import pmix
+from esnoded.task import pmix, pmix_server
 from esnoded.task.pmi_client import PmiClient, decode_variables, encode_variables, get_text, put_text
+from esnoded.task.pmix_library import PmixError
 from esnoded.task.pmix_server import nodes_of
 from esnoded.task.streams import shapes_of
 
@@ -23,9 +28,9 @@ BIG = {"PMIX_SERVER_URI": "x" * 1_500, "PMIX_HOSTNAME": "n1", "PMIX_NAMESPACE": 
 
 
 @contextmanager
-def command(ranks: int) -> Iterator[list[socket.socket]]:
+def command(ranks: int, program: MpiProgram | None = None) -> Iterator[list[socket.socket]]:
     """The step's command for so many ranks of one node, each with a socket."""
-    program = MpiProgram("7.0", [0] * ranks, ("n1",))
+    program = program or MpiProgram("7.0", [0] * ranks, ("n1",))
     pairs = [socket.socketpair() for _ in range(ranks)]
     lock = threading.Lock()
 
@@ -98,6 +103,38 @@ def test_an_empty_text() -> None:
         client = PmiClient(only)
         put_text(client, "none", b"")
         assert get_text(client, "none") == b""
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            OSError("libpmix.so.2: cannot open shared object file"),
+            "libpmix.so.2 is missing: install libpmix2",
+        ),
+        (
+            PmixError("PMIx_server_init of libpmix.so.2 ended with -1"),
+            "PMIx_server_init of libpmix.so.2 ended with -1",
+        ),
+    ],
+)
+def test_a_server_that_cannot_start_ends_the_step_with_the_reason(
+    error: Exception, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_words: object) -> None:
+        raise error
+
+    monkeypatch.setattr(pmix_server, "Server", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(signal, "signal", lambda *_words: None)
+    program = MpiProgram("7.0", [0], ("n1",))
+    read_fd, write_fd = os.pipe()
+    with command(1, program) as (only,):
+        assert pmix_server.main([str(os.dup(only.fileno())), str(write_fd), "0", "1", "n1"]) == 1
+    assert program.failure is not None
+    assert program.failure.text == f"the node of MPI rank 0 does not serve PMIx: {why}"
+    assert list(tmp_path.iterdir()) == []
+    os.close(read_fd)
 
 
 @pytest.mark.parametrize("nodes", [[0], [0, 0, 1, 1, 2], [0, 1, 0, 1], [0] * 5 + [1, 2, 2]])
