@@ -15,8 +15,8 @@ from typing import NoReturn
 
 import msgspec
 
-from eslurm.compat.resource_limits import without_limits
 from eslurm.compat.environment import PMI_FD
+from eslurm.compat.resource_limits import without_limits
 from eslurm.core.model.mpi import PMI, PMIX
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
