@@ -134,10 +134,10 @@ class NodeServer:
     def _finalize(self, rank: int, answer: Callable[[], None]) -> None:
         self._client.ask("rank-finalized", of=b"%d" % rank)
         self._finalized += 1
-        answer()
         if self._finalized == self._count:
-            # The library still has to pass the last answers on.
+            # Before the last answer: with its last rank the step ends, and this process may be killed.
             self._done()
+        answer()
 
     def _abort(self, rank: int, code: int, text: bytes) -> None:
         # The command ends the step, and this process with it.
