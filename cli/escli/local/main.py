@@ -27,6 +27,7 @@ from escli.local.compat import compat
 from escli.local.convert_command import convert_command
 from escli.local.down import take_down
 from escli.local.health_command import health
+from escli.local.import_command import import_command
 from escli.local.join import join
 from escli.local.keys import keys
 from escli.local.layout import MAIN, Layout, check, choose, locked, supervising
@@ -538,6 +539,7 @@ commands.add_command(keys)
 commands.add_command(join)
 commands.add_command(convert_command)
 commands.add_command(compat)
+commands.add_command(import_command)
 commands.add_command(report)
 
 

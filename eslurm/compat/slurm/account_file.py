@@ -32,8 +32,12 @@ from eslurm.compat.slurm.manager_words import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from eslurm.compat.slurm.associations import Site
+
+    Refused: TypeAlias = tuple[int, str, Unusable]
+    """The number of a line, an option of it as written, and why it is refused."""
 
 LINE_MAX = 65_536
 _HEADER = """\
@@ -188,8 +192,11 @@ class Entry:
         return found
 
 
-def parse(text: str) -> list[Entry]:
-    """The lines of a file but for comments and `Parent` lines. Raises Unusable with the line's number."""
+def parse(text: str, refused: list[Refused] | None = None) -> list[Entry]:
+    """The lines of a file but for comments and `Parent` lines. Raises Unusable with the line's number.
+
+    With `refused` the options that this site has no words for are added there, and left out.
+    """
     found: list[Entry] = []
     parent = ""
     known = {ROOT}
@@ -220,7 +227,7 @@ def parse(text: str) -> list[Entry]:
         if kind == ACCOUNT:
             known.add(name)
         found.append(
-            Entry(kind, name, number, parent or ROOT, [_option(kind, name, one, number) for one in options])
+            Entry(kind, name, number, parent or ROOT, _options(kind, name, options, number, refused))
         )
     if not any(one.kind == CLUSTER for one in found):
         raise Unusable(" You need to specify a cluster name first with 'Cluster - $NAME' in your file")
@@ -242,6 +249,20 @@ def _pieces(text: str, number: int) -> list[str]:
         raise Unusable(f" Problem with line({number}): quotes are not closed")
     found.append(text[start:])
     found[0] = found[0].strip().strip("'\"")
+    return found
+
+
+def _options(
+    kind: str, owner: str, pieces: Sequence[str], number: int, refused: list[Refused] | None
+) -> list[Phrase]:
+    found = []
+    for piece in pieces:
+        try:
+            found.append(_option(kind, owner, piece, number))
+        except Unusable as problem:
+            if refused is None:
+                raise
+            refused.append((number, piece, problem))
     return found
 
 
@@ -269,6 +290,32 @@ def _option(kind: str, owner: str, piece: str, number: int) -> Phrase:
 # ---- loading ----
 
 
+def open_to(one: Entry, accounts: Mapping[str, Entry], clusters: Sequence[Entry]) -> tuple[str, list[str]]:
+    """The default QOS of an association, and its QOS: its own, or those of the accounts above it, or of the cluster."""
+    chain, seen = [one], {""}
+    account = one.parent
+    while account in accounts and account not in seen:
+        seen.add(account)
+        chain.append(accounts[account])
+        account = accounts[account].parent
+    found: list[str] = []
+    default = ""
+    for entry in (*reversed(clusters), *reversed(chain)):
+        request = entry.request()
+        default = request.value("defaultqos", default)
+        if request.setting("qos") is None:
+            continue
+        names = listed(request.value("qos"))
+        if not any(name[:1] in "+-" for name in names):
+            found = []
+        for name in names:
+            bare = name.lstrip("+-")
+            found = [other for other in found if other != bare]
+            if name[:1] != "-":
+                found.append(bare)
+    return default, found
+
+
 class Load:
     """The changes that make a site what a file says, and the text that tells of them. What the file does not name stays."""
 
@@ -279,6 +326,7 @@ class Load:
         self._changed: list[str] = []
         self._tables: list[str] = []
         self._accounts = {one.name: one for one in entries if one.kind == ACCOUNT}
+        self._clusters = self._of(CLUSTER)
         self._read_qos()
         self._read_accounts()
         self._read_users()
@@ -432,19 +480,19 @@ class Load:
             )
         if default:
             accounts = [default, *(one for one in accounts if one != default)]
-        shares, open_to = set(), set()
+        shares, qos_lists = set(), set()
         for one in lines:
             with _line_of(one):
                 shares.add(read_shares(one.request()))
-                open_to.add(tuple(self._qos_of(one)))
+                qos_lists.add(self._qos_of(one))
         shares.discard("")
-        if len(shares) > 1 or len(open_to) > 1:
+        if len(shares) > 1 or len(qos_lists) > 1:
             what = "Fairshare" if len(shares) > 1 else "QOS"
             raise Unusable(
                 f" {what} of user {name} is another one in each account: here a user has one for all accounts",
                 f" Problem with line({lines[-1].number})",
             )
-        share, qos = next(iter(shares), ""), list(next(iter(open_to)))
+        share, qos = next(iter(shares), ""), list(next(iter(qos_lists)))
         settings = [("accounts", ",".join(accounts))]
         settings += [("shares", share)] if share else []
         settings += [("qos", ",".join(qos))] if qos else []
@@ -461,33 +509,12 @@ class Load:
                 self._limit(USER, name, one)
         return accounts, share, qos
 
-    def _qos_of(self, one: Entry) -> list[str]:
-        """The QOS of an association: its own, or those of the accounts above it, or of the cluster; the default first."""
-        chain, seen = [one], {""}
-        account = one.parent
-        while account in self._accounts and account not in seen:
-            seen.add(account)
-            chain.append(self._accounts[account])
-            account = self._accounts[account].parent
-        chain += self._of(CLUSTER)
-        found: list[str] = []
-        default = ""
-        for entry in reversed(chain):
-            request = entry.request()
-            default = request.value("defaultqos", default)
-            if request.setting("qos") is None:
-                continue
-            names = listed(request.value("qos"))
-            if not any(name[:1] in "+-" for name in names):
-                found = []
-            for name in names:
-                bare = name.lstrip("+-")
-                found = [other for other in found if other != bare]
-                if name[:1] != "-":
-                    found.append(bare)
+    def _qos_of(self, one: Entry) -> tuple[str, ...]:
+        """The QOS of an association, the default first."""
+        default, found = open_to(one, self._accounts, self._clusters)
         if default and default not in found:
             raise Unusable(f" DefaultQOS={default} is none of the QOS: {','.join(found) or 'none'}")
-        return [default, *(name for name in found if name != default)] if default else found
+        return (default, *(name for name in found if name != default)) if default else tuple(found)
 
     def _of(self, kind: str) -> list[Entry]:
         return [one for one in self._entries if one.kind == kind]

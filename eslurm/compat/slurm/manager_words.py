@@ -99,7 +99,7 @@ Names 1 name
 Users 1 name
 Accounts 3 account
 Acct 4 account
-AdminLevel 2 no rights are in the configuration of the controller: access
+AdminLevel 2 no rights are in the configuration: cluster.operators
 Clusters 1 cluster this one
 DefaultAccount 8 defaultaccount the first of its accounts
 DefaultWCKey 8 no a job's wckey is a note, and users have none
@@ -192,7 +192,7 @@ QOSLevel 1 no accounts have no QOS
     USER: table(f"""
 Names 1 name
 Users 1 name
-AdminLevel 2 no rights are in the configuration of the controller: access
+AdminLevel 2 no rights are in the configuration: cluster.operators
 Accounts 2 account
 Acct 4 account
 Clusters 1 cluster this one

@@ -59,7 +59,7 @@ def test_a_page_is_written_once_and_then_current(tmp_path: Path, capsys: pytest.
     assert docs.main(["--check"], ROOT, tmp_path) == 1
     assert "docs/states.md is missing" in capsys.readouterr().err
     assert docs.main([], ROOT, tmp_path) == 0
-    assert "5 pages, 5 changed" in capsys.readouterr().out
+    assert "6 pages, 6 changed" in capsys.readouterr().out
     assert docs.main(["--check"], ROOT, tmp_path) == 0
     states = tmp_path / docs.STATES
     states.write_text(states.read_text() + "more\n")
