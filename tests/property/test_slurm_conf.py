@@ -99,6 +99,7 @@ def site() -> SitePolicies:
 @settings(deadline=None)
 def test_damaged_dumps_make_policies_that_a_site_takes(site: SitePolicies, text: str) -> None:
     draft = Draft()
+    draft.sections["nodes"] = [{"names": "n", "gres": ["gpu:1"]}]
     try:
         found = convert_dump(draft, "dump", text)
     except Unusable:

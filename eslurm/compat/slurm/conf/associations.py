@@ -34,10 +34,12 @@ _LISTS = ("accounts", "qos", "coordinators", "preempts")
 _QOS_LIST = Word("QOS", 3, "qos", "")
 _CONTEXT = Site(0, lambda _: 0, lambda name: name, lambda number: number)
 _DEFAULT = ("qos", "defaultqos")
+_ALWAYS = ("cores", "memory_mib", "nodes", "jobs")
+"""Resources of each cluster that limits are on."""
 
 
 def convert_dump(draft: Draft, file: str, text: str) -> Policies:
-    """The policies of a file. Raises Unusable for a text that is no such file."""
+    """The policies of a file, for the resources that the draft has. Raises Unusable for a text that is no such file."""
     refused: list[account_file.Refused] = []
     entries = account_file.parse(text, refused)
     dump, before = _Dump(draft, file), len(draft.findings)
@@ -58,6 +60,7 @@ class _Dump:
         self._accounts: dict[str, Entry] = {}
         self._clusters: list[Entry] = []
         self._lines: dict[tuple[str, str], int] = {}
+        self._resources = {*_ALWAYS, *draft.resources()}
 
     def report(self, number: int, key: str, value: str, why: object, effect: str = LEFT) -> None:
         """Add a finding; `why` is a text or what was raised."""
@@ -200,6 +203,12 @@ class _Dump:
     ) -> Iterator[tuple[str, str]]:
         """The settings that the reader of policies takes; of a limit all or none."""
         if kind == "limit":
+            resource = dict(settings)["resource"]
+            if resource not in self._resources:
+                self.report(
+                    number, name, resource, "is no resource of the configuration: add it, then the limit"
+                )
+                return
             try:
                 read_change("set", kind, name, settings, _CONTEXT)
             except OptionError as error:

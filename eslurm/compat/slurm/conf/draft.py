@@ -51,6 +51,12 @@ class Draft:
         """The value that a key has so far."""
         return self.sections.get(section, {}).get(key, default)
 
+    def resources(self) -> frozenset[str]:
+        """The names of the resources besides cores and memory."""
+        of_nodes = (entry for section in self.sections.get("nodes", ()) for entry in section.get("gres", ()))
+        named = {section["name"] for section in self.sections.get("resource", ())}
+        return frozenset(named | {entry.partition(":")[0] for entry in of_nodes})
+
     def add(self, effect: str, line: Line, pair: Pair | None, text: str) -> None:
         """Add a finding about a pair, or about a whole line. Values of passwords are not repeated."""
         if len(self.findings) >= FINDINGS_MAX:

@@ -224,11 +224,7 @@ class Partitions:
             return
         record, text = billed[0]
         place = record.at("tresbillingweights")
-        offered = {
-            entry.partition(":")[0]
-            for section in self._draft.sections.get("nodes", ())
-            for entry in section.get("gres", ())
-        } | {section["name"] for section in self._draft.sections.get("resource", ())}
+        offered = self._draft.resources()
         found: dict[str, float] = {}
         for word in names_of(text):
             name, _, number = word.partition("=")
