@@ -15,7 +15,7 @@ _PART_LINES = (("hetjob",), ("packjob",))
 
 
 class Directive:
-    """The words of one option line. `line` counts from 1; `mark` is `#SBATCH` or `#ESLURM`."""
+    """The words of one option line. `line` counts from 1; `mark` is `#SBATCH`, `#ESLURM` or another system's."""
 
     __slots__ = ("line", "mark", "words")
 
@@ -57,8 +57,11 @@ def check_script(script: bytes, name: str) -> None:
         raise OptionError("script", name, "has DOS line ends", "convert it, e.g. sed -i 's/\\r$//' FILE")
 
 
-def read_directives(script: bytes) -> tuple[Directive, ...]:
-    """The option lines, `#SBATCH` first so that `#ESLURM` wins. Raises OptionError for an open quote."""
+def read_directives(script: bytes, marks: tuple[str, ...] = _MARKS) -> tuple[Directive, ...]:
+    """The option lines, `#SBATCH` first so that `#ESLURM` wins, or those of other `marks` in the order of these.
+
+    Raises OptionError for an open quote.
+    """
     found: list[Directive] = []
     start = 0
     for number in range(1, _LINES_MAX + 1):
@@ -67,21 +70,22 @@ def read_directives(script: bytes) -> tuple[Directive, ...]:
         text = line.strip()
         if text and not text.startswith(b"#"):
             break
-        directive = _directive(text.decode("utf-8", "surrogateescape"), number)
+        directive = _directive(text.decode("utf-8", "surrogateescape"), number, marks)
         if directive is not None:
             found.append(directive)
         if end < 0:
             break
         start = end + 1
-    found.sort(key=lambda directive: _MARKS.index(directive.mark))
+    found.sort(key=lambda directive: marks.index(directive.mark))
     return tuple(found)
 
 
-def _directive(line: str, number: int) -> Directive | None:
-    mark = line[:7]
-    if mark not in _MARKS or (len(line) > 7 and not line[7].isspace()):
+def _directive(line: str, number: int, marks: tuple[str, ...]) -> Directive | None:
+    mark = next((one for one in marks if line.startswith(one)), "")
+    end = len(mark)
+    if not mark or (len(line) > end and not line[end].isspace()):
         return None
-    words = split_words(line[7:], f"{mark} (line {number})")
+    words = split_words(line[end:], f"{mark} (line {number})")
     return Directive(number, mark, words)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,15 @@ from escli import exits
 from escli.console import say, to_json
 from escli.errors import ClusterError, unusable
 from escli.local.layout import choose
+from escli.pbs.launch import COMMANDS as PBS_COMMANDS
 from escli.slurm.launch import COMMANDS
 from eslurm.compat.errors import OptionError
 from eslurm.compat.slurm.release import DEFAULT, FULL, checked_release
 from eslurm.config.file import ConfigError, read_config
 
 MARK = "# A launcher of eslurm, written by `eslurm compat install`."
+SLURM, PBS = "escli.slurm.launch", "escli.pbs.launch"
+"""Modules of launchers."""
 _INTERPRETER_CHARS_MAX = 120
 """The longest name that every kernel takes behind `#!`, without the option."""
 
@@ -59,6 +62,13 @@ def compat() -> None:
     metavar="FILE",
     help="The cluster's configuration, for compat.slurm_version (default: the one in --state-dir).",
 )
+@click.option(
+    "--with",
+    "also",
+    type=click.Choice(["pbs"]),
+    multiple=True,
+    help="Also qsub, qstat and qdel of PBS, with the options that scripts use.",
+)
 @click.option("--force", is_flag=True, help="Even where another Slurm's commands are found.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def install_command(
@@ -68,6 +78,7 @@ def install_command(
     remote: str | None,
     slurm_version: str | None,
     config: Path | None,
+    also: tuple[str, ...],
     force: bool,
     as_json: bool,
 ) -> int:
@@ -85,11 +96,12 @@ def install_command(
             config or (layout.config_file if layout.config_file.exists() else None),
         )
     release = _release(slurm_version, config)
-    written = install(prefix, socket or "", remote or "", release, os.environ, is_forced=force)
+    written = install(prefix, socket or "", remote or "", release, os.environ, also=also, is_forced=force)
     if as_json:
         say(to_json({"directory": str(prefix / "bin"), "commands": written, "slurm_version": release}))
     else:
-        say(f"{len(written)} commands of Slurm {FULL[release]} are in {prefix.absolute() / 'bin'}.")
+        systems = f"Slurm {FULL[release]}" + (" and PBS" if also else "")
+        say(f"{len(written)} commands of {systems} are in {prefix.absolute() / 'bin'}.")
         say(f"  export PATH={prefix.absolute() / 'bin'}:$PATH   # first, so that programs find them")
     return exits.OK
 
@@ -110,50 +122,52 @@ def install(
     release: str,
     environ: Mapping[str, str],
     *,
+    also: Sequence[str] = (),
     is_forced: bool = False,
 ) -> list[str]:
-    """Write all launchers; their paths. Raises ClusterError."""
+    """Write all launchers, and those of the systems in `also`; their paths. Raises ClusterError."""
     if len(sys.executable) > _INTERPRETER_CHARS_MAX or " " in sys.executable:
         raise unusable(
             f"{sys.executable}: no script can name this interpreter: install eslurm at a shorter path without blanks"
         )
     directory = prefix.absolute() / "bin"
+    texts = {command: launcher(command, socket, remote, release) for command in COMMANDS}
+    if "pbs" in also:
+        texts |= {command: launcher(command, socket, remote, "", PBS) for command in PBS_COMMANDS}
     if not is_forced:
-        _check_free(directory, environ)
+        _check_free(directory, environ, texts)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        return [
-            _write(directory / command, launcher(command, socket, remote, release)) for command in COMMANDS
-        ]
+        return [_write(directory / command, text) for command, text in texts.items()]
     except OSError as error:
         raise ClusterError(f"--prefix: {directory} cannot be written: {error.strerror}") from None
 
 
-def launcher(command: str, socket: str, remote: str, release: str) -> str:
-    """The script of a command."""
+def launcher(command: str, socket: str, remote: str, release: str, module: str = SLURM) -> str:
+    """The script of a command whose `main` is in a module."""
     options: dict[str, Any] = {"socket": socket, "remote": remote, "release": release}
     given = "".join(f", {name}={value!r}" for name, value in options.items() if value)
     return (
-        f"#!{sys.executable} -I\n{MARK}\nimport sys\n\nfrom escli.slurm.launch import main\n\n"
+        f"#!{sys.executable} -I\n{MARK}\nimport sys\n\nfrom {module} import main\n\n"
         f"sys.exit(main({command!r}{given}))\n"
     )
 
 
-def _check_free(directory: Path, environ: Mapping[str, str]) -> None:
-    """Raise ClusterError where a command of another Slurm would be replaced, or hidden by ours."""
+def _check_free(directory: Path, environ: Mapping[str, str], commands: Iterable[str]) -> None:
+    """Raise ClusterError where a command of another Slurm or PBS would be replaced, or hidden by ours."""
     others = os.pathsep.join(
         one for one in environ.get("PATH", "").split(os.pathsep) if one and Path(one).absolute() != directory
     )
-    for command in COMMANDS:
+    for command in commands:
         there = directory / command
         if os.path.lexists(there) and not is_ours(there):
             raise ClusterError(
-                f"--prefix: {there} is a command of another Slurm: choose another DIR, or add --force"
+                f"--prefix: {there} is a command of another system: choose another DIR, or add --force"
             )
         found = shutil.which(command, path=others)
         if found and not is_ours(Path(found)):
             raise ClusterError(
-                f"{found} is a command of another Slurm, which programs would miss: add --force if that is wanted"
+                f"{found} is a command of another system, which programs would miss: add --force if that is wanted"
             )
 
 

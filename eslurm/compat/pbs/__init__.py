@@ -1,0 +1,1 @@
+"""PBS's commands: the options that scripts use, and the tables of `qstat`. Pure."""
