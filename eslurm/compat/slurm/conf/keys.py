@@ -148,11 +148,11 @@ JobContainerPlugin no mount directories of jobs in agent.prolog
 JobContainerType only:job_container/none|none mount directories of jobs in agent.prolog
 JobCredentialPrivateKey none {_OWN}
 JobCredentialPublicCertificate none {_OWN}
-JobFileAppend only:0|no a job that runs again writes its files anew: --open-mode=append
+JobFileAppend only:0|no jobs choose it themselves: --open-mode=append
 JobRequeue only:1|yes jobs are requeued when a node fails; set another default: esctl defaults add site requeue=no
 JobSubmitPlugins no set or force options of users and groups: esctl defaults
 KeepAliveTime none {_OWN}
-KillOnBadExit only:1|yes a step ends when a task of it fails; esrun -K 0 for one that goes on
+KillOnBadExit only:0|no tasks end each other with esrun -K, or SLURM_KILL_BAD_EXIT=1 in the environment
 KillWait policy.kill_grace_s:number:0-1000000
 LaunchParameters no set what programs need in agent.task_prolog
 LaunchType none esrun and srun launch steps
