@@ -186,7 +186,7 @@ def _prepare(
 
 
 def _contained(place: Place) -> tuple[str, ...]:
-    """What control groups do for jobs here, which the log says as well. Raises OSError."""
+    """Effects of control groups on jobs here, which the log says as well. Raises OSError."""
     base = place.read_groups()
     if not base:
         _log.warning("jobs are in no control groups: %s says why", place.log)

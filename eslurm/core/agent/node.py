@@ -53,7 +53,7 @@ class NodeOffer(msgspec.Struct, frozen=True):
     phase_limit_s: int = 300
     """The longest run of one of them."""
     contained: tuple[str, ...] = ()
-    """What control groups do for jobs there: kill, memory, pids, cpu."""
+    """Effects of control groups on jobs there (`core.model.node.CONTAINMENT`)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -64,7 +64,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     phases: tuple[str, ...] = ()
     """Programs that the node's own configuration names: prolog, epilog, check."""
     contained: tuple[str, ...] = ()
-    """What control groups do for jobs there (`CONTAINMENT`)."""
+    """Effects of control groups on jobs there (`CONTAINMENT`)."""
 
 
 CONTAINMENT = ("kill", "memory", "pids", "cpu")

@@ -347,7 +347,7 @@ class Registration(
     phases: tuple[str, ...] = ()
     """Programs that this node's own configuration names: prolog, epilog, check."""
     contained: tuple[str, ...] = ()
-    """What control groups do for jobs here: kill, memory, pids, cpu; empty: there are none."""
+    """Effects of control groups on jobs here (`core.model.node.CONTAINMENT`); empty: there are none."""
 
 
 class CoresReported(
