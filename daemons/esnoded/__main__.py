@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -163,10 +161,6 @@ def _prepare(
     arguments: argparse.Namespace, state_dir: Path, supervisor: Options, account: Account | None
 ) -> _Prepared:
     """Directories, the supervisor, and as root the keeper. Raises OSError, `SupervisorUnavailable`."""
-    if os.geteuid() == 0 and arguments.containment != "none":
-        # Before anything is started: what this process starts is in its group.
-        with suppress(OSError):
-            groups.step_aside()
     # Others may pass to their scripts and the sockets, and list nothing.
     state_dir.mkdir(mode=SHARED_DIRECTORY_MODE, parents=True, exist_ok=True)
     state_dir = state_dir.resolve()

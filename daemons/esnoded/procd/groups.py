@@ -17,7 +17,10 @@ from eslurm.telemetry.clocks import boot_us
 
 CONTROLLERS = ("memory", "pids", "cpu")
 DAEMONS = "daemons"
-"""The group of the agent and its supervisor, beside that of steps, where a service manager has delegated theirs."""
+"""The group in which a service manager starts the agent (`DelegateSubgroup`), beside that of steps.
+
+A group with processes of its own cannot limit those below it.
+"""
 PROTECTED = -900
 """The daemons' `oom_score_adj`: what runs out of memory are jobs."""
 _GIVEN = ("cgroup.procs", "cgroup.subtree_control", "cgroup.kill", "cgroup.freeze")
@@ -36,19 +39,6 @@ def own_group() -> str:
             if rest.startswith("cgroup2 ") and path.startswith(root):
                 return os.path.normpath(mounted + "/" + path[len(root) :])
     return ""
-
-
-def step_aside() -> None:
-    """Enter the daemons' group, if a service manager has delegated the own one: only a group without processes can limit
-    those below it. Raises OSError.
-    """
-    own = own_group()
-    if not own or b"1" not in (_attribute(own, "user.delegate"), _attribute(own, "trusted.delegate")):
-        return
-    path = f"{own}/{DAEMONS}"
-    with suppress(FileExistsError):
-        os.mkdir(path, 0o755)
-    write(f"{path}/cgroup.procs", "0")
 
 
 def delegate(name: str, account: Account | None) -> str:
@@ -113,9 +103,3 @@ def write(path: str, text: str) -> None:
         os.write(fd, text.encode())
     finally:
         os.close(fd)
-
-
-def _attribute(path: str, name: str) -> bytes:
-    with suppress(OSError):
-        return os.getxattr(path, name)
-    return b""
