@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.model.accounts import Qos
+from eslurm.core.model.accounts import Amount, Limit, Qos
 from eslurm.core.model.config import Partition, PriorityWeights
 from eslurm.core.model.messages import ChangePolicies, JobRef, PolicyChange, UpdateJob
 from eslurm.core.model.request import Request
 from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
-from tests.kits.core import ROOT, World
+from tests.kits.core import ROOT, SECOND, World
 from tests.kits.planned import plan_all
 from tests.kits.running import end, place, preempt, run, start
 
@@ -165,3 +165,32 @@ def test_the_victim_of_the_lowest_priority_as_it_is_computed() -> None:
     site.submit("high")
     site.plan()
     assert world.attempt(large).stop is None and world.attempt(small).stop is not None
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_room_that_is_made_no_more_is_no_planned_start_which_a_new_limit_would_not_hold_up(
+    policy: str,
+) -> None:
+    """An on-time start is not held against areas, for they were asked when it was planned; nobody asks them about room."""
+    site = Site(policy, replace(LOW, preempt_grace_s=100), MID, HIGH)
+    world = site.world
+    victim = run(world, (0,), qos="low", time_limit_s=1000)
+    run(world, (1,), qos="high", time_limit_s=2000)
+    site.submit("low", 1, 500)
+    site.plan()
+    urgent = site.submit("high", 1, 500)
+    site.plan()
+    (room,) = site.schedule.bookings[urgent]
+    budget = Limit("budget", "partition", "main", "cores", Amount(), area_s=7000)
+    world.send(ChangePolicies(ROOT, (PolicyChange("add", "limit", budget.name, budget),)))
+    site.plan()
+    # No further jobs may be preempted for it.
+    site.schedule.pushes[urgent] = 2, room.start_us + SECOND
+    end(world, victim)
+    site.plan()
+    world.pass_time((room.start_us - world.now_us) / SECOND)
+    assert world.now_us == room.start_us
+    site.plan()
+    assert world.state_of(urgent) == "PENDING", (
+        "2,000 core seconds are too many beside the 7,600 of the other job"
+    )
