@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterator
@@ -56,15 +57,17 @@ class Command:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stream = StreamOpener(COOKIE)
-        while data := await reader.read(65_536):
-            for body in stream.feed(data):
-                if self.hello is None:
-                    self.hello = msgspec.msgpack.decode(body, type=OutputHello)
-                    self._granted = self.hello.input_bytes
-                    await self.begin(stream.back(), writer)
-                else:
-                    self._take(msgspec.msgpack.decode(body, type=OutputFrame))
-            self._send_on(writer)
+        # What the supervisor has not read when it hangs up makes it a reset.
+        with contextlib.suppress(ConnectionResetError):
+            while data := await reader.read(65_536):
+                for body in stream.feed(data):
+                    if self.hello is None:
+                        self.hello = msgspec.msgpack.decode(body, type=OutputHello)
+                        self._granted = self.hello.input_bytes
+                        await self.begin(stream.back(), writer)
+                    else:
+                        self._take(msgspec.msgpack.decode(body, type=OutputFrame))
+                self._send_on(writer)
         writer.close()
         self.closed.set()
 

@@ -42,7 +42,8 @@ OUTCOMES_MAX = 262_144
 _LAUNCHES_PER_PASS = 16
 _DRAIN_US_MAX = 5_000_000
 _DELIVER_AGAIN_US = 200_000
-_GONE_AGAIN_US = 2_000
+_LEFT_GRACE_US = 200_000
+_GONE_AGAIN_US = 5_000
 _STUCK = "some of its processes did not end when they were killed"
 
 
@@ -277,14 +278,17 @@ class StepTable:
         return committed
 
     def _is_gone(self, step: Step) -> bool:
-        """Check whether an ended step has left no process in its group; any that it has left is killed and waited for."""
+        """Check whether an ended step has left no process in its group. One that it has left is told to end, and soon killed:
+        a server of its own may have files to remove.
+        """
         now_us = boot_us()
         try:
             if self._groups.is_empty(step.key):
                 return True
             if not step.gone_by_us:
                 step.gone_by_us = now_us + _DRAIN_US_MAX
-                self._groups.kill(step.key)
+                self._deliveries.append(Delivery(step.key, (signal.SIGTERM, signal.SIGCONT), "thorough"))
+                self._at(step, now_us + _LEFT_GRACE_US, lambda: self._groups.kill(step.key))
         except OSError as error:
             complain(f"the control group of step {step.key}: {error}")
             return True
