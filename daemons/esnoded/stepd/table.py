@@ -278,8 +278,9 @@ class StepTable:
         return committed
 
     def _is_gone(self, step: Step) -> bool:
-        """Check whether an ended step has left no process in its group. One that it has left is told to end, and soon killed:
-        a server of its own may have files to remove.
+        """Check whether an ended step has left no process in its group.
+
+        One that it has left is told to end, and soon killed: a server of its own may have files to remove.
         """
         now_us = boot_us()
         try:
