@@ -84,16 +84,15 @@ def enter(path: str) -> None:
 def end_all(base: str) -> bool:
     """Kill all processes below a directory of groups and remove it; says whether that is done. Raises OSError."""
     give_up_us = boot_us() + _PATIENCE_US
-    while os.path.isdir(base):
+    while True:
         with suppress(FileNotFoundError):
             write(f"{base}/cgroup.kill", "1")
         for directory, _, _ in os.walk(base, topdown=False):
             with suppress(OSError):
                 os.rmdir(directory)
-        if boot_us() > give_up_us:
-            return False
+        if not os.path.isdir(base) or boot_us() > give_up_us:
+            return not os.path.isdir(base)
         time.sleep(_LOOK_AGAIN_S)
-    return True
 
 
 def write(path: str, text: str) -> None:

@@ -52,14 +52,19 @@ class Groups:
         job = os.path.dirname(path)
         with suppress(FileExistsError):
             os.mkdir(job, 0o755)
-            self._limit(job, terms, options)
+            try:
+                self._limit(job, terms, options)
+            except OSError:
+                # The job's next step would find a group without limits.
+                os.rmdir(job)
+                raise
         with suppress(FileExistsError):
             # One of that name is of a step that was refused, and is empty.
             os.mkdir(path, 0o755)
+        self._open[terms.key] = path
         if "memory" in self.controllers:
             # A step that has lost one of its processes is of no use to its job.
             write(f"{path}/memory.oom.group", "1")
-        self._open[terms.key] = path
 
     def _limit(self, job: str, terms: Terms, options: Options) -> None:
         _enable(job, self.controllers)

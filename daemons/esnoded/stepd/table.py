@@ -289,14 +289,17 @@ class StepTable:
             if not step.gone_by_us:
                 step.gone_by_us = now_us + _DRAIN_US_MAX
                 self._deliveries.append(Delivery(step.key, (signal.SIGTERM, signal.SIGCONT), "thorough"))
-                self._at(step, now_us + _LEFT_GRACE_US, lambda: self._groups.kill(step.key))
+                step.timers.append(
+                    self._at(step, now_us + _LEFT_GRACE_US, lambda: self._groups.kill(step.key))
+                )
         except OSError as error:
             complain(f"the control group of step {step.key}: {error}")
             return True
         if now_us >= step.gone_by_us:
             step.text = step.text or _STUCK
             return True
-        self._at(step, now_us + _GONE_AGAIN_US, lambda: self._touch(step))
+        # With the outcome it is cancelled: a step is not over twice.
+        step.timers.append(self._at(step, now_us + _GONE_AGAIN_US, lambda: self._touch(step)))
         return False
 
     def _close_group(self, step: Step) -> None:

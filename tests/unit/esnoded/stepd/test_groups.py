@@ -149,3 +149,20 @@ def test_the_own_group_is_found_below_its_mount(monkeypatch: pytest.MonkeyPatch,
     assert root_groups.own_group() == "/mnt/cg/part"
     files["/proc/self/mountinfo"] = "30 1 0:1 / /proc rw - proc proc rw\n"
     assert root_groups.own_group() == ""
+
+
+def test_a_job_whose_limits_cannot_be_set_has_no_group_that_its_next_step_would_find(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = Groups(str(base))
+
+    def full(path: str, _text: str) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("esnoded.stepd.groups.write", full)
+        with pytest.raises(OSError, match="No space"):
+            groups.open(TERMS, OPTIONS)
+    assert not (base / "job_7.1.3").exists()
+    groups.open(TERMS, OPTIONS)
+    assert content(base / "job_7.1.3")["memory.max"] == str(100 << 20)

@@ -18,6 +18,7 @@ from eslurm.ports.step_runner import (
     StepState,
     StepWarning,
 )
+from eslurm.telemetry.clocks import boot_us
 from esnoded.procd import procfs
 from esnoded.procd import server as procd_module
 from esnoded.procd import server as server_module
@@ -211,3 +212,28 @@ def test_a_full_or_stopping_table_refuses(rig: Rig, monkeypatch: pytest.MonkeyPa
     rig.table.stop()
     with pytest.raises(LaunchRefused, match="stopping"):
         rig.launch(3, "true")
+
+
+def test_a_step_whose_group_is_not_empty_yet_is_over_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever looks at it meanwhile, and how often."""
+    rig.launch(1, "true")
+    looks: list[StepKey] = []
+
+    def is_empty(one: StepKey) -> bool:
+        looks.append(one)
+        step = rig.table._steps.get(one)
+        if len(looks) < 4:
+            assert step is not None
+            rig.table._at(step, 0, lambda: rig.table._touch(step))
+        return len(looks) >= 4
+
+    monkeypatch.setattr(rig.table._groups, "is_empty", is_empty)
+    ended: list[StepOutcome] = []
+    while not ended:
+        ended += rig.advance()
+        if not looks:
+            rig.turn()
+    until_us = boot_us() + 50_000
+    while boot_us() < until_us:
+        ended += rig.advance()
+    assert [one.key for one in ended] == [key(1)] and len(looks) == 4
