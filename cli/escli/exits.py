@@ -24,3 +24,15 @@ MEANINGS: tuple[tuple[str, str], ...] = (
         "128 + N when signal N ended them",
     ),
 )
+
+
+def reader_gone() -> int:
+    """Write no more output, since nothing reads it; the exit code."""
+    import os
+    import sys
+
+    # The interpreter flushes stdout once more at its exit and would complain aloud.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    return BROKEN_PIPE

@@ -47,7 +47,7 @@ def run(
     except KeyboardInterrupt:
         return _fail(name, exits.INTERRUPTED, "interrupted")
     except BrokenPipeError:
-        return _reader_gone()
+        return exits.reader_gone()
     return code
 
 
@@ -78,18 +78,8 @@ def _fail(command: str, code: int, text: str) -> int:
     try:
         warn(command, text)
     except BrokenPipeError:
-        return _reader_gone()
+        return exits.reader_gone()
     return code
-
-
-def _reader_gone() -> int:
-    # The interpreter flushes stdout once more at its exit and would complain aloud.
-    import os
-
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
-    return exits.BROKEN_PIPE
 
 
 def no_more_words(words: Sequence[str], what: str = "is not expected here") -> None:

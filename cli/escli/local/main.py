@@ -71,10 +71,7 @@ def main(argv: Sequence[str] | None = None, programs: Programs = PROGRAMS) -> in
             sys.stderr.write(f"    {line}\n")
         return error.code
     except BrokenPipeError:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-        return exits.BROKEN_PIPE
+        return exits.reader_gone()
     return code if isinstance(code, int) else exits.OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from escli import exits
@@ -55,10 +54,7 @@ def main(command: str, argv: Sequence[str] | None = None, *, socket: str = "", r
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-        return exits.BROKEN_PIPE
+        return exits.reader_gone()
 
 
 def check(found: Sequence[tuple[Row, str, str]]) -> None:

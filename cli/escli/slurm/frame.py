@@ -94,10 +94,7 @@ def run(context: Context, module: ModuleType, argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-        return exits.BROKEN_PIPE
+        return exits.reader_gone()
 
 
 def _run(context: Context, module: ModuleType, argv: Sequence[str]) -> int:
