@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -89,6 +90,9 @@ def main(argv: list[str] | None = None) -> None:
             containment=arguments.containment,
             job_processes=arguments.job_processes,
             oom_ends=arguments.oom_ends,
+            allow_set_user_id=arguments.allow_set_user_id,
+            private_dirs=_private_dirs(arguments),
+            private_dirs_mib=arguments.private_dirs_mib,
             uid=account.uid if account is not None else -1,
             gid=account.gid if account is not None else -1,
         )
@@ -235,6 +239,31 @@ def _check_programs(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--phase-limit: {arguments.phase_limit} is not within 1..{PHASE_LIMIT_S_MAX}")
 
 
+def _private_dirs(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Directories of each job's own. Raises ValueError for one that cannot be, or would hide what jobs need."""
+    if arguments.private_dirs_mib < 0:
+        raise ValueError(
+            f"--private-dirs-mib: {arguments.private_dirs_mib} is less than 0, which is half of the memory"
+        )
+    given = arguments.private_dirs
+    if not given:
+        return ()
+    if os.geteuid() != 0:
+        raise ValueError("--private-dirs: only root can give jobs directories of their own")
+    sockets = str(arguments.controller_socket or "").split(":")
+    needed = [Path(one).resolve() for one in (arguments.state_dir, arguments.socket, *sockets) if one]
+    for path in map(Path, given.split(",")):
+        place = path.resolve()
+        if not path.is_absolute() or place == Path("/") or not place.is_dir():
+            raise ValueError(
+                f"--private-dirs: '{path}' is no directory with an absolute path, or all of them"
+            )
+        for one in needed:
+            if one.is_relative_to(place):
+                raise ValueError(f"--private-dirs: a private {path} would hide {one}, which jobs need")
+    return tuple(given.split(","))
+
+
 def _nodes(text: str) -> tuple[str, ...]:
     try:
         return tuple(expand(text, "--nodes"))
@@ -329,6 +358,24 @@ def _parser() -> argparse.ArgumentParser:
         choices=("step", "job"),
         default="step",
         help="where a job has used its memory, one step of it ends on the node, or all of it (default: step)",
+    )
+    parser.add_argument(
+        "--private-dirs",
+        default="",
+        metavar="PATHS",
+        help="directories that each job has to itself on a node, gone at its end, such as /tmp,/var/tmp,/dev/shm (as root)",
+    )
+    parser.add_argument(
+        "--private-dirs-mib",
+        type=int,
+        default=0,
+        metavar="MIB",
+        help="most MiB in each of them, which are memory of the job; 0: half of the node's memory (default: 0)",
+    )
+    parser.add_argument(
+        "--allow-set-user-id",
+        action="store_true",
+        help="set-user-id programs (sudo, ping) gain rights in users' jobs (as root)",
     )
     add_tls_options(parser)
     add_process_options(parser, "serve /metrics and /health there (with --each: from this port on, one each)")

@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Sequence
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepOrder,
@@ -109,6 +109,10 @@ class PairedRunner:
         """See `StepRunner.contact`."""
         await self._new.contact(nodes, at_us)
         await self._old.contact(nodes, at_us)
+
+    async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
+        """See `StepRunner.vacate`: one of that age keeps nothing."""
+        await self._new.vacate(attempts)
 
     def _of(self, key: StepKey) -> SupervisorClient:
         return self._old if key in self._keys and not self._is_over else self._new

@@ -33,6 +33,7 @@ from eslurm.core.agent.actions import (
     SignalStep,
     SuspendStep,
     TerminateStep,
+    Vacate,
 )
 from eslurm.core.agent.machine import Agent
 from eslurm.core.agent.pipeline import (
@@ -147,6 +148,7 @@ class Shell:
             LimitStep: self._limit,
             AcknowledgeSteps: self._acknowledge,
             Contact: self._contact,
+            Vacate: lambda action: self._spawn(_ignoring(self._runner.vacate, action.attempts)),
             FetchBlobs: lambda action: self._spawn(self._fetch(action.hashes)),
             Numbered: lambda action: links.on_numbered(action.name, action.number),
             Overtaken: lambda action: log.warning(

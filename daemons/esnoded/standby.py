@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcomeSink, StepState
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import Connect
@@ -84,3 +84,8 @@ class StandbyRunner:
         """See `StepRunner.contact`."""
         if self._is_started:
             await self._client.contact(nodes, at_us)
+
+    async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
+        """See `StepRunner.vacate`."""
+        if self._is_started:
+            await self._client.vacate(attempts)

@@ -174,6 +174,12 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Most processes and threads of a job on a node, where it is in a control group; 0: unlimited."""
     oom_ends: Literal["step", "job"] = "step"
     """End of one step on a node, or of all of a job's there, where the job has used all its memory on that node."""
+    private_dirs: list[str] = []
+    """Directories of each job's own on a node, empty at its start and gone at its end: /tmp, /var/tmp, /dev/shm."""
+    private_dirs_mib: Whole = 0
+    """Most MiB in each of them, which are memory of the job; 0: half of the node's memory."""
+    allow_set_user_id: bool = False
+    """Let set-user-id programs (sudo, ping) gain rights in users' jobs, where agents are started by root."""
 
 
 class PartitionSection(msgspec.Struct, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 import msgspec
 
 from eslurm.core.model.step_input import StepInput, TerminalSize
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 
 
 class StepEndCause(StrEnum):
@@ -282,4 +282,8 @@ class StepRunner(Protocol[Order]):
         """Note that the controller has heard these nodes (empty: all) at `at_us`, microseconds of CLOCK_BOOTTIME; None:
         just now. It never takes a later contact back.
         """
+        ...
+
+    async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
+        """Note that these attempts have left their node: no step of theirs lives or comes. What those shared is let go."""
         ...

@@ -30,7 +30,7 @@ from eslurm.core.model.protocol import (
     ReportAck,
     StepEnded,
 )
-from eslurm.core.model.step_key import BATCH_STEP, StepKey
+from eslurm.core.model.step_key import BATCH_STEP, NodeAttempt, StepKey
 from eslurm.core.relay.results import FAILED, Outcome, Status
 from eslurm.lab.sim.agent_invariants import check
 from tests.kits.launches import launch_of
@@ -93,6 +93,7 @@ class World:
         self.history: list[Report] = []
         self.log: list[act.Action] = []
         self.contacts: list[tuple[tuple[int, ...], int]] = []
+        self.vacated: list[NodeAttempt] = []
         self._runs = 0
         self._events: deque[Callable[[], list[act.Action]]] = deque()
         self._refs = 0
@@ -158,6 +159,10 @@ class World:
             case act.AcknowledgeSteps(steps):
                 for step in steps:
                     self.runner.ended.pop(step, None)
+            case act.Vacate(attempts):
+                live = {(step.node, step.job_id, step.attempt) for step in self.runner.live}
+                assert not live & set(attempts), "steps of an attempt that has left its node are live"
+                self.vacated.extend(attempts)
             case act.Contact(nodes, at_us):
                 self.contacts.append((nodes, at_us))
 

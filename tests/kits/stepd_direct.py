@@ -49,6 +49,7 @@ def spawn_connector(_user: Principal, make: Callable[[int], StepSpec], fd: int, 
 class _Checks(TrustingChecks):
     def __init__(self) -> None:
         self.spec: StepSpec | None = None
+        self._options = Options("", "")
 
     def admit(self, order: StepOrder) -> Allowed:
         assert self.spec is not None

@@ -170,9 +170,13 @@ def _phase_words(section: AgentSection) -> Iterator[str]:
 def _containment_words(section: AgentSection) -> Iterator[str]:
     """The control groups of jobs, as far as they are not as usual."""
     usual = AgentSection()
-    for name in ("containment", "job_processes", "oom_ends"):
+    for name in ("containment", "job_processes", "oom_ends", "private_dirs_mib"):
         if (value := getattr(section, name)) != getattr(usual, name):
             yield from (f"--{name.replace('_', '-')}", str(value))
+    if section.private_dirs:
+        yield from ("--private-dirs", ",".join(section.private_dirs))
+    if section.allow_set_user_id:
+        yield "--allow-set-user-id"
 
 
 def _size_of(config: Config, agent: AgentRecord) -> tuple[int, int]:

@@ -75,6 +75,11 @@ class RequestChecks:
         self._warrants = Warrants(ring, options, os.geteuid())
         self._options = options
 
+    @property
+    def options(self) -> Options:
+        """Root's present options."""
+        return self._options
+
     def admit(self, order: StepOrder) -> Allowed:
         """The step that the order's credential allows. `release` follows. Raises `NotAllowed`, OSError, ValueError."""
         key, now_us = order.key, wall_us()

@@ -26,8 +26,9 @@ from esnoded.procd.families import Families, Step
 from esnoded.procd.groups import path_of
 from esnoded.procd.launches import Launches
 from esnoded.procd.log import complain, complain_of, survive
-from esnoded.procd.request_checks import RequestChecks
-from esnoded.procd.spawn import HANDLED_SIGNALS, spawn_connector, spawn_task
+from esnoded.procd.request_checks import Allowed, RequestChecks
+from esnoded.procd.rooms import Rooms
+from esnoded.procd.spawn import HANDLED_SIGNALS, Bounds, spawn_connector, spawn_task
 from esnoded.task.connect import CONNECTOR_US
 from esnoded.task.program import Program, SpawnError
 
@@ -64,6 +65,7 @@ class Procd:
         self._server = server
         self._left_behind = left_behind
         self._groups = groups
+        self._rooms = Rooms()
         self._draining: set[int] = set()
         self._has_dead = False
         self._families = Families(instance, server)
@@ -164,6 +166,8 @@ class Procd:
                 self._families.deliver(deliveries)
             case wire.Over(keys):
                 self._end(keys)
+            case wire.Vacate(attempts):
+                self._rooms.close(attempts)
             case wire.Trust(ring):
                 self._checks.trust(ring)
             case wire.Refresh():
@@ -217,13 +221,19 @@ class Procd:
             self._begin(step)
             step.started.add(local)
             program = replace(program, pipes=tuple(fds) or None, prolog=allowed.prolog)
-        group = path_of(self._groups, allowed.key) if self._groups else ""
-        pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno(), group)
+        pid, report_fd = spawn_task(allowed.user, program, self._channel.fileno(), self._bounds(allowed))
         self._tasks[pid] = allowed.key
         if is_task and local == 0:
             self._first[allowed.key] = pid
         self._launches.began(pid, procfs.start_ticks_of(pid))
         return wire.Spawned(pid), report_fd
+
+    def _bounds(self, allowed: Allowed) -> Bounds:
+        key, options = allowed.key, self._checks.options
+        group = path_of(self._groups, key) if self._groups else ""
+        has_room = options.private_dirs and os.geteuid() == 0 and not key.is_phase
+        room = self._rooms.find(key, options.private_dirs, options.private_dirs_mib) if has_room else -1
+        return Bounds(group, room, not options.allow_set_user_id)
 
     def _connect(self, step: Step, fd: int) -> None:
         allowed = step.allowed

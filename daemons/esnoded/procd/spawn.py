@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from eslurm.core.model.job import Principal
 from eslurm.ports.step_runner import StepSpec
 from eslurm.security.keyring import leave_session_keyring
-from esnoded.procd import procfs
-from esnoded.procd.groups import enter
+from esnoded.procd import groups, procfs, rooms
 from esnoded.task.connect import connect
 from esnoded.task.program import FAILED, IGNORED_BY_PYTHON, Program, SpawnError
 
@@ -25,21 +24,37 @@ HANDLED_SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 _FAILURE_BYTES_MAX = 4096
 
 
-def spawn_task(user: Principal, program: Program, private: int = -1, group: str = "") -> tuple[int, int]:
+class Bounds(NamedTuple):
+    """The control group (empty: none) and the room (-1: none) that a child enters.
+
+    With `renounces` no program that it runs gains rights.
+    """
+
+    group: str = ""
+    room: int = -1
+    renounces: bool = False
+
+
+UNBOUND = Bounds()
+
+
+def spawn_task(
+    user: Principal, program: Program, private: int = -1, bounds: Bounds = UNBOUND
+) -> tuple[int, int]:
     """Start one process of a step in a session of its own; returns its pid and the pipe for its report, -1 when it certainly
-    runs its program. `private` is a descriptor that the child has no use for, `group` the control group that it enters.
-    Raises `SpawnError`, OSError, ValueError.
+    runs its program. `private` is a descriptor that the child has no use for. Raises `SpawnError`, OSError, ValueError.
     """
     me = (os.geteuid(), os.getegid())
     is_own = me[0] != 0 or not user.groups or {*user.groups, user.gid} == {*os.getgroups(), me[1]}
-    if me == (user.uid, user.gid) and is_own and not program.is_waited_for and not group:
+    is_bound = bounds.group or bounds.room >= 0
+    if me == (user.uid, user.gid) and is_own and not program.is_waited_for and not is_bound:
         return program.spawn(), -1
     if me[0] not in (0, user.uid):
         text = f"cannot run as uid {user.uid}: the node agent runs as uid {me[0]}, not as root"
         raise SpawnError(FAILED, text)
     read_fd, write_fd = os.pipe()
     try:
-        return _fork(user, program.run, write_fd, private, group), read_fd
+        return _fork(user, program.run, write_fd, private, bounds), read_fd
     except OSError as error:
         os.close(read_fd)
         raise SpawnError(FAILED, f"cannot create a process: {error.strerror}") from None
@@ -53,18 +68,20 @@ def spawn_connector(user: Principal, make: Callable[[int], StepSpec], channel_fd
 
 
 def _fork(
-    user: Principal, life: Callable[[], object], report_fd: int, private: int = -1, group: str = ""
+    user: Principal, life: Callable[[], object], report_fd: int, private: int = -1, bounds: Bounds = UNBOUND
 ) -> int:
     """Fork a child whose whole life is `life`, as the user, and return its pid. Raises OSError."""
     # Until it has handlers of its own, a signal to the child would arrive through the parent's wake-up pipe.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
     try:
-        return os.fork() or _live(user, life, report_fd, private, group)
+        return os.fork() or _live(user, life, report_fd, private, bounds)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
 
 
-def _live(user: Principal, life: Callable[[], object], report_fd: int, private: int, group: str) -> NoReturn:
+def _live(
+    user: Principal, life: Callable[[], object], report_fd: int, private: int, bounds: Bounds
+) -> NoReturn:
     """The child: it never returns into its parent's loop."""
     code = FAILED
     try:
@@ -76,10 +93,14 @@ def _live(user: Principal, life: Callable[[], object], report_fd: int, private: 
             signal.signal(signum, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.setsid()
-        if group:
-            enter(group)
+        if bounds.group:
+            groups.enter(bounds.group)
+        if bounds.room >= 0:
+            rooms.enter(bounds.room)
         if os.geteuid() == 0:
             _become(user)
+            if bounds.renounces and user.uid:
+                procfs.renounce()
         life()
         code = 0
     except Exception as error:

@@ -17,7 +17,7 @@ from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.ports.step_checks import TASKS_MAX
 from eslurm.ports.step_runner import StepOrder, StepOutcome
 from esnoded.procd.options import Options
@@ -103,6 +103,12 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """Outcomes left behind by a predecessor are in the journal."""
 
 
+class Vacate(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """Attempts have left their node: what their steps there shared is let go."""
+
+    attempts: tuple[NodeAttempt, ...]
+
+
 class Spawned(msgspec.Struct, frozen=True, array_like=True, tag=21):
     """The new process; with it comes the pipe in which it says why it could not run its program, if that can be."""
 
@@ -145,7 +151,7 @@ class Drained(msgspec.Struct, frozen=True, array_like=True, tag=31):
     used: tuple[Usage, ...]
 
 
-Request = Admit | Spawn | Connect | Deliver | Over | Trust | Refresh | Settled
+Request = Admit | Spawn | Connect | Deliver | Over | Trust | Refresh | Settled | Vacate
 Event = Exited | Drained
 Answer = Spawned | Done | Refreshed | Refused
 Told = Answer | Event

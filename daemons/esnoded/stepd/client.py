@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.core.model.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import (
@@ -150,6 +150,11 @@ class SupervisorClient:
         """See `StepRunner.contact`. Dropped while there is no connection: the next one makes it good."""
         if self._link is not None:
             self._link.send(wire.encode_frame(wire.Contact(tuple(nodes), at_us)))
+
+    async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
+        """See `StepRunner.vacate`. Dropped while there is no connection, and where the supervisor is older."""
+        if self._link is not None and self.welcome is not None and self.welcome.version >= wire.VACATE_SINCE:
+            self._link.send(wire.encode_frame(wire.Vacate(tuple(attempts))))
 
     async def _ask(self, make: Callable[[int], msgspec.Struct]) -> Any:
         if self._closed:

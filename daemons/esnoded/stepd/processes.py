@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from eslurm.core.model.protocol import SetTime
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.ports.step_runner import StepOrder
 from eslurm.security.site_keys import Ring
 from esnoded.procd import wire
@@ -150,6 +150,11 @@ class Processes:
             self._seals = Seals(Ring.from_sealed(refreshed.ring))
         self.options = refreshed.options
         return refreshed
+
+    def vacate(self, attempts: Sequence[NodeAttempt]) -> None:
+        """Let go of what the steps of attempts shared that have left their node. Raises `NotAllowed`."""
+        if self.options.private_dirs:
+            self._ask(wire.Vacate(tuple(attempts)), wire.Done)
 
     def settled(self) -> None:
         """Report that outcomes left behind are in the journal."""

@@ -167,6 +167,8 @@ class Server:
                 connection.send(wire.Done(number, True))
             case wire.Contact(nodes, at_us):
                 table.contact(nodes, at_us)
+            case wire.Vacate(attempts):
+                survive("the end of attempts", self._processes.vacate, attempts)
             case wire.Hello():
                 self._refresh()
                 connection.send(self._welcome)

@@ -11,14 +11,15 @@ import struct
 
 import msgspec
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcome, StepStarted
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Since 2 the output of steps is sealed; since 3 a launch is what a controller has sealed, not a spec that any agent could
-write (tag 11); since 4 launches of several parts and phases are understood (`AGENT_PROTOCOL`).
+write (tag 11); since 4 launches of several parts and phases are understood (`AGENT_PROTOCOL`); since 5 attempts leave.
 """
 PARTS_SINCE = 4
+VACATE_SINCE = 5
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct(">I")
 
@@ -78,6 +79,12 @@ class SetLimit(msgspec.Struct, frozen=True, array_like=True, tag=18):
     credential: bytes = b""
 
 
+class Vacate(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """Unanswered, see `StepRunner.vacate`."""
+
+    attempts: tuple[NodeAttempt, ...]
+
+
 class Trust(msgspec.Struct, frozen=True, array_like=True, tag=30):
     """The site has other keys now: a sealed `RingStatement`."""
 
@@ -85,7 +92,19 @@ class Trust(msgspec.Struct, frozen=True, array_like=True, tag=30):
     ring: bytes
 
 
-Request = Hello | Launch | Signal | Terminate | ListSteps | Acknowledge | Contact | Suspend | SetLimit | Trust
+Request = (
+    Hello
+    | Launch
+    | Signal
+    | Terminate
+    | ListSteps
+    | Acknowledge
+    | Contact
+    | Suspend
+    | SetLimit
+    | Vacate
+    | Trust
+)
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=20):

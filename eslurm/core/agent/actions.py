@@ -14,7 +14,7 @@ import msgspec
 from eslurm.core.agent.records import Record
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.protocol import JobLaunch, LaunchStep, Report
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.core.relay.results import Outcome
 
 Ref: TypeAlias = Hashable
@@ -139,6 +139,12 @@ class Contact(msgspec.Struct, frozen=True):
     at_us: int
 
 
+class Vacate(msgspec.Struct, frozen=True):
+    """These attempts have left their node: the runner lets go of what their steps shared."""
+
+    attempts: tuple[NodeAttempt, ...]
+
+
 class Spool(msgspec.Struct, frozen=True):
     """Append a record. With `durable` it must be on the disk before the next action."""
 
@@ -193,6 +199,7 @@ Action: TypeAlias = (
     | LimitStep
     | AcknowledgeSteps
     | Contact
+    | Vacate
     | Spool
     | SendReport
     | Numbered

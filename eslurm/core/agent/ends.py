@@ -10,7 +10,7 @@ import heapq
 import msgspec
 
 from eslurm.core.agent.action_buffer import ActionBuffer
-from eslurm.core.agent.actions import TerminateStep
+from eslurm.core.agent.actions import TerminateStep, Vacate
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.gateways import GatewaySteps
 from eslurm.core.agent.node import LocalNode
@@ -159,6 +159,7 @@ class Ends:
         started = attempt.batch_was_started
         attempt.move(Stage.BURIED)
         del self._nodes[attempt.node].attempts[attempt.key]
+        self._buffer.emit(Vacate(((attempt.node, *attempt.key),)))
         self.put_tombstone(attempt.node, attempt.key, attempt.owner, attempt.revision, started)
         self._phases.acknowledge(attempt)
         self._gateways.acknowledge(attempt)

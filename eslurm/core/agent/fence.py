@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from eslurm.core.agent.records import NodeAttempt
 from eslurm.core.model.contact import AnsweredRounds
 from eslurm.core.model.protocol import Command
+from eslurm.core.model.step_key import NodeAttempt
 from eslurm.core.relay.results import OK, Outcome
 
 KEPT_MAX = 65_536

@@ -37,14 +37,13 @@ from eslurm.core.agent.records import (
     EpilogOwed,
     FloorRaised,
     Folded,
-    NodeAttempt,
     Prepared,
     Preparing,
     Record,
     StartIntended,
 )
 from eslurm.core.model.protocol import Command, Heartbeat, StepEnded
-from eslurm.core.model.step_key import PROLOG_STEP
+from eslurm.core.model.step_key import PROLOG_STEP, NodeAttempt
 from eslurm.core.relay.messages import RunLocal
 
 RETRY_US: Final = 1_000_000

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from eslurm.core.model.protocol import JobLaunch
+from eslurm.core.model.step_key import NodeAttempt
 
 
 class Booted(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -180,9 +181,6 @@ Record: TypeAlias = (
 
 LASTING = (Booted, Identity, NumberGiven)
 """Records that are kept in a file of their own, too: an agent that loses its spool is still known to the controller."""
-
-NodeAttempt: TypeAlias = tuple[int, int, int]
-"""(node, job, attempt)."""
 
 
 @dataclass(slots=True)

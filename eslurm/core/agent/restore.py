@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eslurm.core.agent.actions import AcknowledgeSteps, Action
+from eslurm.core.agent.actions import AcknowledgeSteps, Action, Vacate
 from eslurm.core.agent.adjustments import readjust
 from eslurm.core.agent.attempt import Attempt, Stage
 from eslurm.core.agent.machine import Agent
@@ -54,6 +54,7 @@ def restore(
     agent.registry.on_numbered = lambda node: _claim_orphan_steps(agent, node)
     _close_orphan_steps(agent)
     agent.registry.offer(agent.registry.by_name.values())
+    _vacate(agent, spool)
     actions = agent.on_timer(now_us)
     for step, end in ends:
         if step.is_phase and (step.node, step.job_id, step.attempt) in spool.before_boot:
@@ -61,6 +62,13 @@ def restore(
         elif not step.is_batch:
             actions += agent.on_step_ended(step, end, now_us)
     return actions
+
+
+def _vacate(agent: Agent, spool: Folded) -> None:
+    """Say again which attempts have left, of which the former process may not have said it."""
+    present = {(number, *key) for number, node in agent.registry.by_number.items() for key in node.attempts}
+    if gone := spool.buried.keys() - present:
+        agent.buffer.emit(Vacate(tuple(sorted(gone))))
 
 
 def _resume(agent: Agent, node: LocalNode) -> None:

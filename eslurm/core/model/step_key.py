@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import msgspec
 
 BATCH_STEP = -1
@@ -24,6 +26,10 @@ PHASES = {PROLOG: PROLOG_STEP, EPILOG: EPILOG_STEP}
 ROUTES, GATEWAY, ROUTE_ERROR = "routes", "gateway", "route_error"
 GATEWAY_STEPS = {ROUTES: ROUTE_STEP, GATEWAY: GATEWAY_STEP, ROUTE_ERROR: ROUTE_ERROR_STEP}
 """The step numbers of a job's gateways by the name under which their ends are reported (`protocol.PhaseReported`)."""
+
+
+NodeAttempt: TypeAlias = tuple[int, int, int]
+"""An attempt on a node: (node, job, attempt)."""
 
 
 class StepKey(msgspec.Struct, frozen=True, array_like=True, order=True):

@@ -142,6 +142,7 @@ class AgentDriver(Process):
             act.AcknowledgeSteps: self._acknowledge_steps,
             act.FetchBlobs: self._fetch_blobs,
             act.Contact: self._contact,
+            act.Vacate: lambda _action: None,
             act.Numbered: self._numbered,
         }
 

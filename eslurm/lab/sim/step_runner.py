@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import NodeAttempt, StepKey
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepOutcome,
@@ -143,6 +143,9 @@ class MemoryStepRunner:
     async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
         """See `StepRunner.contact`."""
         self.do_contact(nodes, at_us)
+
+    async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
+        """See `StepRunner.vacate`: steps share nothing here."""
 
     def do_launch(self, spec: StepSpec, contact_us: int | None = None) -> StepState:
         """Start a step or find it. `contact_us` is its node's last contact, see `StepOrder`."""

@@ -8,6 +8,7 @@ import pytest
 
 from eslurm.telemetry.process import EXIT_CANNOT_START
 from esnoded.__main__ import main
+from tests.support.groups import as_root
 
 USAGE = 2
 
@@ -48,3 +49,30 @@ def test_what_does_not_go_together(
     assert end.value.code == code
     assert said in capsys.readouterr().err
     assert not (tmp_path / "state").exists()
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--private-dirs tmp", "'tmp' is no directory with an absolute path, or all of them"),
+        ("--private-dirs /", "'/' is no directory"),
+        ("--private-dirs /dev/shm,/no/such", "'/no/such' is no directory"),
+        ("--private-dirs /dev/shm,", "'.' is no directory"),
+        ("--private-dirs {state}/..", "a private {state}/.. would hide {state}, which jobs need"),
+        ("--private-dirs /dev/shm --socket /dev/shm/x.sock", "would hide /dev/shm/x.sock, which jobs need"),
+        ("--private-dirs /dev/shm --private-dirs-mib -1", "-1 is less than 0, which is half of the memory"),
+    ],
+)
+def test_directories_that_jobs_cannot_have_to_themselves(
+    words: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    common = [
+        *("--cluster", "c", "--state-dir", str(state), "--user", "61300"),
+        *("--nodes", "cn1", "--cores", "1", "--memory-mib", "9"),
+    ]
+    with pytest.raises(SystemExit) as end:
+        main([*common, *words.format(state=state).split()])
+    assert end.value.code == EXIT_CANNOT_START
+    assert said.format(state=state) in capsys.readouterr().err

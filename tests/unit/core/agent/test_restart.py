@@ -95,6 +95,21 @@ def test_such_a_start_that_fails_now_is_reported_because_it_was_in_the_inventory
     assert world.stages() == {}
 
 
+def test_an_attempt_vacates_its_node_when_its_last_step_has_ended_and_again_after_a_restart() -> None:
+    world = World()
+    world.order(PREPARE)
+    world.order(END)
+    assert not world.vacated
+    world.restart()
+    world.register()
+    assert not world.vacated
+    world.finish()
+    world.ack_all()
+    assert world.vacated == [(0, 7, 1)]
+    world.restart()
+    assert world.vacated == [(0, 7, 1)] * 2
+
+
 def test_what_was_being_ended_is_ended_again() -> None:
     world = World()
     world.order(PREPARE)
