@@ -110,6 +110,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return admission.on_submit(state, message, now_us)
         case EffectDone():
             return outcomes.on_effect_done(state, message, now_us), None
+        case StepEnded() | NodeGone() | PhaseReported() | GatewayReported() if _is_unheard_of(state, message):
+            return [], None
         case StepEnded():
             return outcomes.on_step_ended(state, message, now_us), None
         case NodeGone():
@@ -217,3 +219,12 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return nodes.on_config(state, message), None
         case _:
             raise TypeError(f"no decision for {type(message).__name__}")
+
+
+def _is_unheard_of(state: State, report: StepEnded | NodeGone | PhaseReported | GatewayReported) -> bool:
+    """Check whether no node has heard of the attempt yet: it awaits the controller's prolog.
+
+    Then another leader has launched it since, and this one is deposed.
+    """
+    found = state.find_attempt(report.job_id, report.attempt)
+    return found is not None and found[1].awaits_prolog

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from eslurm.api.infos import job_info
+from eslurm.core.control.decide import decide
 from eslurm.core.dispatch.local_programs import EndProgram, LocalPrograms, StartProgram
 from eslurm.core.model import facts
 from eslurm.core.model.config import ClusterConfig
@@ -24,7 +25,14 @@ from eslurm.core.model.messages import (
     RequeueJobs,
     UpdateJob,
 )
-from eslurm.core.model.protocol import Prepare
+from eslurm.core.model.protocol import (
+    GatewayReported,
+    NodeGone,
+    PhaseReported,
+    Prepare,
+    ReportBody,
+    StepEnded,
+)
 from eslurm.core.model.request import Request
 from eslurm.replay.state_check import check
 from tests.kits.core import ALICE, ROOT, World
@@ -125,6 +133,26 @@ def test_nothing_reaches_a_node_before_the_prolog_has_ended_well(site: Site) -> 
     assert isinstance(send.body, Prepare) and len(send.nodes) == 2
     assert send.revision == site.attempt(job_id).placed_revision
     assert site.text(job_id) == ""
+
+
+@pytest.mark.parametrize("is_good", [True, False])
+@pytest.mark.parametrize("kind", [StepEnded, NodeGone, PhaseReported, GatewayReported])
+def test_a_deposed_leader_takes_no_report_of_what_it_has_not_launched(
+    site: Site, kind: type, is_good: bool
+) -> None:
+    """Another leader has launched the attempt since, and the report has come here all the same."""
+    job_id = site.placed(request=TWO)
+    before = site.attempt(job_id)
+    about = (before.first, site.state.nodes[before.first].incarnation, job_id, 1)
+    end = StepEnd(0 if is_good else 1)
+    reports: list[ReportBody] = [
+        StepEnded(*about, end, True),
+        NodeGone(*about, end),
+        PhaseReported(*about, "prolog", end),
+        GatewayReported(*about, ()),
+    ]
+    (report,) = (one for one in reports if type(one) is kind)
+    assert decide(site.state, report, site.now_us) == ([], None)
 
 
 def test_the_time_limit_counts_from_the_script_s_start(site: Site) -> None:
