@@ -14,6 +14,8 @@ from eslurm.core.model.step_key import EPILOG_STEP
 from eslurm.ports.step_runner import StepOutcome, StepSpec
 from esnoded.procd import procfs
 from esnoded.stepd.client import SupervisorClient
+from esnoded.stepd.place import Place
+from tests.integration.conftest import running
 from tests.kits.stepd import NOBODY, Outcomes, Site, eventually, key, supervised
 from tests.kits.stepd_processes import outcome_of, play
 from tests.support.groups import as_root
@@ -43,8 +45,12 @@ def output(outcome: StepOutcome, site: Site) -> str:
 
 
 def namespaces(site: Site) -> set[str]:
+    return namespaces_of(site.pid())
+
+
+def namespaces_of(pid: int) -> set[str]:
     """Mount namespaces that the root part keeps open."""
-    directory = Path(f"/proc/{site.pid()}/fd")
+    directory = Path(f"/proc/{pid}/fd")
     links = [os.readlink(path) for path in directory.iterdir()]
     return {link for link in links if link.startswith("mnt:")}
 
@@ -172,3 +178,23 @@ def test_set_user_id_programs_gain_no_rights_unless_the_site_lets_them(
         ended = outcome_of(site, one)
         uid, _, locked = output(ended, site).split()
         assert (uid, locked) == (("0", "0") if allowed else (str(NOBODY), "1"))
+
+
+def test_an_agent_lets_go_of_them_when_the_job_has_left_its_node() -> None:
+    with running(nodes=1, agents=1, satellites=1) as cluster:
+        cluster.terminate("agent0")
+        cluster.daemons["agent0"].words += ["--private-dirs", str(SHARED)]
+        cluster.start()
+        cluster.wait_nodes(lambda nodes: all(node.incarnation > 1 for node in nodes.values()))
+        gate = cluster.work / "gate"
+        os.mkfifo(gate)
+        job = cluster.wrap(
+            f"touch {SHARED}/{NAME}; ls {SHARED} > seen; read go < gate", "-D", str(cluster.work)
+        )
+        assert cluster.wait_lines("seen") == [NAME]
+        status = Place(cluster.directory / "agent0").find_supervisor()
+        assert status is not None and len(namespaces_of(status.pid)) == 1
+        assert not (SHARED / NAME).exists()
+        gate.write_text("go\n")
+        assert cluster.end(job) == "COMPLETED"
+        cluster.until(lambda: not namespaces_of(status.pid) or None, "the namespace of the job is let go")
