@@ -215,7 +215,7 @@ def _nodes(nodes: Sequence[Any], *, is_long: bool, has_modules: bool = False) ->
         columns.insert(2, Column("MODULE"))
     if is_long:
         columns += columns_of(">MEMORY(A/T) GRES(A/T) FEATURES JOBS")
-        columns += columns_of("SINCE REASON")
+        columns += columns_of("CONTAINED SINCE REASON")
     rows = []
     for node in nodes:
         partitions = "-" if is_login_host(node) else ",".join(node.partitions)
@@ -228,6 +228,7 @@ def _nodes(nodes: Sequence[Any], *, is_long: bool, has_modules: bool = False) ->
                 _uses(node),
                 ",".join(node.features) or "-",
                 ",".join(map(str, node.jobs[:8])) + (",..." if len(node.jobs) > 8 else "") or "-",
+                ",".join(node.contained) or "-",
                 format_moment(node.since_us, clock.local_offset_s),
                 escaped(node.reason) or "-",
             ]

@@ -122,6 +122,7 @@ NODES = pb.NodesReply(
         node(1, cores_used=8, memory_used_mib=4096, jobs=[11]),
         node(
             2,
+            contained=["kill", "memory", "pids", "cpu"],
             cores_used=3,
             memory_used_mib=1024,
             jobs=[11, 12],
