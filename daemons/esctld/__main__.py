@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,6 +122,7 @@ def main(argv: list[str] | None = None) -> None:
         try:
             controller = ControllerProcess(options, store)
             stop_on_signals(controller.stop)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, controller.hang_up)
             await controller.run(announced(arguments.ready_fd))
         finally:
             await store.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from esctld.config_file import loaded
 from esctld.lead import housekeeping
 from esctld.lead.attending import attend
 from esctld.lead.broadcast_driver import BroadcastDriver
@@ -36,6 +36,7 @@ from esctld.lead.log_export import LogKeeper, LogPages
 from esctld.lead.planner import Planner
 from esctld.lead.program_runner import HostProgramRunner
 from esctld.lead.programs import Programs
+from esctld.lead.reconfiguration import Reconfiguration
 from esctld.lead.revocations import Revocations
 from esctld.lead.satellites import LinkedSatellites
 from esctld.lead.site import Member, SiteSigner
@@ -226,8 +227,9 @@ class Controller:
             )
             renewing = asyncio.create_task(lease.run(), name="lease")
             stack.push_async_callback(_end_tasks, [renewing, dispatch])
+            read = loaded(self._options.config)
             for message in (
-                ConfigLoaded(cluster_config(self._options.config, own_uid=os.geteuid())),
+                ConfigLoaded(read.core, read.digest, is_takeover=not self._must_fit),
                 EpochStarted(self._lead.epoch),
             ):
                 if not await self._first(dispatch, message):
@@ -260,6 +262,10 @@ class Controller:
                 raise CannotStart(answer.text)
             log.error("the former configuration stays in force: %s", answer.text)
         return True
+
+    async def reconfigure(self) -> None:
+        """Take what the configuration file says by now, as far as that goes while this controller leads."""
+        await self._reconfiguration.by_signal()
 
     # ---- building ----
 
@@ -379,6 +385,11 @@ class Controller:
             *(self._dispatcher.request, service.change),
         )
         service.offer("RevokeMembers", self._revocations.revoke)
+        self._reconfiguration = Reconfiguration(
+            *(options.config_file, options.config, service.decide),
+            *(self._dispatcher.request, self._leadership.standbys),
+        )
+        service.offer("Reconfigure", self._reconfiguration.call)
         service.offer("ExportLog", LogPages(self._store, OWNER, cluster).export)
         service.offer("Audit", Audits(self._audit_log, self._lead.name).call)
         self._federation = self._join_federation(epoch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from esctld.daemon import OWNER, Controller, ControllerOptions
@@ -21,6 +22,7 @@ from eslurm.api.authoriser import Authoriser
 from eslurm.api.methods import Method
 from eslurm.api.principals import Principals
 from eslurm.api.unix_server import UnixServer
+from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
 from eslurm.core.dispatch.standby import Lead
 from eslurm.ports.api import Answered, Answerer, Caller, Status
 from eslurm.ports.store import FenceLost, Store
@@ -60,6 +62,8 @@ class ControllerProcess:
         self._metrics = ControllerMetrics()
         self._status = ControllerStatus(self._metrics, options.tls)
         self._switch = AnswererSwitch()
+        self._on_hangup: Callable[[], Awaitable[None]] | None = None
+        self._reading: asyncio.Task[None] | None = None
         privileged = frozenset(
             (*options.config.cluster.operators, *(options.config.cluster.administrators or ()))
         )
@@ -70,6 +74,25 @@ class ControllerProcess:
     def stop(self) -> None:
         """End `run` in good order."""
         self._stopped.set()
+
+    def hang_up(self) -> None:
+        """Read the configuration file again (SIGHUP): a leader takes it, a standby compares it with what is in force."""
+        if self._on_hangup is None:
+            log.warning("the configuration is read when this controller leads, which is not yet")
+        elif self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_again(self._on_hangup), name="hang up")
+        else:
+            log.warning("the configuration is being read already: send the signal again when that is done")
+
+    @staticmethod
+    async def _read_again(read: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await read()
+        except (InboxFull, NotNow, Unsettled):
+            log.error("nothing has changed: the job store does not answer at present")
+        except Exception:
+            # One signal fails, not the daemon.
+            log.exception("the configuration could not be read again")
 
     async def run(self, ready: asyncio.Future[str]) -> None:
         """Stand by, lead, stand by again ... `ready` gets the endpoint once it leads or could lead at any moment."""
@@ -92,6 +115,9 @@ class ControllerProcess:
                     return
                 give_back_to_collector()
         finally:
+            if self._reading is not None:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
             await self._status.close()
             await self._api_server.stop()
             self._principals.close()
@@ -108,8 +134,11 @@ class ControllerProcess:
             )
 
         standby = Standby(
-            self._store, OWNER, options.name, endpoint, options.lease_us, link, on_warm=announce
+            *(self._store, OWNER, options.name, endpoint, options.lease_us, link),
+            on_warm=announce,
+            config_file=options.config_file,
         )
+        self._on_hangup = standby.look_at_file
         self._switch.lead_to(standby.answerer)
         self._status.becomes(STANDBY, standby.health)
         won = asyncio.create_task(standby.run(), name="standby")
@@ -118,6 +147,7 @@ class ControllerProcess:
             await asyncio.wait({won, stopped}, return_when=asyncio.FIRST_COMPLETED)
             return won.result() if won.done() else None
         finally:
+            self._on_hangup = None
             self._switch.lead_to(None)
             for task in (won, stopped):
                 task.cancel()
@@ -142,6 +172,7 @@ class ControllerProcess:
         def serving(authoriser: Authoriser) -> None:
             self._status.becomes(LEADER, controller.status.health, controller.status.families)
             self._switch.lead_to(authoriser)
+            self._on_hangup = controller.reconfigure
             log.info("serving %s", self._options.socket)
             announce()
 
@@ -153,6 +184,7 @@ class ControllerProcess:
             await give_up(self._store)
             raise
         finally:
+            self._on_hangup = None
             self._switch.lead_to(None)
             self._status.becomes(STARTING, lambda: Health(False, "does not lead any more"))
             logs.set_always(epoch=None)

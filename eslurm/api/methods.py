@@ -108,6 +108,7 @@ RESIZE_JOB = Method("ResizeJob", 48, pb.ResizeJobRequest, pb.ResizeJobReply, Tru
 ATTEND_JOB = Method("AttendJob", 49, pb.AttendJobRequest, pb.AttendJobReply, False, "owner")
 RELEASE_JOB = Method("ReleaseJob", 50, pb.ReleaseJobRequest, pb.ChangeReply, True, "owner")
 STATISTICS = Method("Statistics", 51, pb.StatisticsRequest, pb.StatisticsReply, False, "anyone")
+RECONFIGURE = Method("Reconfigure", 52, pb.ReconfigureRequest, pb.ReconfigureReply, True, "administrator")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -160,6 +161,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     ATTEND_JOB,
     RELEASE_JOB,
     STATISTICS,
+    RECONFIGURE,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -5,6 +5,7 @@ Unknown keys are errors: a misspelt limit that silently does nothing is worse th
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import tomllib
 from pathlib import Path
@@ -33,6 +34,7 @@ from eslurm.core.model.timekeeping import loss_slack_s, lost_after_min_s
 from eslurm.security.files import UnsafeFile, read_trusted
 
 FILE_BYTES_MAX = 64 << 20
+DIGEST_BYTES = 16
 HEARTBEATS_UNCONFIRMED = 3
 """Age of a healthy node's contact in heartbeats, at most: one under way, one lost, one to confirm it."""
 PREEMPT_MODES = ("off", "requeue", "cancel", "suspend")
@@ -75,10 +77,10 @@ def parse_config(raw: bytes, origin: str) -> Config:
     return config
 
 
-def cluster_config(config: Config, origin: str = "configuration", own_uid: int = 0) -> ClusterConfig:
-    """The core's part of the configuration. Raises `ConfigError` when the sections contradict each other.
+def cluster_config(config: Config, origin: str = "configuration") -> ClusterConfig:
+    """The core's part of the configuration, as on a host where root runs the controller (`with_own_uid`).
 
-    `own_uid` is the controller's own: an administrator unless the configuration names them.
+    Raises `ConfigError` when the sections contradict each other.
     """
     try:
         resources = resources_of(config.resource, config.nodes)
@@ -109,6 +111,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
     _check_relay(config, {node.name for node in nodes}, origin)
     _check_private(config.privacy.private, origin)
     administrators = config.cluster.administrators
+    administrators = [0] if administrators is None else administrators
     numbers = {name: getattr(policy, name) for name in policy.__struct_fields__ if name != "scheduler"}
     made = ClusterConfig(
         cluster=config.cluster.name,
@@ -122,7 +125,7 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
         priority=_priority(config.priority),
         use_forecasts=config.estimator.use,
         login_nodes=login_nodes,
-        administrators=tuple(dict.fromkeys((0, own_uid) if administrators is None else administrators)),
+        administrators=tuple(dict.fromkeys(administrators)),
         private=tuple(dict.fromkeys(config.privacy.private)),
         min_uid=config.agent.min_uid,
         allow_root_jobs=config.agent.allow_root_jobs,
@@ -134,6 +137,18 @@ def cluster_config(config: Config, origin: str = "configuration", own_uid: int =
     _check_billing(made, origin)
     _check_silence(made, origin)
     return made
+
+
+def config_digest(config: ClusterConfig) -> bytes:
+    """Digest of the core's part of a file, the same on every host and for every comment: `config` is for `own_uid` 0."""
+    return hashlib.blake2b(msgspec.msgpack.encode(config), digest_size=DIGEST_BYTES).digest()
+
+
+def with_own_uid(config: ClusterConfig, file: Config, own_uid: int) -> ClusterConfig:
+    """The same with the controller's own user among the administrators, unless the file names them."""
+    if file.cluster.administrators is not None:
+        return config
+    return msgspec.structs.replace(config, administrators=tuple(dict.fromkeys((0, own_uid))))
 
 
 def estimator_settings(section: EstimatorSection) -> dict[str, str | int | float | bool]:

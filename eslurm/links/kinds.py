@@ -24,7 +24,7 @@ _UP = frozenset({"report", "door_call", "book_pull", "blob_request"}) | _ANSWERS
 _DOWN = frozenset({"broadcast", "book", "blob_chunk", "report_ack", "door_reply"})
 
 _TABLE: dict[tuple[str, str], frozenset[str]] = {
-    ("controller", "controller"): frozenset({"door_call", "door_reply"}),
+    ("controller", "controller"): frozenset({"door_call", "door_reply", "standby_status"}),
     ("cell", "controller"): frozenset({"door_call", "door_reply"}),
     ("controller", "satellite"): _DOWN | {"satellite_ping"},
     ("controller", "agent"): _DOWN,

@@ -1482,20 +1482,22 @@ class ControllersRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ControllerInfo(_message.Message):
-    __slots__ = ("name", "role", "endpoint", "epoch", "since_us", "build")
+    __slots__ = ("name", "role", "endpoint", "epoch", "since_us", "build", "configuration")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SINCE_US_FIELD_NUMBER: _ClassVar[int]
     BUILD_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     role: str
     endpoint: str
     epoch: int
     since_us: int
     build: str
-    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., since_us: _Optional[int] = ..., build: _Optional[str] = ...) -> None: ...
+    configuration: str
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., endpoint: _Optional[str] = ..., epoch: _Optional[int] = ..., since_us: _Optional[int] = ..., build: _Optional[str] = ..., configuration: _Optional[str] = ...) -> None: ...
 
 class ControllersReply(_message.Message):
     __slots__ = ("controllers", "now_us")
@@ -2549,3 +2551,23 @@ class CallCounts(_message.Message):
     count: int
     spent_us: int
     def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., count: _Optional[int] = ..., spent_us: _Optional[int] = ...) -> None: ...
+
+class ReconfigureRequest(_message.Message):
+    __slots__ = ("dry_run",)
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    def __init__(self, dry_run: _Optional[bool] = ...) -> None: ...
+
+class ReconfigureReply(_message.Message):
+    __slots__ = ("problems", "changed", "needs_restart", "standbys", "revision")
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_RESTART_FIELD_NUMBER: _ClassVar[int]
+    STANDBYS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    changed: _containers.RepeatedScalarFieldContainer[str]
+    needs_restart: _containers.RepeatedScalarFieldContainer[str]
+    standbys: _containers.RepeatedScalarFieldContainer[str]
+    revision: int
+    def __init__(self, problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., changed: _Optional[_Iterable[str]] = ..., needs_restart: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ..., revision: _Optional[int] = ...) -> None: ...

@@ -284,6 +284,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.StatisticsRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.StatisticsReply.FromString,
                 _registered_method=True)
+        self.Reconfigure = channel.unary_unary(
+                '/eslurm.v1.Controller/Reconfigure',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -589,6 +594,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reconfigure(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -841,6 +852,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.Statistics,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.StatisticsRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.StatisticsReply.SerializeToString,
+            ),
+            'Reconfigure': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reconfigure,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2193,6 +2209,33 @@ class Controller:
             '/eslurm.v1.Controller/Statistics',
             eslurm_dot_v1_dot_controller__pb2.StatisticsRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.StatisticsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reconfigure(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Reconfigure',
+            eslurm_dot_v1_dot_controller__pb2.ReconfigureRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ReconfigureReply.FromString,
             options,
             channel_credentials,
             insecure,

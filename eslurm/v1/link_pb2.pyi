@@ -17,7 +17,7 @@ class Frame(_message.Message):
     def __init__(self, traceparent: _Optional[str] = ..., book_revision: _Optional[int] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("hello", "hello_reply", "broadcast", "broadcast_ack", "broadcast_reply", "report", "report_ack", "book_pull", "book", "blob_request", "blob_chunk", "door_call", "door_reply", "credit", "unsupported", "bye", "open_bulk", "satellite_ping", "satellite_status", "key_ring", "revoked")
+    __slots__ = ("hello", "hello_reply", "broadcast", "broadcast_ack", "broadcast_reply", "report", "report_ack", "book_pull", "book", "blob_request", "blob_chunk", "door_call", "door_reply", "credit", "unsupported", "bye", "open_bulk", "satellite_ping", "satellite_status", "key_ring", "revoked", "standby_status")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HELLO_REPLY_FIELD_NUMBER: _ClassVar[int]
     BROADCAST_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class Item(_message.Message):
     SATELLITE_STATUS_FIELD_NUMBER: _ClassVar[int]
     KEY_RING_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_STATUS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     hello_reply: HelloReply
     broadcast: Broadcast
@@ -60,7 +61,8 @@ class Item(_message.Message):
     satellite_status: SatelliteStatus
     key_ring: SealedStatement
     revoked: SealedStatement
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ..., satellite_ping: _Optional[_Union[SatellitePing, _Mapping]] = ..., satellite_status: _Optional[_Union[SatelliteStatus, _Mapping]] = ..., key_ring: _Optional[_Union[SealedStatement, _Mapping]] = ..., revoked: _Optional[_Union[SealedStatement, _Mapping]] = ...) -> None: ...
+    standby_status: StandbyStatus
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_reply: _Optional[_Union[HelloReply, _Mapping]] = ..., broadcast: _Optional[_Union[Broadcast, _Mapping]] = ..., broadcast_ack: _Optional[_Union[BroadcastAck, _Mapping]] = ..., broadcast_reply: _Optional[_Union[BroadcastReply, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., book_pull: _Optional[_Union[BookPull, _Mapping]] = ..., book: _Optional[_Union[Book, _Mapping]] = ..., blob_request: _Optional[_Union[BlobRequest, _Mapping]] = ..., blob_chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., door_call: _Optional[_Union[DoorCall, _Mapping]] = ..., door_reply: _Optional[_Union[DoorReply, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., open_bulk: _Optional[_Union[OpenBulk, _Mapping]] = ..., satellite_ping: _Optional[_Union[SatellitePing, _Mapping]] = ..., satellite_status: _Optional[_Union[SatelliteStatus, _Mapping]] = ..., key_ring: _Optional[_Union[SealedStatement, _Mapping]] = ..., revoked: _Optional[_Union[SealedStatement, _Mapping]] = ..., standby_status: _Optional[_Union[StandbyStatus, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "protocol_min", "protocol_max", "build", "features", "role", "process", "endpoint", "epoch", "owner", "nonce", "proof", "proof_key", "challenge", "now_us", "ephemeral", "membership", "ring", "revoked_revision")
@@ -267,6 +269,12 @@ class SatellitePing(_message.Message):
     SEQ_FIELD_NUMBER: _ClassVar[int]
     seq: int
     def __init__(self, seq: _Optional[int] = ...) -> None: ...
+
+class StandbyStatus(_message.Message):
+    __slots__ = ("configuration",)
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    configuration: str
+    def __init__(self, configuration: _Optional[str] = ...) -> None: ...
 
 class SatelliteStatus(_message.Message):
     __slots__ = ("seq", "tasks", "nodes", "rss_bytes", "sockets", "lag_us", "queued")

@@ -24,6 +24,7 @@ from eslurm.v1 import controller_pb2 as pb
 
 log = logging.getLogger("esctld.leadership")
 
+CONFIGURATION_CHARS_MAX = 1_000
 NAME_FEATURE = "controller="
 """Prefix of the controller's name in its Hello."""
 
@@ -98,6 +99,8 @@ class Standby(msgspec.Struct, frozen=True):
     endpoint: str
     build: str
     since_us: int
+    configuration: str = ""
+    """What it says is wrong with its configuration file; empty: nothing."""
 
 
 class Standbys:
@@ -114,6 +117,14 @@ class Standbys:
         standby = Standby(name, peer.endpoint, peer.build, now_us)
         self._linked[link] = standby
         return standby
+
+    def note(self, link: Link, configuration: str) -> None:
+        """A standby says what is wrong with its configuration file."""
+        standby = self._linked.get(link)
+        if standby is not None:
+            self._linked[link] = msgspec.structs.replace(
+                standby, configuration=configuration[:CONFIGURATION_CHARS_MAX]
+            )
 
     def remove(self, link: Link) -> Standby | None:
         """A link has ended; returns its standby, if it was one's."""
@@ -150,11 +161,20 @@ class Leadership:
         )
         others = [
             pb.ControllerInfo(
-                name=one.name, role="standby", endpoint=one.endpoint, since_us=one.since_us, build=one.build
+                name=one.name,
+                role="standby",
+                endpoint=one.endpoint,
+                since_us=one.since_us,
+                build=one.build,
+                configuration=one.configuration,
             )
             for one in self._standbys.all
         ]
         return [own, *others]
+
+    def standbys(self) -> list[str]:
+        """The names of the linked standbys."""
+        return [one.name for one in self._standbys.all if one.name != self.lead.name]
 
     def hand_over(self, to: str, request_id: bytes) -> pb.TakeoverReply:
         """Choose the successor; the switch begins once the caller has its answer. Raises Refused."""
@@ -170,7 +190,7 @@ class Leadership:
         return reply
 
     def _choose(self, to: str) -> str:
-        names = [one.name for one in self._standbys.all if one.name != self.lead.name]
+        names = self.standbys()
         if to == self.lead.name:
             raise Refused(RefusalCode.CONFLICT, f"controller {to} leads already")
         if not names:

@@ -189,6 +189,8 @@ class ControllerLinks:
                 self._blobs.on_request(link, item.blob_request)
             case "door_call":
                 self._call(link, item.door_call)
+            case "standby_status":
+                self._standbys.note(link, item.standby_status.configuration)
 
     # ---- reports: one message per tick, however many came ----
 

@@ -29,6 +29,11 @@ class Follower:
         """Up to where it has followed; 0 while it is cold."""
         return self._replica.revision
 
+    @property
+    def state(self) -> State | None:
+        """The state as it has followed; None while it is cold."""
+        return self._replica.state
+
     async def follow(self, revision: int) -> State:
         """The state at this revision or a later one; StoreUnavailable leaves it where it was.
 

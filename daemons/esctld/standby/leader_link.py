@@ -70,6 +70,7 @@ class LeaderLink:
         self._leader = Leader()
         self._link: Link | None = None
         self._moved = asyncio.Event()
+        self._configuration = ""
 
     # ---- whom to follow ----
 
@@ -114,8 +115,20 @@ class LeaderLink:
             told = ""
             log.info("linked to the leader %s at %s", leader.holder, leader.endpoint)
             self._link = link
+            if self._configuration:
+                self._tell(link)
             await link.closed.wait()
             self._link = None
+
+    def tell_configuration(self, problem: str) -> None:
+        """What is wrong with this controller's configuration file, for the leader to show."""
+        self._configuration = problem
+        if self._link is not None and not self._link.closed.is_set():
+            self._tell(self._link)
+
+    def _tell(self, link: Link) -> None:
+        status = link_pb2.StandbyStatus(configuration=self._configuration)
+        link.send(link_pb2.Item(standby_status=status))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -10,10 +10,12 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from esctld.lead.leadership import Lease, give_up
 from esctld.standby.follower import Follower
 from esctld.standby.leader_link import LeaderLink
+from esctld.standby.own_file import OwnFile
 from eslurm.core.dispatch.standby import FOLLOW_RETRY_US, Claim, Follow, Lead, StandbyTerm, Withdraw
 from eslurm.core.model.units import SECOND_US
 from eslurm.ports import store as port
@@ -48,6 +50,7 @@ class Standby:
         lease_us: int,
         link: Callable[[Callable[[], None]], LeaderLink],
         on_warm: Callable[[], None],
+        config_file: Path,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -58,6 +61,7 @@ class Standby:
         self._look_now = asyncio.Event()
         self._grown = asyncio.Event()
         self._link = link(self._look_now.set)
+        self._own_file = OwnFile(config_file, lambda: self._follower.state, self._link.tell_configuration)
         self._on_warm = on_warm
         self._away = False
         self._is_warm = False
@@ -76,7 +80,15 @@ class Standby:
             return Health(False, f"stands by, but cannot follow the log: {self._cannot_follow}")
         if not self._is_warm:
             return Health(False, "stands by, and has not read the log yet")
-        return Health(True, f"stands by: {self._term.leader.holder or 'another controller'} leads")
+        leader = self._term.leader.holder or "another controller"
+        problem = self._own_file.problem
+        return Health(True, f"stands by: {leader} leads{f'; {problem}' if problem else ''}")
+
+    async def look_at_file(self) -> None:
+        """Compare the configuration file with what is in force now: an administrator asks."""
+        await self._own_file.look()
+        said = self._own_file.problem or "its configuration file is the one in force"
+        log.info("%s stands by and reads its file when it leads; %s", self._name, said)
 
     async def run(self) -> Lead:
         """Stand by until it leads. Raises what makes a controller useless: a foreign, a damaged or a newer store."""
@@ -90,6 +102,7 @@ class Standby:
                 tasks = [
                     asyncio.create_task(self._follow(), name="follow"),
                     asyncio.create_task(self._link.run(), name="leader link"),
+                    asyncio.create_task(self._own_file.run(), name="own file"),
                 ]
                 await self._watch(tasks)
         finally:

@@ -20,6 +20,7 @@ MESSAGES: Mapping[str, tuple[str, int]] = {
     "Config": ("REQUEST_BUILD_INFO", 2001),
     "Jobs": ("REQUEST_JOB_INFO", 2003),
     "Nodes": ("REQUEST_NODE_INFO", 2007),
+    "Reconfigure": ("REQUEST_RECONFIGURE", 1003),
     "Shares": ("REQUEST_SHARE_INFO", 2022),
     "Statistics": ("REQUEST_STATS_INFO", 2035),
     "Federation": ("REQUEST_FED_INFO", 2049),

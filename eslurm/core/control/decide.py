@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from eslurm.core.control import federation, job_ids, members, nodes, satellites, steps, tokens
+from eslurm.core.control import configuration, federation, job_ids, members, nodes, satellites, steps, tokens
 from eslurm.core.control.accounts.decide import on_change
 from eslurm.core.control.jobs import (
     admission,
@@ -68,6 +68,7 @@ from eslurm.core.model.messages import (
     NoteTransferred,
     OfferJob,
     PlanMade,
+    Reconfigure,
     ReleaseJob,
     RequeueJobs,
     ResizeJob,
@@ -148,6 +149,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return resizing.on_resize(state, message, now_us)
         case UpdateNodes():
             return nodes.on_update_nodes(state, message, now_us)
+        case Reconfigure():
+            return configuration.on_reconfigure(state, message)
         case UpdateSatellites():
             return satellites.on_update_satellites(state, message)
         case SatelliteSilent():
@@ -216,7 +219,7 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
         case EpochStarted():
             return nodes.on_epoch(state, message), None
         case ConfigLoaded():
-            return nodes.on_config(state, message), None
+            return configuration.on_config(state, message), None
         case _:
             raise TypeError(f"no decision for {type(message).__name__}")
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from eslurm.core.control.jobs.controller_phases import begun_again
 from eslurm.core.control.jobs.stopping import node_gone
-from eslurm.core.control.jobs.users import held_by_user
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model import facts
-from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Attempt, Job, StepEnd
 from eslurm.core.model.job_states import AttemptPhase
 from eslurm.core.model.messages import (
     Changed,
-    ConfigLoaded,
     EpochStarted,
     HeartbeatDone,
     JobProblem,
@@ -25,80 +22,12 @@ from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
 from eslurm.core.model.step_key import EPILOG, PROGRAMS
 from eslurm.core.model.wording import quoted
-from eslurm.core.resources.vector import RESOURCES, fits, subtract
+from eslurm.core.resources.vector import RESOURCES, fits
 from eslurm.core.state import faults
 from eslurm.core.state.cluster import State, attempts_of
 
 STALE_EPOCH = "stale epoch"
 SUPERSEDED = "a later registration of this node has been accepted"
-
-
-def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
-    """Accept a configuration that differs; new nodes get numbers that no node has had before.
-
-    Raises `Refused` if it takes resources from a node that a job holds.
-    """
-    config = message.config
-    if config == state.config:
-        return []
-    next_number = state.next_number
-    _check_resources(state, config)
-    for node_config in config.nodes:
-        number = state.numbers.get(node_config.name)
-        if number is not None and not fits(_held_on(state, number), node_config.total):
-            raise Refused(
-                RefusalCode.CONFLICT,
-                f"node {node_config.name}: its jobs hold {_held_on(state, number)}, more than {node_config.total}: "
-                f"drain it and change it when they have ended",
-            )
-    _check_login(state, config)
-    names = (*(node.name for node in config.nodes), *config.login_nodes)
-    added = [name for name in names if name not in state.numbers]
-    numbers = tuple((name, next_number + at) for at, name in enumerate(added))
-    return [facts.ConfigAccepted(config, numbers), *held_by_user(state, config)]
-
-
-def _check_resources(state: State, config: ClusterConfig) -> None:
-    """Check that resources change only at the end while jobs hold nodes: holdings are counted in their order."""
-    if not state.jobs_on:
-        return
-    for wide in (False, True):
-        before = [one.name for one in state.config.resources if bool(one.wide_total) is wide]
-        after = [one.name for one in config.resources if bool(one.wide_total) is wide]
-        if after[: len(before)] != before:
-            raise Refused(
-                RefusalCode.CONFLICT,
-                f"resource: jobs hold nodes while {', '.join(before)} become {', '.join(after) or 'none'}: "
-                "give each a [[resource]] in this order, new ones at the end, or drain the nodes first",
-            )
-    numbered = {one.name for one in config.resources if one.devices}
-    for one in state.config.resources:
-        if one.devices is not (one.name in numbered):
-            raise Refused(
-                RefusalCode.CONFLICT,
-                f"resource {one.name}: jobs hold nodes while devices = {str(not one.devices).lower()} is set, and it is "
-                "unknown which items are theirs: drain the nodes first",
-            )
-
-
-def _check_login(state: State, config: ClusterConfig) -> None:
-    """Check that a new login host holds nothing: a node becomes one when its last job has left it."""
-    if state.login.issuperset(state.numbers.get(name, -1) for name in config.login_nodes):
-        return
-    named = state.named_nodes()
-    for name in config.login_nodes:
-        if state.numbers.get(name) in named:
-            raise Refused(
-                RefusalCode.CONFLICT,
-                f"login.nodes: {name} is a node that jobs are on: drain it and make it a login host when they have ended",
-            )
-
-
-def _held_on(state: State, number: int) -> tuple[int, ...]:
-    position = state.ledger.topology.positions.get(number)
-    if position is None or number not in state.jobs_on:
-        return ()
-    return subtract(state.ledger.topology.totals[position], state.ledger.free_on(position))
 
 
 def on_epoch(state: State, message: EpochStarted) -> list[facts.Fact]:
@@ -114,7 +43,7 @@ def on_registration(
     """Register a node. Attempts that it does not hold any more, though the state has them, are over."""
     name = registration.name
     number = state.numbers.get(name)
-    if number is None:
+    if number is None or (number in state.removed and number not in state.jobs_on):
         return [], RegistrationReply(
             name, refused=f"node {name} is not in the configuration of {state.config.cluster}"
         )

@@ -44,10 +44,14 @@ class FactBase(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
 
 
 class ConfigAccepted(FactBase, frozen=True, tag=True):
-    """This configuration is in force from now on. Nodes it adds get the `numbers` given here."""
+    """This configuration is in force from now on. Nodes it adds get the `numbers` given here.
+
+    `digest` is that of the file it was read from; empty: nothing was read.
+    """
 
     config: ClusterConfig
     numbers: tuple[tuple[str, int], ...]
+    digest: bytes = b""
 
 
 class EpochBegan(FactBase, frozen=True, tag=True):

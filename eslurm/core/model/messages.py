@@ -474,9 +474,27 @@ class EpochStarted(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConfigLoaded(msgspec.Struct, frozen=True, gc=False):
-    """A configuration was read; it becomes a fact if it differs from the one in force."""
+    """A configuration was read at a start; it becomes a fact if it differs from the one in force. `digest` is its file's.
+
+    `is_takeover`: no administrator watches, so a file that was replaced since (`State.config_digests`) does not count.
+    """
 
     config: ClusterConfig
+    digest: bytes = b""
+    is_takeover: bool = False
+
+
+class Reconfigure(msgspec.Struct, frozen=True, gc=False):
+    """The leading controller has read its file again: its live parts come into force. Answer: `Changed`, with a note for
+    each change.
+
+    `by` is None for a signal to the process. `is_trial`: only say what would change.
+    """
+
+    by: Principal | None
+    config: ClusterConfig
+    digest: bytes = b""
+    is_trial: bool = False
 
 
 class ControllerPhaseDone(msgspec.Struct, frozen=True, gc=False):
@@ -675,6 +693,7 @@ Request: TypeAlias = (
     | ChangeFederation
     | KeepGuest
     | ResizeJob
+    | Reconfigure
 )
 Event: TypeAlias = (
     Reports

@@ -65,6 +65,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """Programs that the node's own configuration names: prolog, epilog, check."""
     contained: tuple[str, ...] = ()
     """Effects of control groups on jobs there (`CONTAINMENT`)."""
+    offered: tuple[int, ...] = ()
+    """Cores and memory that its agent offered at its last registration; empty: before the controller kept it."""
 
 
 CONTAINMENT = ("kill", "memory", "pids", "cpu")

@@ -14,6 +14,7 @@ from eslurm.core.state import apply_phases, launch_failures
 from eslurm.core.state.cluster import State
 
 SESSIONS_KEPT = 8
+DIGESTS_KEPT = 64
 NOTHING = (0,) * WIDTH
 """A login host's resources for jobs."""
 
@@ -34,10 +35,14 @@ def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
         if number is None:
             node = Node(number=given[name], name=name, total=total, since_us=state.now_us)
         else:
-            node = replace(state.nodes[number], total=total)
+            node = state.nodes[number]
+            if node.total != total:
+                node = replace(node, total=total)
             if node.drain and name in fact.config.login_nodes:
                 node = replace(node, drain=False, reason="", aside_until_us=0)
-        state.put_node(replace(node, orphans_dead_s=_orphans_dead_s(state, node, fact.config)))
+        dead_s = _orphans_dead_s(state, node, fact.config)
+        if number is None or node is not state.nodes[number] or dead_s != node.orphans_dead_s:
+            state.put_node(replace(node, orphans_dead_s=dead_s))
     named = state.named_nodes()
     for node in list(state.nodes.values()):
         if node.name in configured:
@@ -46,6 +51,9 @@ def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
             state.drop_node(node.number)
         else:
             state.put_node(replace(node, orphans_dead_s=_orphans_dead_s(state, node, fact.config)))
+    if fact.digest:
+        earlier = [digest for digest in state.config_digests if digest != fact.digest]
+        state.config_digests = (*earlier, fact.digest)[-DIGESTS_KEPT:]
     state.set_config(fact.config, state.revision)
 
 
@@ -90,6 +98,7 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             protocol=fact.protocol,
             phases=fact.phases,
             contained=fact.contained,
+            offered=fact.total,
             # A host that was booted has nothing left of what failed.
             faults=node.faults if node.boot_id == fact.boot_id else (),
             # Another individual counts its own sessions, and one that was lost counts on from what it remembers.

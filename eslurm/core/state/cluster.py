@@ -111,6 +111,8 @@ class State:
         self.owner = owner
         self.config = ClusterConfig(cluster="")
         self.config_revision = 0
+        # Of the files that were in force, that of the present one last, each once.
+        self.config_digests: tuple[bytes, ...] = ()
         self.epoch = 0
         self.revision = 0
         self.now_us = 0

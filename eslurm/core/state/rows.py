@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     phase_lengths: PhaseLengths | None = None
     federation: FederationWish | None = None
     id_blocks: tuple[IdRange, ...] = ()
+    config_digests: tuple[bytes, ...] = ()
 
 
 class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -152,6 +153,7 @@ def settings_of(state: State) -> Settings:
         state.phase_lengths if state.phase_lengths != PhaseLengths() else None,
         state.federation,
         state.id_blocks,
+        state.config_digests,
     )
 
 
@@ -184,6 +186,7 @@ def restore(
         state.next_id = scalars.next_id
         state.lease_end = scalars.lease_end
         state.id_blocks = scalars.id_blocks
+        state.config_digests = scalars.config_digests
         state.next_number = max(state.next_number, scalars.next_number)
         state.satellites_down = {down.name: down for down in scalars.satellites_down}
         state.revoked_revision = scalars.revoked_revision
