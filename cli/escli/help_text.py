@@ -126,6 +126,10 @@ COMMANDS: dict[str, About] = {
             ("esctl federation drain", "takes no work of other cells (also: resume, leave, rejoin)"),
             ("esctl takeover c2", "let controller c2 lead, and wait until it does (no name: any standby)"),
             (
+                "esctl reconfigure --dry-run",
+                "what the configuration file changes at once (without the option: do it)",
+            ),
+            (
                 "esctl broadcast last --tree",
                 "the newest traced broadcast: who was slow, who adopted whom (also: list)",
             ),

@@ -274,8 +274,8 @@ ROWS: tuple[Option, ...] = (
         ("--kill", "with `finish-part`: end its steps by SIGKILL"),
         (
             "--dry-run",
-            "with `finish-part`, `set-dependency`, `move-starts`, `extend`, and `update` of a running job's nodes: only say "
-            "what would happen",
+            "with `finish-part`, `set-dependency`, `move-starts`, `extend`, `reconfigure`, and `update` of a running job's "
+            "nodes: only say what would happen",
         ),
         ("--earlier-by TIME", "with `move-starts`: by how much, in seconds or as h:m:s (as much as possible)",
          "--earlier-by 0:30:00"),

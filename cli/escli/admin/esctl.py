@@ -201,6 +201,12 @@ def _federation(api: Api, words: list[str], given: Words) -> int:
     return federation.control(api, words, given)
 
 
+def _reconfigure(api: Api, words: list[str], given: Words) -> int:
+    from escli.admin.reconfigure import reconfigure
+
+    return reconfigure(api, words, given)
+
+
 def _change(api: Api, method: str, request: Any, given: Words) -> int:
     reply = api.call(method, request, request_id=os.urandom(16))
     return changes.report(COMMAND, reply, as_json=given.has("json"), nothing="nothing changed")
@@ -222,6 +228,7 @@ ACTIONS: Mapping[str, Action] = {
     "down": _down,
     "satellite": satellites.control,
     "takeover": controllers.takeover,
+    "reconfigure": _reconfigure,
     "broadcast": broadcasts.broadcast,
     "tree": tree_report.tree,
     "log": log_export.control,

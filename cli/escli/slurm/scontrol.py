@@ -448,6 +448,20 @@ def _update_node(call: _Call, rest: Sequence[str]) -> int:
     return exits.FAILED if reply.problems else exits.OK
 
 
+def _reconfigure(call: _Call, rest: Sequence[str]) -> int:
+    from escli.admin.reconfigure import ask
+
+    if rest:
+        raise frame.Failed(f"too many arguments for keyword:reconfigure {rest[0]}")
+    reply = ask(call.api)
+    for problem in reply.problems:
+        text = f"{problem.what}: {problem.text}" if problem.what else problem.text
+        frame.print_error(f"slurm_reconfigure error: {text}")
+    for key in reply.needs_restart:
+        frame.print_error(f"{key}: needs a restart of the controller")
+    return exits.FAILED if reply.problems else exits.OK
+
+
 def _wait_job(call: _Call, rest: Sequence[str]) -> int:
     from escli.job_refs import job_refs
     from eslurm.v1 import controller_pb2 as pb
@@ -489,4 +503,5 @@ _ACTIONS: Mapping[str, Action] = {
     "resume": _resume,
     "update": _update,
     "wait_job": _wait_job,
+    "reconfigure": _reconfigure,
 }

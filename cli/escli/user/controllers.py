@@ -52,8 +52,9 @@ def table(reply: Any, *, header: bool = True) -> str:
         ]
         for one in ordered
     ]
+    problems = [f"{one.name}: {one.configuration}\n" for one in ordered if one.configuration]
     columns = columns_of("CONTROLLER ROLE >FOR >EPOCH ENDPOINT BUILD")
-    return render(columns, rows, header=header)
+    return render(columns, rows, header=header) + "".join(problems)
 
 
 def takeover(api: Api, words: list[str], given: Words) -> int:

@@ -15,7 +15,6 @@ from eslurm.core.control.jobs.users import held_by_user
 from eslurm.core.control.rights import is_administrator
 from eslurm.core.model import facts
 from eslurm.core.model.config import ClusterConfig, NodeConfig
-from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import (
     Changed,
@@ -49,7 +48,7 @@ def on_config(state: State, message: ConfigLoaded) -> list[facts.Fact]:
             "this controller's file is older than the configuration in force, which was read again from a later one: "
             "copy that file to this host, and run esctl reconfigure",
         )
-    if config == state.config:
+    if config == state.config and not _is_new(state, message.digest):
         return []
     check_holdings(state, config)
     return _accepted(state, config, message.digest)
@@ -66,7 +65,9 @@ def on_reconfigure(state: State, message: Reconfigure) -> tuple[list[facts.Fact]
         raise Refused(RefusalCode.DENIED, text)
     config = merged(state.config, message.config)
     if config == state.config:
-        return [], Changed(0)
+        # A later file all the same, of which keys wait for a restart.
+        is_later = _is_new(state, message.digest) and not message.is_trial
+        return _accepted(state, config, message.digest) if is_later else [], Changed(0)
     problems = [*_partition_problems(state, config), *_node_problems(state, config), *_other_problems(config)]
     if len(problems) > PROBLEMS_MAX:
         text = f"and {len(problems) - PROBLEMS_MAX} more problems"
@@ -81,19 +82,8 @@ def on_reconfigure(state: State, message: Reconfigure) -> tuple[list[facts.Fact]
     return [*found, *_drained(state, config)], Changed(len(lines), (), lines)
 
 
-def left_nodes(state: State, job: Job) -> list[facts.Fact]:
-    """Let go of removed nodes that no job names any more once this one is forgotten: the same configuration again."""
-    own = {span.node for attempt in attempts_of(job) for span in attempt.spans} & state.removed
-    if not own:
-        return []
-    others = {
-        span.node
-        for other in state.jobs.values()
-        if other.job_id != job.job_id
-        for attempt in attempts_of(other)
-        for span in attempt.spans
-    }
-    return [] if own <= others else [facts.ConfigAccepted(state.config, ())]
+def _is_new(state: State, digest: bytes) -> bool:
+    return bool(digest) and digest not in state.config_digests[-1:]
 
 
 def _accepted(state: State, config: ClusterConfig, digest: bytes) -> list[facts.Fact]:
@@ -192,37 +182,42 @@ def _node_problems(state: State, config: ClusterConfig) -> list[JobProblem]:
     nodes = {node.name: node for node in config.nodes}
     login = frozenset(config.login_nodes)
     found: list[JobProblem] = []
+    gone: list[Node] = []
     for old in state.config.nodes:
         new = nodes.get(old.name)
-        node = state.nodes[state.numbers[old.name]]
+        number = state.numbers[old.name]
         if old.name in login:
-            found.append(
-                _problem(f"node {old.name}", "becomes a login host: remove it first, then name it as one")
-            )
+            text = "becomes a login host: remove it first, then name it as one"
+            found.append(_problem(f"node {old.name}", text))
         elif new is None:
-            found += _removal_problems(state, node)
-        elif new is not old and new != old and _is_resized(old, new, state.config, config):
-            jobs = state.jobs_on.get(node.number, ())
-            if jobs:
-                text = f"{_jobs_text(jobs)} on it: drain it, and change it when they have ended"
-                found.append(_problem(f"node {old.name}", text))
+            gone.append(state.nodes[number])
+        elif new != old and number in state.jobs_on and _is_resized(old, new, state.config, config):
+            text = f"{_jobs_text(state.jobs_on[number])} on it: drain it, and change it when they have ended"
+            found.append(_problem(f"node {old.name}", text))
     for name in state.config.login_nodes:
         if name in nodes:
-            found.append(
-                _problem(f"node {name}", "is a login host: remove it there first, then name it as a node")
-            )
+            text = "is a login host: remove it there first, then name it as a node"
+            found.append(_problem(f"node {name}", text))
+    return found + (_removal_problems(state, gone) if gone else [])
+
+
+def _removal_problems(state: State, gone: Iterable[Node]) -> list[JobProblem]:
+    """Nodes that take work, or that a job has or had in its present run: nothing of one that leaves is to be left."""
+    jobs: dict[int, list[int]] = {node.number: [] for node in gone}
+    for job in state.jobs.values():
+        for attempt in attempts_of(job):
+            for number in {span.node for span in attempt.spans} & jobs.keys():
+                jobs[number].append(job.job_id)
+    found: list[JobProblem] = []
+    for node in gone:
+        if jobs[node.number]:
+            text = f"{_jobs_text(jobs[node.number])} on it: drain it, and remove it when they have ended"
+        elif node.state is NodeState.UP and not node.drain:
+            text = f"takes work: drain it first (esctl drain {node.name} reason=removed)"
+        else:
+            continue
+        found.append(_problem(f"node {node.name}", text))
     return found
-
-
-def _removal_problems(state: State, node: Node) -> list[JobProblem]:
-    jobs = state.jobs_on.get(node.number, ())
-    if jobs:
-        text = f"{_jobs_text(jobs)} on it: drain it, and remove it when they have ended"
-    elif node.state is NodeState.UP and not node.drain:
-        text = f"takes work: drain it first (esctl drain {node.name} reason=removed)"
-    else:
-        return []
-    return [_problem(f"node {node.name}", text)]
 
 
 def _other_problems(config: ClusterConfig) -> list[JobProblem]:
@@ -274,7 +269,7 @@ def _shortfall(node: Node, old: dict[str, int], new: dict[str, int], config: Nod
 
 
 def _jobs_text(jobs: Iterable[int]) -> str:
-    ordered = sorted(jobs)
+    ordered = sorted(set(jobs))
     named = ", ".join(map(str, ordered[:JOBS_NAMED]))
     if len(ordered) == 1:
         return f"job {named} is"

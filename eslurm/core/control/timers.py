@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-from eslurm.core.control.configuration import left_nodes
 from eslurm.core.control.jobs import gateways, growing, guests, phases
 from eslurm.core.control.jobs.dependency import delay_over
 from eslurm.core.control.members import token_expired
@@ -184,5 +183,4 @@ def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:
         # Dependent jobs are settled first, and its tasks are forgotten first.
         heapq.heappush(state.timers, (now_us + SECOND_US, "forget", job_id))
         return []
-    gone = left_nodes(state, job) if state.removed else []
-    return [facts.JobsForgotten((job_id,)), *gone]
+    return [facts.JobsForgotten((job_id,))]

@@ -43,10 +43,9 @@ def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
         dead_s = _orphans_dead_s(state, node, fact.config)
         if number is None or node is not state.nodes[number] or dead_s != node.orphans_dead_s:
             state.put_node(replace(node, orphans_dead_s=dead_s))
-    named = state.named_nodes()
-    for node in list(state.nodes.values()):
-        if node.name in configured:
-            continue
+    gone = [node for node in state.nodes.values() if node.name not in configured]
+    named = state.named_nodes() if gone else set()
+    for node in gone:
         if node.number not in named:
             state.drop_node(node.number)
         else:

@@ -41,6 +41,7 @@ TABLE = {
     "TreeReport": READ,
     "Controllers": READ,
     "Takeover": "",
+    "Reconfigure": "",
     "ExportLog": "",
     "Doctor": "",
     "Policies": READ,

@@ -87,6 +87,20 @@ def test_a_standby_is_known_by_the_name_that_it_says_and_while_it_is_linked() ->
     assert standbys.all == [] and standbys.remove(link) is None  # type: ignore[arg-type]
 
 
+def test_a_standby_says_what_is_wrong_with_its_configuration() -> None:
+    standbys, link, stranger = Standbys(), FakeLink("c2"), FakeLink("c3")
+    standbys.add(link, 1)  # type: ignore[arg-type]
+    standbys.note(link, "it is older")  # type: ignore[arg-type]
+    standbys.note(stranger, "it is nothing")  # type: ignore[arg-type]
+    leadership = Leadership(Lead("c1", "c1:1", 4, State(OWNER)), standbys, 3)
+    assert [(one.name, one.configuration) for one in leadership.controllers()] == [
+        ("c1", ""),
+        ("c2", "it is older"),
+    ]
+    standbys.note(link, "x" * 5_000)  # type: ignore[arg-type]
+    assert len(standbys.all[0].configuration) == 1_000
+
+
 @pytest.mark.parametrize(
     ("standbys", "to", "code", "said"),
     [

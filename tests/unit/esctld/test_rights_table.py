@@ -93,6 +93,7 @@ RIGHTS: Final[dict[str, str]] = {
     "TreeReport": "anyone",
     "Controllers": "anyone",
     "Takeover": "administrator",
+    "Reconfigure": "administrator",
     "ExportLog": "administrator",
     "Doctor": "operator",
     "Policies": "anyone",

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from tests.unit.esctld.test_dispatcher import ALICE, submission
 
 LEASE_S = LEASE_US / 1e6
 PATIENCE_S = 50.0
+FILE = Path("/nonexistent/eslurm.toml")
 
 
 class NoLink:
@@ -38,6 +40,7 @@ class NoLink:
 
     def __init__(self) -> None:
         self.followed: list[Leader] = []
+        self.told: list[str] = []
         self.closed = False
 
     def follow(self, leader: Leader) -> None:
@@ -48,6 +51,9 @@ class NoLink:
 
     async def close(self) -> None:
         self.closed = True
+
+    def tell_configuration(self, problem: str) -> None:
+        self.told.append(problem)
 
     async def answer(self, method: Any, payload: bytes, caller: Caller) -> Answered:
         return Answered(Status.OK, "", b"leader")
@@ -66,7 +72,7 @@ class Watching:
             self.look = on_lost
             return self.link
 
-        self.standby = Standby(self.store, OWNER, name, f"{name}:1", LEASE_US, link, self.warm.set)
+        self.standby = Standby(self.store, OWNER, name, f"{name}:1", LEASE_US, link, self.warm.set, FILE)
         self.task = asyncio.create_task(self.standby.run())
 
     async def lead(self) -> Lead:
