@@ -37,7 +37,7 @@ def merged(running: ClusterConfig, read: ClusterConfig) -> ClusterConfig:
 
 
 def amounts_of(node: NodeConfig, config: ClusterConfig) -> dict[str, int]:
-    """What a node offers by name; what it has nothing of is left out, so that new resources change no node."""
+    """A node's amounts by name. Resources that it has none of are left out, so that new ones change no node."""
     further = (one.name for one in config.resources if not one.wide_total)
     return {name: count for name, count in zip((*RESOURCES, *further), node.total, strict=False) if count}
 

@@ -49,12 +49,14 @@ def api(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     for name in list(os.environ):
         if name.startswith(("SCANCEL", "SLURM", "ESLURM")):
             monkeypatch.delenv(name)
+    reconfigured = pb.ReconfigureReply(changed=["node cn9: added"], needs_restart=["policy.zone"])
     answers = dict.fromkeys(("Cancel", "Hold", "Requeue", "Suspend"), changed)
     with FakeApi(
         state_dir / "s",
         Jobs=lambda _: pb.JobsReply(jobs=JOBS),
         UpdateNodes=lambda _: pb.ChangeReply(),
         UpdateJob=lambda _: pb.ChangeReply(),
+        Reconfigure=lambda _: reconfigured,
         **answers,
     ) as api:
         yield api
@@ -198,3 +200,15 @@ def test_srun_is_for_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         "srun: error: --exclusive is not supported inside of jobs: a step has cores by -n and -c",
         "srun: fatal: No command given to execute.",
     ]
+
+
+def test_scontrol_reconfigure(api: FakeApi, state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(api, "scontrol reconfigure") == 0
+    assert capsys.readouterr() == ("", "policy.zone: needs a restart of the controller\n")
+    assert list(api.asked("Reconfigure")) == [pb.ReconfigureRequest()]
+    assert run(api, "scontrol reconfigure cn1") == 1
+    assert "too many arguments for keyword:reconfigure" in capsys.readouterr().err
+    problem = pb.Problem(what="node cn1", code="conflict", text="job 7 is on it")
+    with FakeApi(state_dir / "s2", Reconfigure=lambda _: pb.ReconfigureReply(problems=[problem])) as other:
+        assert run(other, "scontrol reconfigure") == 1
+    assert capsys.readouterr().err == "slurm_reconfigure error: node cn1: job 7 is on it\n"
