@@ -58,7 +58,7 @@ FULL_CHECK_WORK = 4
 WATCHED = frozenset(
     (
         *("NodeRegistered", "NodeStateChanged", "NodesReleased", "AttemptEnded", "JobPlaced", "PartFinished"),
-        *("ControllerPhaseEnded", "GrowthPlaced"),
+        *("ControllerPhaseEnded", "GrowthPlaced", "ConfigAccepted"),
     )
 )
 FOLLOWED_CHECK_EVERY = 16
@@ -205,6 +205,8 @@ class Checks:
 
     def _on_durable_fact(self, fact: facts.Fact) -> None:
         match fact:
+            case facts.ConfigAccepted():
+                self._world.files.on_accepted(fact)
             case facts.NodeRegistered():
                 self._registered[fact.number] = fact.epoch
             case facts.NodeStateChanged(number, NodeState.LOST):

@@ -130,15 +130,26 @@ def with_modules(config: ClusterConfig, names: Sequence[str], modules: tuple[Mod
     )
 
 
-def with_new_node(config: ClusterConfig) -> ClusterConfig:
+def with_new_node(config: ClusterConfig, name: str) -> ClusterConfig:
     """The same with one more node, in the same partitions. It is in no module."""
-    name = node_name(len(config.nodes))
     total = (*NODE_TOTAL, *(0 for _ in config.nodes[0].total[len(NODE_TOTAL) :]))
     return replace(
         config,
         nodes=(*config.nodes, NodeConfig(name, total)),
         partitions=tuple(
             partition if partition.role else replace(partition, nodes=(*partition.nodes, name))
+            for partition in config.partitions
+        ),
+    )
+
+
+def without_node(config: ClusterConfig, name: str) -> ClusterConfig:
+    """The same without a node that was added."""
+    return replace(
+        config,
+        nodes=tuple(node for node in config.nodes if node.name != name),
+        partitions=tuple(
+            replace(partition, nodes=tuple(one for one in partition.nodes if one != name))
             for partition in config.partitions
         ),
     )

@@ -45,6 +45,7 @@ from eslurm.core.model.messages import (
     Message,
     MoveTaken,
     PartGivenBack,
+    Reconfigure,
     Reports,
     Resized,
     StepCreated,
@@ -135,10 +136,20 @@ class Controller(Process):
     def start(self) -> None:
         """Begin to lead."""
         self.world.parts.on_started(self)
-        self._post(ConfigLoaded(self.world.config))
+        if not self.seat.has_begun:
+            # An administrator who starts a controller looks after its file.
+            self.world.files.copy_to(self.seat.name)
+        config, digest = self.world.files.on(self.seat.name)
+        self._post(ConfigLoaded(config, digest, is_takeover=self.seat.has_begun))
+        self.seat.has_begun = True
         self._post(EpochStarted(self.epoch))
         self._lease.turn()
         self._log_keeper.start()
+
+    def read_again(self, then: Waiter) -> None:
+        """An administrator has this leader read the file of its host again."""
+        config, digest = self.world.files.on(self.seat.name)
+        self._post(Reconfigure(None, config, digest), then)
 
     @property
     def is_idle(self) -> bool:

@@ -25,6 +25,8 @@ class ControllerHost:
         self.skew_us = skew_us
         self.is_cut_off = False
         self.process: Standby | Controller | None = None
+        self.has_begun = False
+        """The program on this host has led or could have led: from then on nobody watches what it reads."""
 
     @property
     def wall_us(self) -> int:
@@ -46,6 +48,7 @@ class ControllerHost:
     def start(self) -> None:
         """The program is started: it begins as a standby."""
         if self.process is None:
+            self.has_begun = False
             self.stand_by()
 
     def stand_by(self) -> None:

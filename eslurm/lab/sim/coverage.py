@@ -56,6 +56,8 @@ PATHS: Final = (
     "job retried after a node failure",
     "retries used up",
     "retried job cancelled",
+    "configuration read again",
+    "node removed from a running cluster",
     "cores excluded",
     "cores given back",
     "request to exclude cores granted",

@@ -27,6 +27,9 @@ HOST_SKEW_US = 15 * SECOND_US
 """Normal error of hosts' wall clocks."""
 GATEWAY_FAULTS = 0.3
 """Of the stages that the gateways of jobs go through, the share in which a fault strikes."""
+RECONFIGURED_SHARE = 0.3
+RECONFIGURED_MAX = 64
+"""Nodes of a cluster whose configuration changes while it runs."""
 KINDS = tuple(STROKES)
 FATES = ("before", "torn", "after", "pause")
 RISKS = {"commit": 1.0, "answers": 4.0, "claim": 8.0, "renew": 0.5, "release": 12.0, "prune": 2.0}
@@ -50,6 +53,8 @@ class FaultPlan(msgspec.Struct, frozen=True):
     skew_s: float = 0.0
     ordeals: tuple[HostFault, ...] = ()
     gateway_faults: float = 0.0
+    reconfigures: bool = False
+    """An administrator changes the configuration of the running cluster, too."""
 
 
 def draw_plan(seed: int, nodes: int) -> FaultPlan:
@@ -77,6 +82,8 @@ def draw_plan(seed: int, nodes: int) -> FaultPlan:
         skew_s=rng.choice((0.0, 2.0, 2 * SKEW_MAX_S)),
         ordeals=ordeals,
         gateway_faults=GATEWAY_FAULTS,
+        reconfigures=nodes <= RECONFIGURED_MAX
+        and random.Random(f"{seed}/reconfigures").random() < RECONFIGURED_SHARE,
     )
 
 

@@ -13,6 +13,7 @@ class Place(Protocol):
     name: str
     address: str
     is_cut_off: bool
+    has_begun: bool
 
     @property
     def wall_us(self) -> int: ...

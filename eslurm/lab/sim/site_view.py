@@ -12,6 +12,7 @@ from typing import Protocol
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.lab.sim.client import Client
+from eslurm.lab.sim.config_files import ConfigFiles
 from eslurm.lab.sim.controller import Controller
 from eslurm.lab.sim.controller_host import ControllerHost
 from eslurm.lab.sim.coverage import Coverage
@@ -75,6 +76,7 @@ class SiteView(Protocol):
     scheduler: Scheduler
     network: Network
     config: ClusterConfig
+    files: ConfigFiles
     totals: list[tuple[int, ...]]
     phases: dict[int, tuple[str, ...]]
     store_is_out: bool
@@ -103,6 +105,12 @@ class SiteView(Protocol):
 
     @property
     def now_us(self) -> int: ...
+
+    def add_node(self, rng: random.Random) -> str: ...
+
+    def remove_node(self, name: str) -> None: ...
+
+    def rewrite(self, config: ClusterConfig) -> None: ...
 
     def grow(self, rng: random.Random) -> str: ...
 

@@ -118,6 +118,7 @@ class Standby(Process):
             return
         if self._seat.reaches_store:
             self._follow(self._term.leader.revision)
+            self._seat.has_begun = True
         else:
             self.later(FOLLOW_RETRY_US, self._begin_following)
 

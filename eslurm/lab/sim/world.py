@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eslurm.calendar import SiteCalendar
+from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.controller_phases import PhaseKey
 from eslurm.core.model.protocol import Command
 from eslurm.core.model.step_key import BATCH_STEP
@@ -22,9 +23,18 @@ from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.messages import Tuning
 from eslurm.core.state.cluster import State
 from eslurm.core.state.faults import has_wrong_clock
+from eslurm.lab.sim.administrator import Administrator
 from eslurm.lab.sim.checks import Checks
 from eslurm.lab.sim.client import Client
-from eslurm.lab.sim.cluster_config import NODE_OFFER, draw_config, with_more_on, with_new_node
+from eslurm.lab.sim.cluster_config import (
+    NODE_OFFER,
+    draw_config,
+    node_name,
+    with_more_on,
+    with_new_node,
+    without_node,
+)
+from eslurm.lab.sim.config_files import ConfigFiles
 from eslurm.lab.sim.controller import Controller
 from eslurm.lab.sim.controller_host import ControllerHost
 from eslurm.lab.sim.controller_phase_checks import draw_program, draw_programs
@@ -98,6 +108,7 @@ class World:
         self.tuning = Tuning()
         drawn = draw_modules(seed, draw_config(rng, self.cluster, nodes))
         self.config = replace(drawn, phases=draw_programs(seed))
+        self.files = ConfigFiles(self.config)
         self.calendar = _calendar(self.config.zone)
         self.names = tuple(node.name for node in self.config.nodes)
         self.totals = [node.total for node in self.config.nodes]
@@ -113,6 +124,7 @@ class World:
         gateway_faults = GatewayFaults(self, self.faults.plan.gateway_faults)
         self.checks.gateways.on_stage = gateway_faults.on_stage
         self.trace = trace
+        self.administrator = Administrator(self, works=self.faults.plan.reconfigures)
         self._starts: dict[str, int] = {}
         self._unsealed: dict[bytes, Command] = {}
         self._node_hosts: list[str] = []
@@ -175,22 +187,42 @@ class World:
         for host in self.hosts:
             self.scheduler.call_in(self.random.randint(0, SECOND_US), host.start_agent)
         self.faults.schedule()
+        self.administrator.schedule(self.faults.plan.calm_us)
 
     def grow(self, rng: random.Random) -> str:
         """The configuration gets another node, or more on one; in force when a controller has read it."""
         added = len(self._node_hosts) - self._nodes_first
         if added < NODES_ADDED_MAX and rng.random() < 0.5:
-            self.config = with_new_node(self.config)
-            self.names = tuple(node.name for node in self.config.nodes)
-            host = self._add_host(range(len(self.names) - 1, len(self.names)))
-            self.scheduler.call_in(rng.randint(0, 10 * SECOND_US), host.start_agent)
-            what = f"{self.names[-1]} is new"
+            what = f"{self.add_node(rng)} is new"
         else:
             number = rng.randrange(len(self.config.nodes))
-            self.config = with_more_on(self.config, number, rng)
+            self.rewrite(with_more_on(self.config, number, rng))
             what = str(self.config.nodes[number])
-        self.totals = [node.total for node in self.config.nodes]
+        for seat in self.seats:
+            self.files.copy_to(seat.name)
         return what
+
+    def add_node(self, rng: random.Random) -> str:
+        """Another node, in the file and as a host; its name. Its number is the next one."""
+        name = node_name(len(self.names))
+        self.names = (*self.names, name)
+        self.totals.append(())
+        self.rewrite(with_new_node(self.config, name))
+        host = self._add_host(range(len(self.names) - 1, len(self.names)))
+        self.scheduler.call_in(rng.randint(0, 10 * SECOND_US), host.start_agent)
+        return name
+
+    def remove_node(self, name: str) -> None:
+        """A node that was added is no longer in the file; its host stays."""
+        self.rewrite(without_node(self.config, name))
+
+    def rewrite(self, config: ClusterConfig) -> None:
+        """An administrator writes another version of the file."""
+        self.config = config
+        self.files.write(config)
+        numbers = {name: number for number, name in enumerate(self.names)}
+        for node in config.nodes:
+            self.totals[numbers[node.name]] = node.total
 
     # ---- names ----
 
@@ -327,6 +359,8 @@ class World:
             return "there is no controller"
         if self.client.waits or self.estimator.waits:
             return "a request has no answer"
+        if self.administrator.waits:
+            return f"version {self.files.newest} of the configuration is not in force"
         if not controller.is_idle:
             return f"the controller is busy: {controller.busy_with}"
         for seat in self.seats:

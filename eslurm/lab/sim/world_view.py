@@ -22,6 +22,7 @@ from eslurm.core.plan.cycle.priority import Ranking
 from eslurm.core.plan.cycle.schedule import Schedule
 from eslurm.core.relay.messages import Tuning
 from eslurm.core.state.cluster import State
+from eslurm.lab.sim.config_files import ConfigFiles
 from eslurm.lab.sim.controller_phase_checks import ControllerPhaseChecks
 from eslurm.lab.sim.coverage import Coverage
 from eslurm.lab.sim.disk_store import DiskStore
@@ -198,6 +199,7 @@ class WorldView(Protocol):
     network: Network
     tuning: Tuning
     config: ClusterConfig
+    files: ConfigFiles
     calendar: SiteCalendar
     names: tuple[str, ...]
     totals: list[tuple[int, ...]]
