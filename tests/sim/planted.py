@@ -22,7 +22,7 @@ from eslurm.core.agent.pipeline import AgentPipeline, WriteSpool
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.starts import Starts
-from eslurm.core.control import decide, reactor, steps
+from eslurm.core.control import configuration, decide, reactor, steps
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import (
     dependency,
@@ -43,7 +43,7 @@ from eslurm.core.dispatch.standby import Follow, StandbyTerm
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, JobSpec, StepEnd
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
-from eslurm.core.model.messages import JobRef, MovePack, PlanMade
+from eslurm.core.model.messages import ConfigLoaded, JobRef, MovePack, PlanMade
 from eslurm.core.model.moves import MoveGrant
 from eslurm.core.model.protocol import StepEnded
 from eslurm.core.model.step_key import BATCH_STEP, PROLOG_STEP, StepKey
@@ -612,3 +612,30 @@ def grow_onto_itself(patch: pytest.MonkeyPatch) -> None:
         ]
 
     patch.setattr(resizing, "growth_facts", careless)
+
+
+def older_file_obeyed(patch: pytest.MonkeyPatch) -> None:
+    """A standby that takes over brings its file into force, whatever was read since."""
+    on_config = configuration.on_config
+
+    def trusting(state: State, message: ConfigLoaded) -> list[facts.Fact]:
+        return on_config(state, replace(message, is_takeover=False))
+
+    patch.setattr(configuration, "on_config", trusting)
+
+
+def node_number_given_twice(patch: pytest.MonkeyPatch) -> None:
+    """A new node gets the number of one that was removed."""
+    accepted = configuration._accepted
+
+    def thrifty(state: State, config: Any, digest: bytes) -> list[facts.Fact]:
+        found = accepted(state, config, digest)
+        fact = found[0]
+        assert isinstance(fact, facts.ConfigAccepted)
+        free = [
+            number for number in range(state.next_number + len(fact.numbers)) if number not in state.nodes
+        ]
+        numbers = tuple((name, number) for (name, _), number in zip(fact.numbers, free, strict=False))
+        return [replace(fact, numbers=numbers), *found[1:]]
+
+    patch.setattr(configuration, "_accepted", thrifty)

@@ -21,7 +21,7 @@ from eslurm.core.model.timekeeping import lost_after_s
 from eslurm.core.model.token import ID_BYTES, TOKEN
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state import boundaries, faults
-from eslurm.core.state.cluster import State, Timer
+from eslurm.core.state.cluster import REMOVED_LOOK_US, State, Timer
 from eslurm.core.state.job_indexes import shorter_at_us
 
 TICK_US: Final = (20_000, SECOND_US)
@@ -78,6 +78,8 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return growing.overdue(state, key, now_us)
     if kind == "shorter":
         return growing.shorter(state, key, now_us)
+    if kind == "removed":
+        return _left(state, now_us)
     if kind == boundaries.TIMER:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
@@ -113,6 +115,8 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return key.to_bytes(ID_BYTES) in state.tokens
     if kind == JOIN_TOKEN:
         return key.to_bytes(ID_BYTES) in state.members.tokens
+    if kind == "removed":
+        return bool(state.removed)
     job = state.find_job(key)
     if job is None:
         return False
@@ -170,6 +174,16 @@ def _lost(state: State, number: int, now_us: int) -> list[facts.Fact]:
         return []
     why = f"silent for {lost_after_s(state.config, node.orphans_dead_s):g} s"
     return lost(state, number, why, now_us, is_silent=True)
+
+
+def _left(state: State, now_us: int) -> list[facts.Fact]:
+    """Let go of nodes that left the configuration with jobs, once no job names them: the same configuration again."""
+    if not state.removed:
+        return []
+    if state.removed <= state.named_nodes():
+        heapq.heappush(state.timers, (now_us + REMOVED_LOOK_US, "removed", 0))
+        return []
+    return [facts.ConfigAccepted(state.config, ())]
 
 
 def _forget(state: State, job_id: int, now_us: int) -> list[facts.Fact]:

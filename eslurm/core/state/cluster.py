@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -65,6 +66,7 @@ from eslurm.core.state.queue_entries import foreseeable, pending_of, running_of
 from eslurm.core.state.references import References
 
 __all__ = [
+    "REMOVED_LOOK_US",
     "SECOND_US",
     "State",
     "Timer",
@@ -80,6 +82,8 @@ __all__ = [
 
 
 Timer = tuple[int, str, int]
+REMOVED_LOOK_US: Final = 10 * SECOND_US
+"""Interval of looks at whether nodes that left the configuration with jobs are empty by now."""
 
 
 class Touched:
@@ -553,6 +557,8 @@ class State:
         self.login = frozenset(self.numbers[name] for name in config.login_nodes)
         configured = {node_config.name for node_config in config.nodes}.union(config.login_nodes)
         self.removed = {number for number, node in self.nodes.items() if node.name not in configured}
+        if self.removed:
+            heapq.heappush(self.timers, (self.now_us + REMOVED_LOOK_US, "removed", 0))
         self.ledger = fresh_ledger(self)
         for node in self.nodes.values():
             self._arm_loss(node)

@@ -634,6 +634,9 @@ class Checks:
         for host in self._world.hosts:
             if host.agent is None:
                 return f"{host.address} has no agent"
+            if set(host.names).isdisjoint(self._world.files.names_in_force):
+                # What its nodes have left no leader asks for.
+                continue
             if known := host.runner.do_list():
                 return f"{host.address} still knows {known[0]}"
         return ""
@@ -656,7 +659,10 @@ class Checks:
             agent = host.agent
             require(agent is not None, f"{host.address} has no agent")
             assert agent is not None
+            in_force = self._world.files.names_in_force
             for node in agent.agent.registry.by_name.values():
+                if node.offer.name not in in_force:
+                    continue
                 require(not node.attempts, f"{node.offer.name} still holds {list(node.attempts)}")
         for job_id in self.acknowledged:
             row = self._world.disk.rows(self._world.owner)[JobRow.TABLE][job_id,]

@@ -597,7 +597,9 @@ class Client(Process):
         missed = tuple(
             JobRef(job.job_id)
             for job in state.jobs.values()
-            if _has_missed(job, self.now_us) or _never_fits(state, [job]) or _is_hopeless(state, job)
+            if _has_missed(job, self.now_us)
+            or _never_fits(state, [job], is_proved=not self.world.files.has_removed)
+            or _is_hopeless(state, job)
         )
         changes = lifted(state.policies)
         if missed:
@@ -619,11 +621,13 @@ def _has_missed(job: Job, now_us: int) -> bool:
     return job.state is JobState.PENDING and (is_late or bool(spec.reservation))
 
 
-def _never_fits(state: State, jobs: Sequence[Job]) -> bool:
-    """Check for parts that have no place beside each other on empty nodes, which a submission cannot always prove."""
+def _never_fits(state: State, jobs: Sequence[Job], *, is_proved: bool = True) -> bool:
+    """Check for parts that have no place beside each other on empty nodes, which a submission cannot always prove. For jobs
+    of one part it has proved it, unless nodes have gone since.
+    """
     if any(job.state is not JobState.PENDING or job.attempt is not None for job in jobs):
         return False
-    if len(jobs) == 1 and not jobs[0].spec.parts:
+    if is_proved and len(jobs) == 1 and not jobs[0].spec.parts:
         return False
     topology = state.ledger.topology
     specs = [job.spec for job in jobs]

@@ -35,6 +35,12 @@ class ConfigFiles:
         """Nodes that are in force."""
         return frozenset(node.name for node in self._versions[max(0, self.in_force)].nodes)
 
+    @property
+    def has_removed(self) -> bool:
+        """Check whether a node was removed by some version."""
+        names = {node.name for node in self._versions[-1].nodes}
+        return any(node.name not in names for config in self._versions for node in config.nodes)
+
     def write(self, config: ClusterConfig) -> None:
         """An administrator writes another version."""
         self._versions.append(config)
@@ -50,7 +56,8 @@ class ConfigFiles:
 
     def on_accepted(self, fact: facts.ConfigAccepted) -> None:
         """A configuration is in force, durably."""
-        version = int.from_bytes(fact.digest)
+        # Nothing was read: nodes that had left with jobs are let go of.
+        version = int.from_bytes(fact.digest) if fact.digest else self.in_force
         require(
             version >= self.in_force,
             f"version {version} of the configuration follows version {self.in_force}: an older file came back",

@@ -73,6 +73,8 @@ def test_a_busy_node_that_is_removed_keeps_its_job_until_it_ends() -> None:
     assert world.plan() == []
     world.end(job)
     assert world.plan() == [], "its node is free, but no longer configured"
+    world.pass_time(11)
+    assert world.state.numbers == {"cn0": 0} and not world.state.removed, "nothing is left of it"
     world.end(1)
     assert world.start() == [third]
 
