@@ -69,7 +69,7 @@ class NodeRegistry:
         """Called for each node that has just learned its number; whether it turned out to hold more than it offered."""
 
     def set_number(self, node: LocalNode, number: int) -> None:
-        """The controller's number of the node; it stays the same for ever."""
+        """The controller's number of the node; it stays the same while the node is configured."""
         node.number = number
         self.by_number[number] = node
 
@@ -132,10 +132,12 @@ class NodeRegistry:
         `sent_us` is when that was sent first.
         """
         node = self.by_name[name]
+        if reply is not None and not reply.refused and 0 <= node.number != reply.number:
+            self._forget_number(node)
         if reply is None:
             self._retries[name] = now_us + RETRY_STALE_US
         elif not reply.refused and node.number not in (-1, reply.number):
-            # Numbers are for ever: what runs here is known to the runner under the old one.
+            # What runs here is known to the runner under the old one.
             why = f"it is number {node.number} here and {reply.number} there: this is another cluster's state"
             self._on_refused(node, why, now_us)
         elif reply.owner and reply.epoch > self._buffer.fence(reply.owner).epoch:
@@ -150,6 +152,12 @@ class NodeRegistry:
             self._retries[name] = now_us + RETRY_STALE_US
         else:
             self._accept(node, reply, sent_us)
+
+    def _forget_number(self, node: LocalNode) -> None:
+        """Forget the number of a node of which nothing is here: it has left the configuration and come back as a new one."""
+        if not node.attempts and not node.owed:
+            self.by_number.pop(node.number, None)
+            node.number = -1
 
     def _on_refused(self, node: LocalNode, why: str, now_us: int) -> None:
         node.refused = why

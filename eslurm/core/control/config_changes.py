@@ -126,8 +126,9 @@ def _partition_lines(before: ClusterConfig, after: ClusterConfig) -> list[str]:
 
 def _partition_text(old: Partition, new: Partition) -> str:
     parts = []
-    added = [name for name in new.nodes if name not in set(old.nodes)] if old.nodes != new.nodes else []
-    removed = [name for name in old.nodes if name not in set(new.nodes)] if old.nodes != new.nodes else []
+    before, after = frozenset(old.nodes), frozenset(new.nodes)
+    added = [name for name in new.nodes if name not in before]
+    removed = [name for name in old.nodes if name not in after]
     if added:
         parts.append(f"nodes added: {short(added)}")
     if removed:
@@ -135,9 +136,9 @@ def _partition_text(old: Partition, new: Partition) -> str:
     if old.nodes != new.nodes and not added and not removed:
         parts.append("nodes in another order")
     for name in Partition.__struct_fields__:
-        before, after = getattr(old, name), getattr(new, name)
-        if name not in ("name", "nodes") and before != after:
-            parts.append(f"{name} {_value(before)} -> {_value(after)}")
+        was, now = getattr(old, name), getattr(new, name)
+        if name not in ("name", "nodes") and was != now:
+            parts.append(f"{name} {_value(was)} -> {_value(now)}")
     return ", ".join(parts)
 
 

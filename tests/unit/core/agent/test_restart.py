@@ -344,12 +344,33 @@ def test_the_compacted_spool_says_the_same() -> None:
 
 
 def test_a_node_that_another_cluster_numbers_differently_is_refused() -> None:
+    """What runs on it is known under the first number."""
     world = World()
+    world.order(PREPARE)
     world.restart()
     (report,) = world.reports.values()
     world.ack(report.seq, RegistrationReply("cn0", 5, 1, 1, "main"))
     assert any(isinstance(a, act.Refusal) and "another cluster" in a.why for a in world.log)
     assert not world.agent.registry.by_name["cn0"].registered
+
+
+def test_a_node_that_was_removed_and_added_again_takes_its_new_number_once_it_is_empty() -> None:
+    world = World()
+    world.order(PREPARE)
+    world.finish()
+    world.ack_all()
+    world.order(END)
+    world.ack_all()
+    world.restart()
+    (report,) = world.reports.values()
+    world.ack(report.seq, RegistrationReply("cn0", 5, 1, 1, "main"))
+    node = world.agent.registry.by_name["cn0"]
+    assert node.registered and node.number == 5 and set(world.agent.registry.by_number) == {5}
+    assert [a.number for a in world.log if isinstance(a, act.Numbered)][-1] == 5
+    assert world.order(PREPARE)[0].status is Status.FAILED, "nothing is taken for the old node"
+    assert not node.attempts
+    world.restart()
+    assert world.agent.registry.by_name["cn0"].number == 5
 
 
 def test_the_tombstone_of_an_end_whose_launch_the_spool_lost_outlives_the_floor() -> None:
