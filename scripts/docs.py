@@ -146,7 +146,9 @@ def configuration_page(root: Path) -> str:
     parts = [
         "# The configuration file\n",
         NOTE,
-        "One TOML file for the whole cluster, read by the controller. Unknown keys are errors.\n",
+        "One TOML file for the whole cluster, read by the controller: at its start, and for what "
+        "[can change while it runs](../guide/changing-a-running-cluster.md) by `esctl reconfigure`. Unknown keys are "
+        "errors.\n",
     ]
     for field in _fields(module.Config):
         kind = field.type

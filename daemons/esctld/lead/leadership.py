@@ -100,7 +100,7 @@ class Standby(msgspec.Struct, frozen=True):
     build: str
     since_us: int
     configuration: str = ""
-    """What it says is wrong with its configuration file; empty: nothing."""
+    """The problem of its configuration file, as it says; empty: none."""
 
 
 class Standbys:
@@ -119,7 +119,7 @@ class Standbys:
         return standby
 
     def note(self, link: Link, configuration: str) -> None:
-        """A standby says what is wrong with its configuration file."""
+        """Keep the problem of a standby's configuration file, as it says; empty: there is none."""
         standby = self._linked.get(link)
         if standby is not None:
             self._linked[link] = msgspec.structs.replace(

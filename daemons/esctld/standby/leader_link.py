@@ -121,7 +121,7 @@ class LeaderLink:
             self._link = None
 
     def tell_configuration(self, problem: str) -> None:
-        """What is wrong with this controller's configuration file, for the leader to show."""
+        """Let the leader show a problem of this controller's configuration file; empty: there is none."""
         self._configuration = problem
         if self._link is not None and not self._link.closed.is_set():
             self._tell(self._link)

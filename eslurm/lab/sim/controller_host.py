@@ -26,7 +26,7 @@ class ControllerHost:
         self.is_cut_off = False
         self.process: Standby | Controller | None = None
         self.has_begun = False
-        """The program on this host has led or could have led: from then on nobody watches what it reads."""
+        """The program on this host has led or could have led: from then on what it reads is not watched."""
 
     @property
     def wall_us(self) -> int:
