@@ -270,3 +270,39 @@ def test_a_standby_says_when_its_file_is_not_the_one_in_force(tmp_path: Path) ->
         assert told[1:] == ["", OLDER, OTHER, own.problem] and "cannot be read" in told[0]
 
     run(main())
+
+
+def test_questions_about_the_plan_are_answered_while_nodes_come_and_go(tmp_path: Path) -> None:
+    async def main() -> None:
+        site = Site(tmp_path)
+        async with site.term.serving():
+            job = pb.JobRequest(script=b"#!/bin/sh\n", work_dir="/tmp")
+            job.components.add(tasks=1, cpus_per_task=4)
+            for number in (1, 2, 3):
+                caller = Caller(ROOT, number.to_bytes(16), False, 60_000_000, "socket")
+                answered = await site.term.ask(methods.SUBMIT, pb.SubmitRequest(jobs=[job]), caller)
+                assert answered.status is Status.OK, answered.text
+            for names in ("cn[1-3]", "cn[2-3]", "cn3,cn1", "cn1"):
+                # No agent serves any of them: they are not UP, and go without being drained.
+                site.write(text(names))
+                asked = [
+                    site.term.ask(methods.WHY, pb.WhyRequest(job=pb.JobRef(job_id=3))),
+                    site.term.ask(methods.PLAN, pb.PlanRequest()),
+                    site.term.ask(methods.SUBMIT, pb.SubmitRequest(jobs=[job], test_only=True)),
+                    site.term.ask(methods.NODES, pb.NodesRequest()),
+                ]
+                changed, *answers = await asyncio.gather(site.ask(), *asked, *asked_again(site, job))
+                assert {one.status for one in (changed, *answers)} == {Status.OK}, answers
+                after = [await one for one in asked_again(site, job)]
+                assert {one.status for one in after} == {Status.OK}, after
+            assert site.nodes == ["cn1"]
+
+    run(main())
+
+
+def asked_again(site: Site, job: pb.JobRequest) -> list[Any]:
+    return [
+        site.term.ask(methods.WHY, pb.WhyRequest(job=pb.JobRef(job_id=2))),
+        site.term.ask(methods.SUBMIT, pb.SubmitRequest(jobs=[job], test_only=True)),
+        site.term.ask(methods.PLAN, pb.PlanRequest()),
+    ]
