@@ -235,7 +235,7 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows("esctl", _SHAPE,
         ("--tree", "with `broadcast`: show its tree"),
-        ("--output FILE", "with `log export`: the file to write (eslurm-log-DATE.eslog); with `token create`: for the token",
+        ("--output FILE", "with `log export`: the file to write (eslurm-log-DATE.eslog); with `token create`, `script`: too",
          "--output incident.eslog"),
         ("--anonymise", "with `log export`: replace the names of users, jobs, nodes and files"),
         ("--format FORMAT", "with `plan`: table, chart or json", "--format chart"),
@@ -271,6 +271,7 @@ ROWS: tuple[Option, ...] = (
         ("-Q --quiet", "print nothing but errors"),
     ),
     *_rows("esctl", _COMMAND,
+        ("--hold", "with `requeue`: on hold, until `esctl release`"),
         ("--kill", "with `finish-part`: end its steps by SIGKILL"),
         (
             "--dry-run",

@@ -109,6 +109,7 @@ ATTEND_JOB = Method("AttendJob", 49, pb.AttendJobRequest, pb.AttendJobReply, Fal
 RELEASE_JOB = Method("ReleaseJob", 50, pb.ReleaseJobRequest, pb.ChangeReply, True, "owner")
 STATISTICS = Method("Statistics", 51, pb.StatisticsRequest, pb.StatisticsReply, False, "anyone")
 RECONFIGURE = Method("Reconfigure", 52, pb.ReconfigureRequest, pb.ReconfigureReply, True, "administrator")
+JOB_SCRIPT = Method("JobScript", 60, pb.JobScriptRequest, pb.JobScriptReply, False, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -162,6 +163,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     RELEASE_JOB,
     STATISTICS,
     RECONFIGURE,
+    JOB_SCRIPT,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

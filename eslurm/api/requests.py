@@ -574,7 +574,7 @@ def hold(request: pb.HoldRequest, by: Principal) -> HoldJobs:
 
 
 def requeue(request: pb.RequeueRequest, by: Principal) -> RequeueJobs:
-    return RequeueJobs(by, tuple(job_ref(ref) for ref in request.jobs))
+    return RequeueJobs(by, tuple(job_ref(ref) for ref in request.jobs), request.hold)
 
 
 def suspend(request: pb.SuspendRequest, by: Principal) -> SuspendJobs:
@@ -619,8 +619,13 @@ def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfi
         ("qos", request.qos, limits.NAME_CHARS_MAX),
         ("account", request.account, limits.NAME_CHARS_MAX),
         ("reservation", request.reservation, limits.NAME_CHARS_MAX),
+        ("wckey", request.wckey, limits.NAME_CHARS_MAX),
     ):
         _line(option, value, limit)
+    for option, path in (("output", request.output), ("error", request.error), ("input", request.input)):
+        _path(option, path)
+    if request.HasField("work_dir"):
+        _work_dir(request.work_dir)
     for option, number, most in (
         ("time", request.time_limit_s, limits.TIME_LIMIT_MAX_S),
         ("begin", request.begin_us, limits.MOMENT_MAX_US),

@@ -45,6 +45,7 @@ _OWN_JOBS: Final = _READ | {
     "MovePack",
     "ExtendJob",
     "ResizeJob",
+    "JobScript",
 }
 _ALLOCATIONS: Final = frozenset({"AttendJob", "ReleaseJob"})
 _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep", *_ALLOCATIONS}

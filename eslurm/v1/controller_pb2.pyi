@@ -388,13 +388,15 @@ class HoldRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., release: _Optional[bool] = ...) -> None: ...
 
 class RequeueRequest(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "hold")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ...) -> None: ...
+    hold: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., hold: _Optional[bool] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint", "request", "was", "dependencies", "dry_run")
+    __slots__ = ("job", "name", "partition", "time_limit_s", "priority", "begin_us", "comment", "nodes_min", "nodes_max", "array_limit", "qos", "account", "reservation", "nice", "deadline_us", "constraint", "request", "was", "dependencies", "dry_run", "wckey", "output", "error", "input", "work_dir")
     JOB_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -415,6 +417,11 @@ class UpdateJobRequest(_message.Message):
     WAS_FIELD_NUMBER: _ClassVar[int]
     DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
     job: JobRef
     name: str
     partition: str
@@ -435,7 +442,12 @@ class UpdateJobRequest(_message.Message):
     was: _containers.RepeatedScalarFieldContainer[str]
     dependencies: Dependencies
     dry_run: bool
-    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., was: _Optional[_Iterable[str]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    wckey: str
+    output: str
+    error: str
+    input: str
+    work_dir: str
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., priority: _Optional[int] = ..., begin_us: _Optional[int] = ..., comment: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., array_limit: _Optional[int] = ..., qos: _Optional[str] = ..., account: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., constraint: _Optional[str] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., was: _Optional[_Iterable[str]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ..., dry_run: _Optional[bool] = ..., wckey: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., input: _Optional[str] = ..., work_dir: _Optional[str] = ...) -> None: ...
 
 class UpdateNodesRequest(_message.Message):
     __slots__ = ("names", "action", "reason")
@@ -2571,3 +2583,15 @@ class ReconfigureReply(_message.Message):
     standbys: _containers.RepeatedScalarFieldContainer[str]
     revision: int
     def __init__(self, problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., changed: _Optional[_Iterable[str]] = ..., needs_restart: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class JobScriptRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ...) -> None: ...
+
+class JobScriptReply(_message.Message):
+    __slots__ = ("script",)
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    script: bytes
+    def __init__(self, script: _Optional[bytes] = ...) -> None: ...

@@ -289,6 +289,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureReply.FromString,
                 _registered_method=True)
+        self.JobScript = channel.unary_unary(
+                '/eslurm.v1.Controller/JobScript',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.JobScriptRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.JobScriptReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -600,6 +605,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def JobScript(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -857,6 +868,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.Reconfigure,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ReconfigureReply.SerializeToString,
+            ),
+            'JobScript': grpc.unary_unary_rpc_method_handler(
+                    servicer.JobScript,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.JobScriptRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.JobScriptReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2236,6 +2252,33 @@ class Controller:
             '/eslurm.v1.Controller/Reconfigure',
             eslurm_dot_v1_dot_controller__pb2.ReconfigureRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ReconfigureReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JobScript(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/JobScript',
+            eslurm_dot_v1_dot_controller__pb2.JobScriptRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.JobScriptReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -87,7 +87,8 @@ def _hold_or_release(api: Api, words: list[str], given: Words, action: str) -> i
 def _requeue(api: Api, words: list[str], given: Words) -> int:
     from eslurm.v1 import controller_pb2 as pb
 
-    return _change(api, "Requeue", pb.RequeueRequest(jobs=_jobs(words, "requeue")), given)
+    request = pb.RequeueRequest(jobs=_jobs(words, "requeue"), hold=given.has("hold"))
+    return _change(api, "Requeue", request, given)
 
 
 def _jobs(words: Sequence[str], action: str) -> list[Any]:
@@ -195,6 +196,12 @@ def _node(api: Api, words: list[str], given: Words) -> int:
     return node(api, words, given)
 
 
+def _script(api: Api, words: list[str], given: Words) -> int:
+    from escli.admin.scripts import script
+
+    return script(api, words, given)
+
+
 def _federation(api: Api, words: list[str], given: Words) -> int:
     from escli.admin import federation
 
@@ -243,5 +250,6 @@ ACTIONS: Mapping[str, Action] = {
     "ping": _ping,
     "token": _token,
     "node": _node,
+    "script": _script,
     "federation": _federation,
 }

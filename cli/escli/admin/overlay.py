@@ -25,6 +25,7 @@ _PLACE = "place"
 RESOURCES: Mapping[str, str] = {
     "nodes": "nodes",
     "numnodes": "nodes",
+    "reqnodes": "nodes",
     "minnodes": "nodes",
     "ntasks": "ntasks",
     "numtasks": "ntasks",

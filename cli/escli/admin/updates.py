@@ -14,7 +14,7 @@ from eslurm.compat.dependencies import dependency_fields, parse_dependencies
 from eslurm.compat.durations import parse_time_limit
 from eslurm.compat.errors import OptionError, nearest, whole_number
 from eslurm.compat.moments import parse_moment
-from eslurm.compat.request_checks import checked_line
+from eslurm.compat.request_checks import checked_line, checked_path
 from eslurm.core.model import request_limits as limits
 
 TYPE_CHECKING = False
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     Setter: TypeAlias = Callable[[Any, str, str], None]
 
 KNOWN = (
-    "name, partition, time, priority, nice, begin, deadline, dependency, comment, account, qos, reservation, arraylimit, "
+    "name, partition, time, end, priority, nice, begin, deadline, dependency, comment, wckey, account, qos, reservation, "
+    f"arraylimit, output, error, input, chdir, "
     f"{', '.join(dict.fromkeys(RESOURCES.values()))}"
 )
 
@@ -50,6 +51,9 @@ def job_update(api: Api, words: Sequence[str]) -> Any:
     resources: dict[str, tuple[str, str]] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
+        if key.lower() in _OF_RUN or (key.lower() in _TIME and value[:1] in ("+", "-")):
+            _set_run_time(api, request, value, key)
+            continue
         _check_key(pair, key, equals)
         option = RESOURCES.get(key.lower())
         if option is not None:
@@ -65,6 +69,30 @@ def job_update(api: Api, words: Sequence[str]) -> Any:
                 )
             return running
     return request
+
+
+def _set_run_time(api: Api, request: Any, value: str, key: str) -> None:
+    """Set the time limit by the job's end (`end=WHEN`), or relative to the present one (`time=+1:00:00`)."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    found = api.call("Jobs", pb.JobsRequest(jobs=[request.job], asked_too=True)).jobs
+    if len(found) != 1:
+        raise OptionError(
+            key, value, "is for one job that waits or runs", "give the whole limit: time=2:00:00"
+        )
+    has_s, began_us = found[0].time_limit_s, found[0].started_us + found[0].paused_us
+    if key.lower() in _OF_RUN:
+        if not found[0].started_us:
+            raise OptionError(key, value, "is for a running job", "use time= or deadline= for one that waits")
+        limit_s = (parse_moment(value, clock.now_us(), clock.local_offset_s, key) - began_us) // 1_000_000
+    elif not has_s:
+        raise OptionError(key, value, "has nothing to add to: the job has no limit", "give the whole one")
+    else:
+        by_s = parse_time_limit(value[1:], key)
+        limit_s = has_s + by_s if value[0] == "+" else has_s - by_s
+    if not 0 < limit_s <= limits.TIME_LIMIT_MAX_S:
+        raise OptionError(key, value, "leaves no time limit", "give a later one")
+    request.time_limit_s = limit_s
 
 
 def _job_word(words: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -193,10 +221,25 @@ def _word(field: str) -> Setter:
     return set_word
 
 
+def _path(field: str) -> Setter:
+    def set_path(request: Any, value: str, key: str) -> None:
+        setattr(request, field, checked_path(key, value) if value else "")
+
+    return set_path
+
+
+def _set_work_dir(request: Any, value: str, key: str) -> None:
+    if not value.startswith("/"):
+        raise OptionError(key, value, "is no absolute path", f"use e.g. {key}=/home/ada/runs")
+    request.work_dir = checked_path(key, value)
+
+
 def _set_array_limit(request: Any, value: str, key: str) -> None:
     request.array_limit = _number(value, key)
 
 
+_OF_RUN = ("end", "endtime")
+_TIME = ("time", "timelimit")
 _SETTERS: Mapping[str, Setter] = {
     "name": _set_name,
     "jobname": _set_name,
@@ -215,6 +258,15 @@ _SETTERS: Mapping[str, Setter] = {
     "qos": _word("qos"),
     "reservation": _word("reservation"),
     "reservationname": _word("reservation"),
+    "wckey": _word("wckey"),
+    "output": _path("output"),
+    "stdout": _path("output"),
+    "error": _path("error"),
+    "stderr": _path("error"),
+    "input": _path("input"),
+    "stdin": _path("input"),
+    "chdir": _set_work_dir,
+    "workdir": _set_work_dir,
     "arraylimit": _set_array_limit,
     "arraytaskthrottle": _set_array_limit,
 }

@@ -12,7 +12,7 @@ from escli.slurm import frame
 from escli.slurm.squeue import is_shown
 from eslurm.compat.errors import OptionError
 from eslurm.compat.hostlist import expand, fold
-from eslurm.compat.slurm import job_fields, records, words
+from eslurm.compat.slurm import job_fields, records, reservation_words, words
 from eslurm.compat.slurm.release import version_line
 from eslurm.compat.slurm.scontrol_options import COMMANDS
 from eslurm.compat.slurm.scontrol_options import ROWS as ROWS
@@ -281,6 +281,19 @@ def _show_reservations(call: _Call, named: Sequence[str]) -> int:
     return show_reservations(call.api, named, call.context.release, is_oneliner=call.is_oneliner)
 
 
+def _show_topology(call: _Call, named: Sequence[str]) -> int:
+    from escli.slurm.scontrol_site import show_topology
+
+    _no_json(call, "topology", "esctl show config")
+    return show_topology(call.api, named)
+
+
+def _show_daemons(call: _Call, _named: Sequence[str]) -> int:
+    from escli.slurm.scontrol_cluster import show_daemons
+
+    return show_daemons(call.api)
+
+
 def _no_json(call: _Call, subject: str, other: str) -> None:
     if call.has_json:
         raise frame.Failed(f"scontrol: error: show {subject} --json is not supported: use {other} --json")
@@ -329,6 +342,12 @@ def _requeue(call: _Call, rest: Sequence[str]) -> int:
     return _change_jobs(call, "requeue", rest)
 
 
+def _requeue_hold(call: _Call, rest: Sequence[str]) -> int:
+    if rest and rest[0].lower().partition("=")[0] == "state":
+        raise frame.Failed(f"scontrol: error: {rest[0]} is not supported: held jobs have no special state")
+    return _change_jobs(call, "requeuehold", rest)
+
+
 def _suspend(call: _Call, rest: Sequence[str]) -> int:
     return _change_jobs(call, "suspend", rest)
 
@@ -347,8 +366,9 @@ def _change_jobs(call: _Call, action: str, rest: Sequence[str]) -> int:
         reply = call.api.call(
             "Hold", pb.HoldRequest(jobs=jobs, release=action == "release"), request_id=os.urandom(16)
         )
-    elif action == "requeue":
-        reply = call.api.call("Requeue", pb.RequeueRequest(jobs=jobs), request_id=os.urandom(16))
+    elif action in ("requeue", "requeuehold"):
+        request = pb.RequeueRequest(jobs=jobs, hold=action == "requeuehold")
+        reply = call.api.call("Requeue", request, request_id=os.urandom(16))
     else:
         reply = call.api.call(
             "Suspend", pb.SuspendRequest(jobs=jobs, resume=action == "resume"), request_id=os.urandom(16)
@@ -394,6 +414,10 @@ def _update(call: _Call, rest: Sequence[str]) -> int:
         return _update_job(call, rest)
     if keys[0].startswith("nodename"):
         return _update_node(call, rest)
+    if any(key in reservation_words.NAME for key in keys):
+        from escli.slurm import scontrol_reservation
+
+        return scontrol_reservation.update(call.api, rest)
     raise frame.Failed(f"Update of this parameter is not supported: {rest[0]}", "Request aborted")
 
 
@@ -462,6 +486,73 @@ def _reconfigure(call: _Call, rest: Sequence[str]) -> int:
     return exits.FAILED if reply.problems else exits.OK
 
 
+def _create(call: _Call, rest: Sequence[str]) -> int:
+    from escli.slurm import scontrol_reservation
+
+    entity = rest[0].partition("=")[0].lower() if rest else ""
+    if entity in reservation_words.NAME:
+        # The word `reservation` alone only says what is created.
+        words = rest if "=" in rest[0] else rest[1:]
+        return scontrol_reservation.create(call.api, words)
+    raise frame.Failed(
+        f"scontrol: error: create {entity} is not supported: see the configuration"
+        if entity
+        else "scontrol: error: Invalid creation entity: use create reservation"
+    )
+
+
+def _delete(call: _Call, rest: Sequence[str]) -> int:
+    from escli.slurm import scontrol_reservation
+
+    entity, _, name = rest[0].partition("=") if rest else ("", "", "")
+    name = name or (rest[1].partition("=")[2] or rest[1] if len(rest) > 1 else "")
+    if entity.lower() in reservation_words.NAME and name:
+        return scontrol_reservation.delete(call.api, name)
+    raise frame.Failed(
+        f"scontrol: error: delete {entity} is not supported: see the configuration"
+        if entity and entity.lower() not in reservation_words.NAME
+        else "scontrol: error: Invalid deletion entity: use delete ReservationName=NAME"
+    )
+
+
+def _token(call: _Call, rest: Sequence[str]) -> int:
+    from escli.slurm.scontrol_cluster import token
+
+    return token(call.api, rest)
+
+
+def _takeover(call: _Call, rest: Sequence[str]) -> int:
+    from escli.slurm.scontrol_cluster import takeover
+
+    return takeover(call.api, rest)
+
+
+def _write(call: _Call, rest: Sequence[str]) -> int:
+    from escli.admin.scripts import fetched, print_bytes, write
+
+    subject = rest[0].lower() if rest else ""
+    if not subject or not "batch_script".startswith(subject):
+        raise frame.Failed(
+            f"scontrol: error: write {subject} is not supported: use write batch_script JOB [FILE|-]"
+        )
+    if not 2 <= len(rest) <= 3:
+        raise frame.Failed(f"too {'many' if len(rest) > 3 else 'few'} arguments for keyword:write")
+    text = fetched(call.api, rest[1])
+    path = rest[2] if len(rest) > 2 else f"slurm-{rest[1]}.sh"
+    if path == "-":
+        print_bytes(text)
+        return exits.OK
+    write(path, text)
+    frame.print_line(f"batch script for job {rest[1]} written to {path}")
+    return exits.OK
+
+
+def _list_jobs(call: _Call, rest: Sequence[str]) -> int:
+    from escli.slurm.scontrol_cluster import list_jobs
+
+    return list_jobs(call.api, rest)
+
+
 def _wait_job(call: _Call, rest: Sequence[str]) -> int:
     from escli.job_refs import job_refs
     from eslurm.v1 import controller_pb2 as pb
@@ -489,6 +580,8 @@ _SUBJECTS: Mapping[str, Action] = {
     "hostlistsorted": _show_sorted,
     "licenses": _show_licenses,
     "reservation": _show_reservations,
+    "topology": _show_topology,
+    "daemons": _show_daemons,
 }
 _ACTIONS: Mapping[str, Action] = {
     "show": _show,
@@ -499,9 +592,16 @@ _ACTIONS: Mapping[str, Action] = {
     "uhold": _hold,
     "release": _release,
     "requeue": _requeue,
+    "requeuehold": _requeue_hold,
     "suspend": _suspend,
     "resume": _resume,
     "update": _update,
+    "create": _create,
+    "delete": _delete,
+    "token": _token,
+    "takeover": _takeover,
+    "listjobs": _list_jobs,
+    "write": _write,
     "wait_job": _wait_job,
     "reconfigure": _reconfigure,
 }

@@ -1,4 +1,4 @@
-"""`scontrol show licenses` and `show reservation`."""
+"""`scontrol show licenses`, `show reservation` and `show topology`."""
 
 from __future__ import annotations
 
@@ -75,6 +75,23 @@ def show_reservations(api: Any, named: Sequence[str], release: str, *, is_onelin
         return exits.OK
     frame.print_line(f"Reservation {named[0]} not found" if named else "No reservations in the system")
     return exits.FAILED if named else exits.OK
+
+
+def show_topology(api: Any, named: Sequence[str]) -> int:
+    """The switches: all, or those that are named or have a named node below them."""
+    wanted = named[0].partition("=")[2] or named[0] if named else ""
+    switches = _config(api)["switches"]
+    lines = site_records.topology_lines(switches, wanted)
+    if not lines:
+        why = (
+            f"switch or node {wanted} not found"
+            if switches and wanted
+            else "No topology information available"
+        )
+        frame.print_error(f"scontrol: {why}")
+        return exits.FAILED if switches else exits.OK
+    frame.print_line("\n".join(lines))
+    return exits.OK
 
 
 def _times(zone: str, now_us: int) -> Callable[[Mapping[str, str]], tuple[int, int] | None]:

@@ -59,8 +59,6 @@ def table(reply: Any, *, header: bool = True) -> str:
 
 def takeover(api: Api, words: list[str], given: Words) -> int:
     """`esctl takeover [NAME]`: hand over to this standby (the first one by name), and wait until it leads."""
-    from eslurm.v1 import controller_pb2 as pb
-
     program.no_more_words(words[1:])
     before = _ask(api)
     leader = _leader(before)
@@ -69,10 +67,27 @@ def takeover(api: Api, words: list[str], given: Words) -> int:
         _tell(given, leader.name, leader.name, leader.epoch, leader.epoch, 0.0)
         return exits.OK
     began_s = time.monotonic()
-    api.call("Takeover", pb.TakeoverRequest(to=to), request_id=os.urandom(16))
-    epoch = _await(api, to, leader.epoch)
+    epoch = _hand_over(api, to, leader.epoch)
     _tell(given, leader.name, to, leader.epoch, epoch, time.monotonic() - began_s)
     return exits.OK
+
+
+def standbys(api: Api) -> list[str]:
+    """The controllers that stand by, by name."""
+    return sorted(one.name for one in _ask(api).controllers if one.role == STANDBY)
+
+
+def hand_over(api: Api, to: str) -> None:
+    """Let this standby lead, and wait until it does. Raises CommandFailed."""
+    _hand_over(api, to, _leader(_ask(api)).epoch)
+
+
+def _hand_over(api: Api, to: str, before: int) -> int:
+    """The epoch of the new leader."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    api.call("Takeover", pb.TakeoverRequest(to=to), request_id=os.urandom(16))
+    return _await(api, to, before)
 
 
 def _ask(api: Api, timeout_s: float | None = None) -> Any:

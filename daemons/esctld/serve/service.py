@@ -28,6 +28,7 @@ from esctld.serve.arrivals import Cells, arrival_of, check_cell, check_cells, gu
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import bound_id, is_own, kind_of
 from esctld.serve.resizes import Resizes
+from esctld.serve.scripts import Scripts
 from esctld.serve.step_endpoints import StepEndpoints
 from esctld.serve.views import Queries
 from esctld.serve.why import Inquiries
@@ -146,6 +147,7 @@ class ControllerService:
             "MovePack": moves.move_pack,
             "ExtendJob": moves.extend_job,
             "TellGuest": self._tell_guest,
+            "JobScript": Scripts(dispatcher, store, owner, self._sight).call,
         }
 
     def attach(self, cells: Cells | None) -> None:

@@ -1,4 +1,4 @@
-"""Records of `scontrol show` that are of the site: licences and reservations."""
+"""Records of `scontrol show` that are of the site: licences, reservations and switches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from eslurm.compat.slurm.layout import padded_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
 _OLD = "22.05"
 _LICENCE = "licence/"
@@ -65,3 +66,29 @@ def reservation_record(
         f"MaxStartDelay={NULL}",
     ]
     return " ".join(lines) + "\n" if is_oneliner else "\n   ".join(lines) + "\n\n"
+
+
+def topology_lines(switches: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
+    """A line for each switch, or for those that `wanted` (a switch, or a node below them) names; lowest levels first."""
+    below = {one["name"]: tuple(one.get("switches", ())) for one in switches}
+    own = {one["name"]: tuple(one.get("nodes", ())) for one in switches}
+    lines = []
+    for name in sorted(below, key=lambda one: (_level(below, one), one)):
+        nodes = _nodes_below(below, own, name)
+        if wanted in ("", name) or wanted in nodes:
+            leaves = f" Switches={fold(below[name])}" if below[name] else ""
+            lines.append(
+                f"SwitchName={name} Level={_level(below, name)} LinkSpeed=1 Nodes={fold(nodes)}{leaves}"
+            )
+    return lines
+
+
+def _level(below: Mapping[str, Sequence[str]], name: str) -> int:
+    """The height of a switch: 0 without switches on it. The configuration has no circles."""
+    return 1 + max(_level(below, one) for one in below[name]) if below[name] else 0
+
+
+def _nodes_below(
+    below: Mapping[str, Sequence[str]], own: Mapping[str, Sequence[str]], name: str
+) -> tuple[str, ...]:
+    return (*own[name], *(node for one in below[name] for node in _nodes_below(below, own, one)))

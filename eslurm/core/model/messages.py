@@ -114,10 +114,11 @@ class HoldJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequeueJobs(msgspec.Struct, frozen=True, gc=False):
-    """End the jobs' attempts and put the jobs back into the queue. Answer: `Changed`."""
+    """End the jobs' attempts and put the jobs back into the queue, on hold if `hold`. Answer: `Changed`."""
 
     by: Principal
     jobs: tuple[JobRef, ...]
+    hold: bool = False
 
 
 class UpdateJob(msgspec.Struct, frozen=True, gc=False):
@@ -150,6 +151,11 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     dependencies: tuple[Dependency, ...] | None = None
     dependency_any: bool | None = None
     dry_run: bool = False
+    wckey: str | None = None
+    output: str | None = None
+    error: str | None = None
+    input: str | None = None
+    work_dir: str | None = None
 
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):

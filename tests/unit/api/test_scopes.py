@@ -50,6 +50,7 @@ TABLE = {
     "Plan": READ,
     "Shares": READ,
     "Statistics": READ,
+    "JobScript": CHANGE,
     "Federation": READ,
     "ChangeFederation": "",
     "CallCell": READ,

@@ -64,6 +64,7 @@ NEEDED: Final[dict[str, frozenset[str]]] = {
     "anyone": ANYONE,
     "owner": frozenset({"owner"}),
     "managed": frozenset({"owner", "coordinator", "operator", "administrator", "root"}),
+    "owned": frozenset({"owner", "operator", "administrator", "root"}),
     "coordinator": frozenset({"coordinator", "operator", "administrator", "root"}),
     "operator": frozenset({"operator", "administrator", "root"}),
     "administrator": frozenset({"administrator", "root"}),
@@ -102,6 +103,7 @@ RIGHTS: Final[dict[str, str]] = {
     "Plan": "anyone",
     "Shares": "anyone",
     "Statistics": "anyone",
+    "JobScript": "owned",
     "Federation": "anyone",
     "ChangeFederation": "administrator",
     "CallCell": "anyone",
@@ -167,6 +169,7 @@ def request_of(method: str, site: Site) -> Message:
         "Takeover": pb.TakeoverRequest(to="nowhere"),
         "ChangePolicies": pb.ChangePoliciesRequest(changes=[change]),
         "Why": pb.WhyRequest(job=waiting),
+        "JobScript": pb.JobScriptRequest(job=waiting),
         "UpdateNodes": pb.UpdateNodesRequest(action="resume"),
         "UpdateSatellites": pb.UpdateSatellitesRequest(action="resume"),
         "CreateToken": pb.CreateTokenRequest(user="nobody"),
@@ -265,7 +268,7 @@ def test_every_method_has_its_row() -> None:
 
 
 def test_what_a_method_asks_for_at_the_door_is_what_the_table_says() -> None:
-    at_the_door = {"managed": "owner", "others' tokens": "owner", "cells": "owner"}
+    at_the_door = {"managed": "owner", "owned": "owner", "others' tokens": "owner", "cells": "owner"}
     for method in METHODS:
         right = RIGHTS[method.name]
         assert method.right == at_the_door.get(right, right), method.name

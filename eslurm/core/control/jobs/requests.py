@@ -235,14 +235,19 @@ def on_hold(state: State, message: HoldJobs, now_us: int) -> Decision:
             if most > HOLDS.index(_hold_of(state, message.by, job)):
                 raise Refused(RefusalCode.DENIED, f"job {job.job_id} was {HELD[HOLDS[most]]}")
             return [facts.JobHeld(record.job_id, "") for record in waiting if record.hold]
-        hold = "user" if job.spec.user.uid == message.by.uid else _hold_of(state, message.by, job)
-        return [
-            facts.JobHeld(record.job_id, hold, f"held by {message.by.name}")
-            for record in waiting
-            if HOLDS.index(record.hold) < HOLDS.index(hold)
-        ]
+        return _held(state, message.by, job, waiting)
 
     return for_each(state, message.by, message.jobs, change)
+
+
+def _held(state: State, by: Principal, job: Job, records: Iterable[Job]) -> list[facts.Fact]:
+    """Hold the job's records, but for those with a stronger hold already."""
+    hold = "user" if job.spec.user.uid == by.uid else _hold_of(state, by, job)
+    return [
+        facts.JobHeld(record.job_id, hold, f"held by {by.name}")
+        for record in records
+        if HOLDS.index(record.hold) < HOLDS.index(hold)
+    ]
 
 
 def _hold_of(state: State, by: Principal, job: Job) -> str:
@@ -253,7 +258,7 @@ def _hold_of(state: State, by: Principal, job: Job) -> str:
 
 
 def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
-    """End the live attempts; the jobs wait again."""
+    """End the live attempts; the jobs wait again, on hold if the message says so."""
     requeued: set[int] = set()
 
     def change(job: Job, task: int) -> list[facts.Fact]:
@@ -270,10 +275,14 @@ def on_requeue(state: State, message: RequeueJobs, now_us: int) -> Decision:
             raise Refused(
                 RefusalCode.CONFLICT, f"job {job.job_id} is not running: there is nothing to requeue"
             )
-        found: list[facts.Fact] = []
+        if message.hold and job.pack is not None:
+            text = f"job {job.job_id} is of pack {job.pack.pack_id}: requeue it, and hold the pack when it waits again"
+            raise Refused(RefusalCode.CONFLICT, text)
         for record in live:
             _check_whole(state, record)
-        for record in _once(live, requeued):
+        fresh = _once(live, requeued)
+        found = _held(state, message.by, job, fresh) if message.hold else []
+        for record in fresh:
             found += stop(state, record, StopCause.REQUEUE, now_us, message.by.name)
         return found
 

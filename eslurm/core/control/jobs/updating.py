@@ -52,7 +52,14 @@ _PLAIN = (
     "reservation",
     "nice",
     "deadline_us",
+    "wckey",
+    "output",
+    "error",
+    "input",
+    "work_dir",
 )
+_FILES = ("output", "error", "input", "work_dir")
+"""What only the job's own user changes: the job writes there with that user's rights."""
 _OF_PART = ("partition", "nodes_min", "nodes_max", "constraint", "request")
 """Properties of each part."""
 _REFERENCES = ("by", "job", "was", "dry_run")
@@ -94,6 +101,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
             raise Refused(RefusalCode.INVALID, f"ArrayTaskThrottle: job {job.job_id} is no array")
         if message.nice is not None:
             check_nice(state, message.nice, message.by)
+        _check_files(job, message)
         if message.account is not None:
             _check_moved(state, job, message.account, message.by)
         wanted = _changed_spec(job, message, part)
@@ -216,6 +224,14 @@ def _check_priority(state: State, job: Job, priority: int, *, operator: bool) ->
         )
     if priority > job.priority and not operator:
         raise Refused(RefusalCode.DENIED, "priority: only operators may raise it")
+
+
+def _check_files(job: Job, message: UpdateJob) -> None:
+    """Check that the job's own user changes where it reads and writes. Raises `Refused`."""
+    given = next((name for name in _FILES if getattr(message, name) is not None), "")
+    if given and message.by.uid != job.spec.user.uid:
+        text = f"{given}: job {job.job_id} belongs to {job.spec.user.name}: only its user changes its files"
+        raise Refused(RefusalCode.DENIED, text)
 
 
 def _check_moved(state: State, job: Job, account: str, by: Principal) -> None:

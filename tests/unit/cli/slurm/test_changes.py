@@ -146,6 +146,7 @@ def test_words_and_exit_codes(
         ("hold", "Hold"),
         ("uhold", "Hold"),
         ("requeue", "Requeue"),
+        ("requeuehold", "Requeue"),
         ("suspend", "Suspend"),
         ("resume", "Suspend"),
     ],

@@ -1,4 +1,4 @@
-"""`scontrol show reservation` and `show licenses`, byte for byte."""
+"""`scontrol show reservation`, `show licenses` and `show topology`, byte for byte."""
 
 from __future__ import annotations
 
@@ -78,3 +78,22 @@ def test_a_site_without_any(say: Say, config: dict[str, object], monkeypatch: py
     monkeypatch.setattr("tests.unit.cli.slurm.test_scontrol_site.RESERVATIONS", {})
     assert say("scontrol show reservation").endswith("\nNo reservations in the system\n")
     assert say("scontrol show reservation x").endswith("\nReservation x not found\n[1]\n")
+
+
+def test_switches(config: dict[str, object], say: Say) -> None:
+    config["switches"] = []
+    assert say("scontrol show topology").endswith("scontrol: No topology information available\n")
+    config["switches"] = [
+        {"name": "top", "nodes": [], "switches": ["s1", "s2"]},
+        {"name": "s1", "nodes": ["cn1", "cn2"], "switches": []},
+        {"name": "s2", "nodes": ["cn3"]},
+    ]
+    leaves = [
+        "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=cn[1-2]",
+        "SwitchName=s2 Level=0 LinkSpeed=1 Nodes=cn3",
+    ]
+    top = "SwitchName=top Level=1 LinkSpeed=1 Nodes=cn[1-3] Switches=s[1-2]"
+    assert say("scontrol show topology").splitlines()[1:] == [*leaves, top]
+    assert say("scontrol show topology cn3").splitlines()[1:] == [leaves[1], top]
+    assert say("scontrol show topology switch=s1").splitlines()[1:] == [leaves[0]]
+    assert say("scontrol show topology cn9").endswith("scontrol: switch or node cn9 not found\n[1]\n")

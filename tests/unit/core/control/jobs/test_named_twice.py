@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from eslurm.core.model.facts import JobSignalled
-from eslurm.core.model.messages import CancelJobs, Changed, JobRef, RequeueJobs, SuspendJobs
+from eslurm.core.model.messages import CancelJobs, Changed, HoldJobs, JobRef, RequeueJobs, SuspendJobs
 from eslurm.core.model.request import Request
-from tests.kits.core import ROOT, SECOND, World, problem
+from tests.kits.core import ALICE, ROOT, SECOND, World, problem
 from tests.kits.running import place, start
 
 WIDE = Request(tasks=2, nodes_min=2, nodes_max=2)
@@ -24,6 +24,26 @@ def test_it_is_requeued_once() -> None:
     task, names = placed(world, WIDE, (0, 1))
     assert world.send(RequeueJobs(ROOT, names)) == Changed(3)
     assert world.state_of(task) == "PENDING"
+
+
+def test_it_is_requeued_on_hold() -> None:
+    world = World()
+    task, names = placed(world, WIDE, (0, 1))
+    assert world.send(RequeueJobs(ROOT, names, hold=True)) == Changed(3)
+    assert (world.state_of(task), world.job(task).hold) == ("PENDING", "admin")
+    assert world.send(HoldJobs(ROOT, names[:1], release=True)) == Changed(1)
+    assert not world.job(task).hold
+
+
+def test_a_running_job_waits_on_its_users_hold_when_it_has_ended() -> None:
+    world = World()
+    job = world.submit()
+    place(world, job, (0,))
+    start(world, job)
+    assert world.send(RequeueJobs(ALICE, (JobRef(job),), hold=True)) == Changed(1)
+    assert (world.state_of(job), world.job(job).hold) == ("RUNNING", "user")
+    world.end(job)
+    assert (world.state_of(job), world.job(job).hold) == ("PENDING", "user")
 
 
 def test_it_stands_still_and_goes_on_once() -> None:

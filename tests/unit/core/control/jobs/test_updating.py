@@ -85,6 +85,37 @@ def test_a_changed_job_survives_a_restart_and_the_log_tells_it() -> None:
     assert request_of(world, job).memory_per_node_mib == 0
 
 
+def test_files_are_changed_by_the_jobs_user_alone() -> None:
+    world = World()
+    job = world.submit(held=True)
+    words = "wckey=w output=out-%j stderr=/tmp/e input=in workdir=/srv"
+    assert update(world, job, words) == Changed(1)
+    spec = world.job(job).spec
+    assert (spec.wckey, spec.output, spec.error, spec.input, spec.work_dir) == (
+        *("w", "out-%j", "/tmp/e", "in", "/srv"),
+    )
+    for words in ("output=x", "error=x", "input=x", "chdir=/"):
+        assert "only its user changes its files" in problem(update(world, job, words, ROOT))
+    assert update(world, job, "wckey=x", ROOT) == Changed(1)
+    for words in ("chdir=here", "output=" + "x" * 5000):
+        with pytest.raises(OptionError):
+            read_update(world.state, f"job {job} {words}", ALICE)
+
+
+def test_a_time_limit_is_given_by_its_end_or_by_how_much_it_changes() -> None:
+    world = World()
+    job = world.submit(time_limit_s=600)
+    assert read_update(world.state, f"JobId={job} TimeLimit=+5", ALICE).time_limit_s == 900
+    assert read_update(world.state, f"JobId={job} timelimit=-0:30", ALICE).time_limit_s == 570
+    with pytest.raises(OptionError, match="leaves no time limit"):
+        read_update(world.state, f"JobId={job} TimeLimit=-10", ALICE)
+    with pytest.raises(OptionError, match="is for a running job"):
+        read_update(world.state, f"JobId={job} EndTime=now", ALICE)
+    endless = world.submit()
+    with pytest.raises(OptionError, match="nothing to add to"):
+        read_update(world.state, f"JobId={endless} TimeLimit=+5", ALICE)
+
+
 # ---- as a submission ----
 
 
