@@ -117,6 +117,7 @@ COMMANDS: dict[str, About] = {
             ),
             ("esctl requeue 17", "end a job's run and let it wait again (--hold: until `esctl release 17`)"),
             ("esctl script 17 --output job.sh", "a job's script (no file: on standard output)"),
+            ("esctl crontab set FILE", "jobs that run again and again (also: show, remove)"),
             ("esctl finish-part 17+1", "give back one part of a running job (inside job 17: +1)"),
             ("esctl set-dependency 42 afterok:17", "what a waiting job waits for (no text: for none)"),
             ("esctl drain cn[001-004] reason='new memory'", "no new jobs on these nodes"),

@@ -202,7 +202,8 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows("esctl", _CHOICE,
         ("-u --user USER",
-         "with `audit`: calls of one user, by name or uid; with `token list` and `token revoke`: all of this user's"),
+         "with `audit`: calls of one user, by name or uid; with `token list`, `token revoke`: all of this user's; with "
+         "`crontab show` and `crontab remove`: this user's"),
         ("--refused", "with `audit`: refusals only"),
         ("--since WHEN", "with `log export`: facts from then on, what was before as a base (all); with `audit`: lines",
          "--since now-2hours"),
@@ -267,6 +268,7 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows("escancel", _COMMAND,
         ("-s --signal SIGNAL", "send a signal instead of ending the job", "-s USR1"),
+        ("--cron", "end jobs of crontabs, too: their lines are disabled"),
         ("--lost", "give the jobs up that are in a cell which never comes back; if it does, they may run there"),
         ("-Q --quiet", "print nothing but errors"),
     ),

@@ -117,6 +117,7 @@ def job_info(shown: Shown, job: Job, why: Why | None, priority: int | None = Non
         error=spec.error,
         dependencies=_dependencies(shown, job) if job.open else "",
         requeue=spec.requeue,
+        cron=spec.cron,
         nice=spec.nice,
         deadline_us=spec.deadline_us,
         resources=resource_text(request),

@@ -110,6 +110,8 @@ RELEASE_JOB = Method("ReleaseJob", 50, pb.ReleaseJobRequest, pb.ChangeReply, Tru
 STATISTICS = Method("Statistics", 51, pb.StatisticsRequest, pb.StatisticsReply, False, "anyone")
 RECONFIGURE = Method("Reconfigure", 52, pb.ReconfigureRequest, pb.ReconfigureReply, True, "administrator")
 JOB_SCRIPT = Method("JobScript", 60, pb.JobScriptRequest, pb.JobScriptReply, False, "owner")
+CRONTAB = Method("Crontab", 61, pb.CrontabRequest, pb.CrontabReply, False, "owner")
+SET_CRONTAB = Method("SetCrontab", 62, pb.SetCrontabRequest, pb.ChangeReply, True, "owner", LARGE_BYTES)
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -164,6 +166,8 @@ METHODS: tuple[Method[Any, Any], ...] = (
     STATISTICS,
     RECONFIGURE,
     JOB_SCRIPT,
+    CRONTAB,
+    SET_CRONTAB,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

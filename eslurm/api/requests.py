@@ -566,6 +566,7 @@ def cancel(request: pb.CancelRequest, by: Principal) -> CancelJobs:
         number,
         request.lost,
         request.reach,
+        request.cron,
     )
 
 

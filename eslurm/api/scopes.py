@@ -48,12 +48,13 @@ _OWN_JOBS: Final = _READ | {
     "JobScript",
 }
 _ALLOCATIONS: Final = frozenset({"AttendJob", "ReleaseJob"})
-_SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep", *_ALLOCATIONS}
+_CRONTABS: Final = frozenset({"Crontab", "SetCrontab"})
+_SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep", *_ALLOCATIONS, *_CRONTABS}
 BY_LEADERS: Final = frozenset({"CreateStep", "FinishStep", "WaitStep", "TellGuest"})
 """Methods that pass between cells only when the leader itself makes the call or has checked it: guests, and their steps."""
-FROM_CELLS: Final = (_SUBMIT | BY_LEADERS) - {"Tokens", "CallCell", *_ALLOCATIONS}
-"""Methods that pass between cells of a federation: a user's, but for tokens and allocations. What is not named here does not
-pass."""
+FROM_CELLS: Final = (_SUBMIT | BY_LEADERS) - {"Tokens", "CallCell", *_ALLOCATIONS, *_CRONTABS}
+"""Methods that pass between cells of a federation: a user's, but for tokens, allocations and crontabs. What is not named
+here does not pass."""
 _ESTIMATOR: Final = frozenset(("Ping", "JobFeed", "SetForecasts"))
 
 METHODS_OF: Final[dict[str, frozenset[str]]] = {

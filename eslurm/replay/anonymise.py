@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from eslurm.core.model.accounts import EVERYONE, Defaults, FreePool, Limit
+from eslurm.core.model.crontab import CRONTAB
 from eslurm.core.model.facts import PolicyRemoved, decode_fact, encode_fact
 from eslurm.core.model.hostlist import unfold
 from eslurm.core.model.job import Job
@@ -56,6 +57,7 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
         ("Request", "place"),
         ("Partition", "preempt_mode"),
         ("Validity", "cron"),
+        ("JobSpec", "cron"),
         ("Qos", "preempt_mode"),
         ("Limit", "kind"),
         ("Defaults", "kind"),
@@ -131,6 +133,7 @@ WORDS: dict[tuple[str, str], str] = {
     ("IssuedToken", "user"): "user",
     ("IssuedToken", "by"): "user",
     ("TokensRevoked", "by"): "user",
+    ("Crontab", "user"): "user",
     ("JoinToken", "by"): "user",
     ("JoinTokensEnded", "by"): "user",
     ("Member", "by"): "user",
@@ -152,6 +155,7 @@ UIDS: frozenset[tuple[str, str]] = frozenset(
         ("ClusterConfig", "operators"),
         ("ClusterConfig", "administrators"),
         ("IssuedToken", "uid"),
+        ("Crontab", "uid"),
         ("IssuedToken", "by_uid"),
         ("JoinToken", "by_uid"),
     }
@@ -172,6 +176,7 @@ _TYPES: dict[str, Callable[[bytes], Any]] = {
     USAGE: partial(decode_record, USAGE),
     PROMISE: partial(decode_record, PROMISE),
     TOKEN: partial(decode_record, TOKEN),
+    CRONTAB: partial(decode_record, CRONTAB),
     JOIN_TOKEN: partial(decode_record, JOIN_TOKEN),
     MEMBER: partial(decode_record, MEMBER),
     REVOCATION: partial(decode_record, REVOCATION),

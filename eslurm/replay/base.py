@@ -14,6 +14,7 @@ from itertools import groupby
 
 import msgspec
 
+from eslurm.core.model.crontab import CRONTAB
 from eslurm.core.model.member import JOIN_TOKEN, MEMBER, REVOCATION
 from eslurm.core.model.promise import PROMISE
 from eslurm.core.model.token import TOKEN
@@ -25,7 +26,7 @@ from eslurm.ports.store import JobRow, NodeRow, RecordRow, Row, SettingRow, Step
 BASE_VERSION = 1
 RECORDS_PER_PIECE = 500
 POLICIES = "policies"
-RECORDS = (POLICIES, USAGE, PROMISE, TOKEN, JOIN_TOKEN, MEMBER, REVOCATION)
+RECORDS = (POLICIES, USAGE, PROMISE, TOKEN, CRONTAB, JOIN_TOKEN, MEMBER, REVOCATION)
 """Kinds that are rows of one table: `POLICIES` stands for all kinds of policies."""
 SETTINGS = "state"
 """Name of the settings row that holds the state's scalars."""
@@ -102,6 +103,7 @@ def pack_base(state: State) -> bytes:
     packer.add(USAGE, [records.encode(usage) for usage in state.usage.values()])
     packer.add(PROMISE, [records.encode(promise) for promise in state.promises.values()])
     packer.add(TOKEN, [records.encode(token) for token in state.tokens.values()])
+    packer.add(CRONTAB, [records.encode(crontab) for crontab in state.crontabs.values()])
     members = state.members
     packer.add(JOIN_TOKEN, [records.encode(token) for token in members.tokens.values()])
     packer.add(MEMBER, [records.encode(member) for member in members.issued.values()])

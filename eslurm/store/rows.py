@@ -14,9 +14,10 @@ from eslurm.core.control.reactor import Batch
 from eslurm.core.model.facts import encode_fact
 from eslurm.core.model.hostlist import fold
 from eslurm.core.model.job import Attempt, Job
-from eslurm.core.model.job_states import FINAL
+from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.node import Node
 from eslurm.core.model.parts import partition_of, spans_by_part, user_parts, user_spans
+from eslurm.core.model.retry_words import OOM
 from eslurm.core.model.segment import Segment
 from eslurm.core.model.step import Step
 from eslurm.core.state import rows as records
@@ -87,6 +88,22 @@ def _job_row(state: State, job: Job) -> store.JobRow:
     )
 
 
+def _state_of_run(job: Job, attempt: Attempt | None, outcome: JobState) -> str:
+    """The state of a run in accounting; of one of a crontab, which the job repeats, how it ended."""
+    if outcome is not JobState.PENDING:
+        return str(outcome.value)
+    end = attempt.end if attempt is not None else None
+    if not job.spec.cron or attempt is None or end is None or end.cause in ("orphaned", "lost"):
+        return "REQUEUED"
+    if end.cause == "time_limit":
+        return str(JobState.TIMEOUT.value)
+    if attempt.stop is not None:
+        return "REQUEUED"
+    if end.cause == OOM:
+        return str(JobState.OUT_OF_MEMORY.value)
+    return str((JobState.COMPLETED if end.is_good else JobState.FAILED).value)
+
+
 def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.AttemptRow:
     outcome = job.outcome or job.state
     end = attempt.end if attempt is not None else None
@@ -101,7 +118,7 @@ def _attempt_row(state: State, job: Job, attempt: Attempt | None) -> store.Attem
         account=job.spec.account,
         partition=job.spec.partition,
         name=job.spec.name,
-        state="REQUEUED" if outcome.value == "PENDING" else outcome.value,
+        state=_state_of_run(job, attempt, outcome),
         submitted_us=job.submitted_us,
         started_us=attempt.started_us if attempt is not None else 0,
         ended_us=attempt.ended_us if attempt is not None else job.ended_us,

@@ -360,7 +360,7 @@ class JobRef(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., task: _Optional[int] = ..., part: _Optional[int] = ..., cell: _Optional[str] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("jobs", "user", "name", "partition", "state", "signal", "lost", "reach")
+    __slots__ = ("jobs", "user", "name", "partition", "state", "signal", "lost", "reach", "cron")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +369,7 @@ class CancelRequest(_message.Message):
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     REACH_FIELD_NUMBER: _ClassVar[int]
+    CRON_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
     user: str
     name: str
@@ -377,7 +378,8 @@ class CancelRequest(_message.Message):
     signal: int
     lost: bool
     reach: str
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., signal: _Optional[int] = ..., lost: _Optional[bool] = ..., reach: _Optional[str] = ...) -> None: ...
+    cron: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., signal: _Optional[int] = ..., lost: _Optional[bool] = ..., reach: _Optional[str] = ..., cron: _Optional[bool] = ...) -> None: ...
 
 class HoldRequest(_message.Message):
     __slots__ = ("jobs", "release")
@@ -528,7 +530,7 @@ class PartInfo(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., part: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner", "guests", "guest_of", "span", "retries", "retry_on", "retry_text", "wasted_s", "wasted_cpu_s", "elastic", "growth_id", "grows", "cooperate", "borrow", "cores", "loans", "wckey", "command", "details", "request", "no_script", "attended")
+    __slots__ = ("job_id", "array_job_id", "array_task", "array_tasks_left", "name", "user", "uid", "account", "partition", "state", "reason", "priority", "submitted_us", "begin_us", "started_us", "ended_us", "time_limit_s", "nodes", "tasks", "cpus", "memory_mib", "node_names", "exit_code", "exit_signal", "exit_text", "attempts", "work_dir", "output", "error", "dependencies", "requeue", "comment", "planned_start_us", "reason_text", "tasks_running", "tasks_done", "tasks_failed", "qos", "reservation", "nice", "deadline_us", "resources", "constraint", "planned_nodes", "paused_us", "suspended_us", "forecast", "first_estimate_s", "planned_earliest_us", "planned_latest_us", "trace", "asked", "parts", "no_kill", "pack_id", "pack_index", "pack_size", "delay_s", "pack_start_us", "gateways", "gateway_names", "pack_cancels", "pack_failed", "home", "owner", "guests", "guest_of", "span", "retries", "retry_on", "retry_text", "wasted_s", "wasted_cpu_s", "elastic", "growth_id", "grows", "cooperate", "borrow", "cores", "loans", "wckey", "command", "details", "request", "no_script", "attended", "cron")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -615,6 +617,7 @@ class JobInfo(_message.Message):
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     NO_SCRIPT_FIELD_NUMBER: _ClassVar[int]
     ATTENDED_FIELD_NUMBER: _ClassVar[int]
+    CRON_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     array_job_id: int
     array_task: int
@@ -701,7 +704,8 @@ class JobInfo(_message.Message):
     request: ResourceRequest
     no_script: bool
     attended: bool
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ..., guests: _Optional[_Iterable[_Union[GuestInfo, _Mapping]]] = ..., guest_of: _Optional[str] = ..., span: _Optional[bool] = ..., retries: _Optional[int] = ..., retry_on: _Optional[str] = ..., retry_text: _Optional[str] = ..., wasted_s: _Optional[int] = ..., wasted_cpu_s: _Optional[int] = ..., elastic: _Optional[bool] = ..., growth_id: _Optional[int] = ..., grows: _Optional[int] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ..., cores: _Optional[_Union[CoresInfo, _Mapping]] = ..., loans: _Optional[_Iterable[_Union[LoanInfo, _Mapping]]] = ..., wckey: _Optional[str] = ..., command: _Optional[str] = ..., details: _Optional[_Union[JobDetails, _Mapping]] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., no_script: _Optional[bool] = ..., attended: _Optional[bool] = ...) -> None: ...
+    cron: str
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., array_tasks_left: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submitted_us: _Optional[int] = ..., begin_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_mib: _Optional[int] = ..., node_names: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., exit_text: _Optional[str] = ..., attempts: _Optional[int] = ..., work_dir: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., dependencies: _Optional[str] = ..., requeue: _Optional[bool] = ..., comment: _Optional[str] = ..., planned_start_us: _Optional[int] = ..., reason_text: _Optional[str] = ..., tasks_running: _Optional[int] = ..., tasks_done: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., qos: _Optional[str] = ..., reservation: _Optional[str] = ..., nice: _Optional[int] = ..., deadline_us: _Optional[int] = ..., resources: _Optional[str] = ..., constraint: _Optional[str] = ..., planned_nodes: _Optional[str] = ..., paused_us: _Optional[int] = ..., suspended_us: _Optional[int] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., first_estimate_s: _Optional[int] = ..., planned_earliest_us: _Optional[int] = ..., planned_latest_us: _Optional[int] = ..., trace: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., parts: _Optional[_Iterable[_Union[PartInfo, _Mapping]]] = ..., no_kill: _Optional[bool] = ..., pack_id: _Optional[int] = ..., pack_index: _Optional[int] = ..., pack_size: _Optional[int] = ..., delay_s: _Optional[int] = ..., pack_start_us: _Optional[int] = ..., gateways: _Optional[int] = ..., gateway_names: _Optional[str] = ..., pack_cancels: _Optional[bool] = ..., pack_failed: _Optional[int] = ..., home: _Optional[str] = ..., owner: _Optional[str] = ..., guests: _Optional[_Iterable[_Union[GuestInfo, _Mapping]]] = ..., guest_of: _Optional[str] = ..., span: _Optional[bool] = ..., retries: _Optional[int] = ..., retry_on: _Optional[str] = ..., retry_text: _Optional[str] = ..., wasted_s: _Optional[int] = ..., wasted_cpu_s: _Optional[int] = ..., elastic: _Optional[bool] = ..., growth_id: _Optional[int] = ..., grows: _Optional[int] = ..., cooperate: _Optional[str] = ..., borrow: _Optional[str] = ..., cores: _Optional[_Union[CoresInfo, _Mapping]] = ..., loans: _Optional[_Iterable[_Union[LoanInfo, _Mapping]]] = ..., wckey: _Optional[str] = ..., command: _Optional[str] = ..., details: _Optional[_Union[JobDetails, _Mapping]] = ..., request: _Optional[_Union[ResourceRequest, _Mapping]] = ..., no_script: _Optional[bool] = ..., attended: _Optional[bool] = ..., cron: _Optional[str] = ...) -> None: ...
 
 class JobDetails(_message.Message):
     __slots__ = ("gid", "input", "tasks_failed")
@@ -2595,3 +2599,49 @@ class JobScriptReply(_message.Message):
     SCRIPT_FIELD_NUMBER: _ClassVar[int]
     script: bytes
     def __init__(self, script: _Optional[bytes] = ...) -> None: ...
+
+class CrontabRequest(_message.Message):
+    __slots__ = ("user",)
+    USER_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    def __init__(self, user: _Optional[str] = ...) -> None: ...
+
+class CrontabReply(_message.Message):
+    __slots__ = ("user", "text", "lines")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    text: str
+    lines: _containers.RepeatedCompositeFieldContainer[CrontabLine]
+    def __init__(self, user: _Optional[str] = ..., text: _Optional[str] = ..., lines: _Optional[_Iterable[_Union[CrontabLine, _Mapping]]] = ...) -> None: ...
+
+class CrontabLine(_message.Message):
+    __slots__ = ("line", "job_id")
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    line: int
+    job_id: int
+    def __init__(self, line: _Optional[int] = ..., job_id: _Optional[int] = ...) -> None: ...
+
+class SetCrontabRequest(_message.Message):
+    __slots__ = ("user", "text", "jobs")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    text: str
+    jobs: _containers.RepeatedCompositeFieldContainer[CronJob]
+    def __init__(self, user: _Optional[str] = ..., text: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[CronJob, _Mapping]]] = ...) -> None: ...
+
+class CronJob(_message.Message):
+    __slots__ = ("line", "first", "schedule", "job")
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    line: int
+    first: int
+    schedule: str
+    job: JobRequest
+    def __init__(self, line: _Optional[int] = ..., first: _Optional[int] = ..., schedule: _Optional[str] = ..., job: _Optional[_Union[JobRequest, _Mapping]] = ...) -> None: ...

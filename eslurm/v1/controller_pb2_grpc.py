@@ -294,6 +294,16 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.JobScriptRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.JobScriptReply.FromString,
                 _registered_method=True)
+        self.Crontab = channel.unary_unary(
+                '/eslurm.v1.Controller/Crontab',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.CrontabRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.CrontabReply.FromString,
+                _registered_method=True)
+        self.SetCrontab = channel.unary_unary(
+                '/eslurm.v1.Controller/SetCrontab',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.SetCrontabRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -611,6 +621,18 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Crontab(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetCrontab(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -873,6 +895,16 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.JobScript,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.JobScriptRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.JobScriptReply.SerializeToString,
+            ),
+            'Crontab': grpc.unary_unary_rpc_method_handler(
+                    servicer.Crontab,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.CrontabRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.CrontabReply.SerializeToString,
+            ),
+            'SetCrontab': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCrontab,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.SetCrontabRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2279,6 +2311,60 @@ class Controller:
             '/eslurm.v1.Controller/JobScript',
             eslurm_dot_v1_dot_controller__pb2.JobScriptRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.JobScriptReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Crontab(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Crontab',
+            eslurm_dot_v1_dot_controller__pb2.CrontabRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.CrontabReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetCrontab(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/SetCrontab',
+            eslurm_dot_v1_dot_controller__pb2.SetCrontabRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -26,7 +26,9 @@ class StateApi:
         if job is None:
             return pb.JobsReply()
         asked = asked_words(job.spec.components[0])
-        return pb.JobsReply(jobs=[pb.JobInfo(job_id=job.job_id, time_limit_s=job.spec.time_limit_s, asked=asked)])
+        return pb.JobsReply(
+            jobs=[pb.JobInfo(job_id=job.job_id, time_limit_s=job.spec.time_limit_s, asked=asked)]
+        )
 
 
 def read_update(state: State, words: str, by: Principal) -> UpdateJob:

@@ -196,6 +196,12 @@ def _node(api: Api, words: list[str], given: Words) -> int:
     return node(api, words, given)
 
 
+def _crontab(api: Api, words: list[str], given: Words) -> int:
+    from escli.admin.crontabs import crontab
+
+    return crontab(api, words, given)
+
+
 def _script(api: Api, words: list[str], given: Words) -> int:
     from escli.admin.scripts import script
 
@@ -251,5 +257,6 @@ ACTIONS: Mapping[str, Action] = {
     "token": _token,
     "node": _node,
     "script": _script,
+    "crontab": _crontab,
     "federation": _federation,
 }

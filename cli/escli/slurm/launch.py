@@ -23,6 +23,7 @@ MODULES = {
     "sdiag": "escli.slurm.sdiag",
     "sbcast": "escli.slurm.sbcast",
     "seff": "escli.slurm.seff",
+    "scrontab": "escli.slurm.scrontab",
     "sreport": "escli.slurm.sreport",
 }
 """The commands that do something; all others of `COMMANDS` only say what is missing."""

@@ -256,6 +256,13 @@ def from_environment(
     return found
 
 
+def words_of(directives: Sequence[Directive]) -> Words:
+    """The options of lines of another file than a script, as essubmit's code reads them. Raises Failed."""
+    words = _read(directives, Parser(ROWS))
+    adjust(words)
+    return words
+
+
 def _read(directives: Sequence[Directive], parser: Parser) -> Words:
     """The options of script lines; of `#ESLURM` lines by essubmit's rules, and over the others."""
     merged = Words()
@@ -266,9 +273,9 @@ def _read(directives: Sequence[Directive], parser: Parser) -> Words:
             text = "#!/bin/sh\n#ESLURM " + " ".join(map(_quoted, one.words))
             _overlay(merged, with_directives([Words()], text.encode())[0])
             continue
-        found = parser.parse(one.words, f"#SBATCH line {one.line}: ")
+        found = parser.parse(one.words, f"{one.mark} line {one.line}: ")
         if found.rest:
-            raise UsageProblem(f"error: Unexpected word on #SBATCH line {one.line}: {found.rest[0]}")
+            raise UsageProblem(f"error: Unexpected word on {one.mark} line {one.line}: {found.rest[0]}")
         frame.refuse(found.found, COMMAND)
         _overlay(merged, to_words(found.found))
     return merged

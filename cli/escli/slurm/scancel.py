@@ -109,7 +109,7 @@ def _cancel(
         except OptionError:
             raise frame.Failed(f"scancel: error: Invalid job id {word}") from None
     if filters:
-        named = _chosen(api, filters, named)
+        named = _chosen(api, filters, named, with_cron=given.has("cron"))
         if not named:
             return exits.OK
     if given.has("verbose"):
@@ -120,7 +120,9 @@ def _cancel(
     try:
         reply = api.call(
             "Cancel",
-            pb.CancelRequest(jobs=named, signal=signum, reach=reach if signum else ""),
+            pb.CancelRequest(
+                jobs=named, signal=signum, reach=reach if signum else "", cron=given.has("cron")
+            ),
             request_id=os.urandom(16),
         )
     except CommandFailed as failure:
@@ -140,12 +142,14 @@ def _problem(problem: Any) -> tuple[str, bool]:
         return "Invalid job id specified", False
     if problem.code == "conflict":
         return "Job/step already completing or completed", False
+    if problem.code == "invalid" and "--cron" in problem.text:
+        return "Cannot cancel scrontab jobs without --cron flag.", True
     if problem.code == "denied":
         return "Access/permission denied", True
     return str(problem.text), True
 
 
-def _chosen(api: Api, filters: dict[str, str], named: Sequence[Any]) -> list[Any]:
+def _chosen(api: Api, filters: dict[str, str], named: Sequence[Any], *, with_cron: bool) -> list[Any]:
     """The living jobs that all filters take, of `named` if some are named."""
     from eslurm.v1 import controller_pb2 as pb
 
@@ -167,6 +171,8 @@ def _chosen(api: Api, filters: dict[str, str], named: Sequence[Any]) -> list[Any
         if any(record[long] not in values for long, values in wanted.items() if long != "user"):
             continue
         if "user" in wanted and not wanted["user"].intersection((info.user, str(info.uid))):
+            continue
+        if info.cron and not with_cron:
             continue
         if info.state in words.ENDED or (states and info.state not in states):
             continue

@@ -63,6 +63,7 @@ def _request(given: Words) -> Any:
         state=_state(given),
         signal=_signal(given),
         lost=given.has("lost"),
+        cron=given.has("cron"),
     )
 
 

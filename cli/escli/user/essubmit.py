@@ -197,15 +197,15 @@ def with_directives(command: Sequence[Words], script: bytes) -> tuple[Words, Seq
     if len(command) > 1 or any(one.begins_part for one in directives):
         from escli.user.job_parts import directives_by_part, overlaid
 
-        script_parts = [_read(part) for part in directives_by_part(directives)]
+        script_parts = [words_of(part) for part in directives_by_part(directives)]
         return overlaid(script_parts, command, _OPPOSITES)
-    merged = _read(directives)
+    merged = words_of(directives)
     _overlay(merged, command[0])
     return merged, ()
 
 
-def _read(directives: Sequence[Directive]) -> Words:
-    """The options of these lines; a later line wins."""
+def words_of(directives: Sequence[Directive]) -> Words:
+    """The options of these lines; a later line wins. Raises OptionError."""
     parser = Parser(rows_of(COMMAND), excludes=_OPPOSITES)
     merged = Words()
     for directive in directives:

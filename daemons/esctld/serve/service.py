@@ -25,6 +25,7 @@ from esctld.lead.trees import TreeQueries
 from esctld.serve.accounting import account
 from esctld.serve.allocations import Allocations
 from esctld.serve.arrivals import Cells, arrival_of, check_cell, check_cells, guest_of_call
+from esctld.serve.crontabs import Crontabs
 from esctld.serve.moves import Moves
 from esctld.serve.request_ids import bound_id, is_own, kind_of
 from esctld.serve.resizes import Resizes
@@ -113,6 +114,7 @@ class ControllerService:
         self._waiting = 0
         self._cells: Cells | None = None
         moves = Moves(dispatcher, self._inquiries, self)
+        crontabs = Crontabs(dispatcher, self)
         attendance = attendance if attendance is not None else Attendance()
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
             "Ping": self._ping,
@@ -147,6 +149,8 @@ class ControllerService:
             "MovePack": moves.move_pack,
             "ExtendJob": moves.extend_job,
             "TellGuest": self._tell_guest,
+            "Crontab": crontabs.show,
+            "SetCrontab": crontabs.set,
             "JobScript": Scripts(dispatcher, store, owner, self._sight).call,
         }
 
@@ -219,9 +223,9 @@ class ControllerService:
         if self._cells is not None:
             self._cells.heard_guest(job_id)
 
-    async def decide(self, message: Message, caller: Caller) -> BatchAnswer:
+    async def decide(self, message: Message, caller: Caller, blobs: tuple[BlobRow, ...] = ()) -> BatchAnswer:
         """The durable answer to a message, for parts that answer calls of their own (`offer`)."""
-        return await self._decide(message, caller)
+        return await self._decide(message, caller, blobs)
 
     async def _find_stored(self, request_id: bytes, message: Message, caller: Caller) -> BatchAnswer | None:
         stored = await self._store.lookup_request(request_id)
@@ -245,7 +249,7 @@ class ControllerService:
         guest_of = guest_of_call(request.guest_of, caller) if request.guest_of is not None else None
         if arrival is not None and guest_of is not None:
             raise Refused(RefusalCode.INVALID, "guest_of: a job that arrives holds nodes for no other")
-        trace = self._new_trace()
+        trace = self.new_trace()
         cell = self._cells.cell if self._cells is not None else ""
         reader = requests.SpecReader(caller.principal, self._dispatcher.state.config, trace, cell)
         specs: list[JobSpec] = []
@@ -271,7 +275,7 @@ class ControllerService:
             self._blobs.put(blob.hash, blob.data)
         return pb.SubmitReply(job_ids=answer.job_ids, revision=self._dispatcher.view.revision)
 
-    def _new_trace(self) -> bytes:
+    def new_trace(self) -> bytes:
         """A trace id, not the request id: it is public. Random bytes of the kernel cost 20 times as much."""
         return blake2b(
             next(self._traces).to_bytes(8), key=self._trace_key, digest_size=REQUEST_ID_BYTES

@@ -228,7 +228,7 @@ FIELDS: Mapping[str, tuple[str, str, Cell]] = {
     "CPUsPerTask": ("", "CPUS_PER_TASK", lambda i, _: str(i.request.cpus_per_task or "N/A")),
     "cpus-per-task": ("", "CPUS_PER_TASK", lambda i, _: str(i.request.cpus_per_task or "N/A")),
     "cpus-per-tres": ("", "CPUS_PER_TRES", _fixed("N/A")),
-    "CronJob": ("", "CRON_JOB", _fixed("No")),
+    "CronJob": ("", "CRON_JOB", lambda i, _: "Yes" if i.cron else "No"),
     "Deadline": ("", "DEADLINE", lambda i, a: _time(i.deadline_us, a)),
     "DelayBoot": ("", "DELAY_BOOT", _fixed("0:00")),
     "Dependency": ("E", "DEPENDENCY", lambda i, _: i.dependencies or NULL),

@@ -175,6 +175,7 @@ def _unset(info: Any, shape: Shape) -> dict[str, Any]:
     }
     return {
         **dict.fromkeys(texts, ""),
+        "cron": info.cron,
         **dict.fromkeys(numbers, unset),
         "job_resources": {
             "select_type": [],

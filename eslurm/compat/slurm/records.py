@@ -64,6 +64,7 @@ def _job_lines(info: Any, around: Around, *, has_details: bool) -> list[str]:
         f"AccrueTime={_eligible(info, around)}",
         f"StartTime={_at(start_us(info), around)} EndTime={_at(end_us(info), around)} Deadline="
         + (around.moment(info.deadline_us) if info.deadline_us else "N/A"),
+        *([f'CronJob=Yes CrontabSpec="{info.cron}"'] if info.cron else []),
         f"SuspendTime={around.moment(info.suspended_us) if info.suspended_us else 'None'} "
         f"SecsPreSuspend={run_s(info, around.now_us) if info.suspended_us else 0} LastSchedEval=Unknown Scheduler=Main",
         f"Partition={_partitions(info)} AllocNode:Sid=N/A:0",

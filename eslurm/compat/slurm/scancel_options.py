@@ -11,7 +11,7 @@ autocomplete . = no shells complete without it
 batch b - yes signal the batch script alone
 cluster . = as:clusters
 clusters M = yes in this cluster: this one, or a cell of its federation
-cron c - no there are no jobs of scrontab
+cron c - yes end jobs of scrontab, too: their lines are disabled
 ctld . - none the controller sends all signals
 full f - yes signal the batch script, too, and what it has started
 help . - yes show this text

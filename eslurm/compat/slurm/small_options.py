@@ -76,6 +76,18 @@ help . - yes show this text
 v . - yes show the version
 version V - yes show the version
 """)
+SCRONTAB = table("""
+autocomplete . = no shells complete without it
+e . - yes edit the crontab
+h . - yes show this text
+help . - yes show this text
+l . - yes show the crontab
+r . - yes remove the crontab
+u . = yes of this user: with -l and -r, for operators
+usage . - yes show this text
+v . - none
+version V - yes show the version
+""")
 SACCTMGR = table("""
 associations s - yes with users and accounts: a line for each of their associations
 help h - yes show this text

@@ -14,6 +14,7 @@ from eslurm.core.control.jobs import (
     admission,
     allocations,
     controller_phases,
+    crontabs,
     forecasts,
     gateways,
     guests,
@@ -76,6 +77,7 @@ from eslurm.core.model.messages import (
     RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
+    SetCrontab,
     SetForecasts,
     StoredAnswer,
     SubmitJobs,
@@ -135,6 +137,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return requests.on_hold(state, message, now_us)
         case RequeueJobs():
             return requests.on_requeue(state, message, now_us)
+        case SetCrontab():
+            return crontabs.on_set(state, message, now_us)
         case SuspendJobs():
             return requests.on_suspend(state, message, now_us)
         case SetForecasts():

@@ -14,6 +14,7 @@ import msgspec
 
 from eslurm.core.model.accounts import Policy
 from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.crontab import Crontab
 from eslurm.core.model.federation import FederationWish, Outcome
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.gateways import GatewayStage
@@ -673,6 +674,12 @@ class TokensExpired(FactBase, frozen=True, tag=True):
     ids: tuple[bytes, ...]
 
 
+class CrontabSet(FactBase, frozen=True, tag=True):
+    """A user's crontab is from now on like this; without a text there is none."""
+
+    crontab: Crontab
+
+
 # ---- members ----
 
 
@@ -856,6 +863,7 @@ Fact: TypeAlias = (
     | TokenIssued
     | TokensRevoked
     | TokensExpired
+    | CrontabSet
     | JoinTokenMade
     | JoinTokensEnded
     | HostJoined

@@ -172,6 +172,8 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """It has no script: it holds its nodes for steps until it is released, cancelled, or at its limit."""
     attended: Passed[bool] = False
     """The command that has asked for it keeps it (`core.dispatch.attendance`); when that is gone, the job ends."""
+    cron: str = ""
+    """The times at which it runs again and again, as a cron string: it is a line of its user's crontab; empty: once."""
 
 
 PASSED: Final[Mapping[str, type]] = {

@@ -100,6 +100,8 @@ class CancelJobs(msgspec.Struct, frozen=True, gc=False):
     lost: bool = False
     reach: str = ""
     """Of a signal: `steps`, `all`, or empty: the script with what it has started, which `all` reaches, too."""
+    cron: bool = False
+    """End jobs of crontabs, too: their lines are disabled."""
 
 
 class HoldJobs(msgspec.Struct, frozen=True, gc=False):
@@ -156,6 +158,24 @@ class UpdateJob(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
     input: str | None = None
     work_dir: str | None = None
+
+
+class CronJob(msgspec.Struct, frozen=True, gc=False):
+    """A line of a crontab as a job, whose `cron` says when it runs; `first` is the line of its first option (0: its own)."""
+
+    line: int
+    spec: JobSpec
+    first: int = 0
+
+
+class SetCrontab(msgspec.Struct, frozen=True, gc=False):
+    """Replace the crontab of the user `uid`; without a text it is removed. Answer: `Changed`."""
+
+    by: Principal
+    uid: int
+    user: str
+    text: str
+    jobs: tuple[CronJob, ...] = ()
 
 
 class SuspendJobs(msgspec.Struct, frozen=True, gc=False):
@@ -678,6 +698,7 @@ Request: TypeAlias = (
     | CancelJobs
     | HoldJobs
     | RequeueJobs
+    | SetCrontab
     | UpdateJob
     | UpdateNodes
     | UpdateSatellites

@@ -11,6 +11,7 @@ from typing import Any
 from eslurm.core.model import facts
 from eslurm.core.state import apply_accounts as account
 from eslurm.core.state import apply_controller_phases as controller_phases
+from eslurm.core.state import apply_crontabs as crontab
 from eslurm.core.state import apply_elastic as elastic
 from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_guests as guest
@@ -106,6 +107,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.TokenIssued: token.apply_issued,
     facts.TokensRevoked: token.apply_gone,
     facts.TokensExpired: token.apply_gone,
+    facts.CrontabSet: crontab.apply_set,
     facts.JoinTokenMade: member.apply_token_made,
     facts.JoinTokensEnded: member.apply_tokens_ended,
     facts.HostJoined: member.apply_joined,

@@ -1,8 +1,9 @@
 """Application of facts about policies: the only place where a policy or a usage record is written.
 
 Each record is one row of the store under (kind, name); a usage record's kind is `usage` and its name `account/user`, a
-promise's kind is `promise` and its name the job's number, a token's kind is `token` and its name the id; those of members
-are in `core/model/member.py`. Invariant: every written record is touched, so the rows follow.
+promise's kind is `promise` and its name the job's number, a token's kind is `token` and its name the id, a crontab's kind is
+`crontab` and its name the user's number; those of members are in `core/model/member.py`. Invariant: every written record is
+touched, so the rows follow.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eslurm.core.model import facts
 from eslurm.core.model.accounts import Account, FreePool, Limit, Policy, Reservation, Usage, kind_of
+from eslurm.core.model.crontab import CRONTAB, Crontab
 from eslurm.core.model.member import JOIN_TOKEN, MEMBER, REVOCATION, JoinToken, Member, Revocation
 from eslurm.core.model.promise import PROMISE, Promise
 from eslurm.core.model.token import TOKEN, IssuedToken
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 USAGE: Final = "usage"
 
-Other: TypeAlias = Usage | Promise | IssuedToken | JoinToken | Member | Revocation
+Other: TypeAlias = Usage | Promise | IssuedToken | JoinToken | Member | Revocation | Crontab
 """Records that are no policies."""
 Record: TypeAlias = Policy | Other
 
@@ -95,6 +97,7 @@ def records_of(state: State) -> dict[tuple[str, str], Record]:
     found.update(((USAGE, usage_name(*key)), usage) for key, usage in state.usage.items())
     found.update(((PROMISE, str(job_id)), promise) for job_id, promise in state.promises.items())
     found.update(((TOKEN, token.id.hex()), token) for token in state.tokens.values())
+    found.update(((CRONTAB, str(uid)), crontab) for uid, crontab in state.crontabs.items())
     members = state.members
     found.update(((JOIN_TOKEN, one.hex()), token) for one, token in members.tokens.items())
     found.update(((MEMBER, one.hex()), member) for one, member in members.issued.items())
@@ -111,6 +114,8 @@ def find_record(state: State, kind: str, name: str) -> Record | None:
         return state.promises.get(int(name))
     if kind == TOKEN:
         return state.tokens.get(bytes.fromhex(name))
+    if kind == CRONTAB:
+        return state.crontabs.get(int(name))
     if kind == JOIN_TOKEN:
         return state.members.tokens.get(bytes.fromhex(name))
     if kind == MEMBER:

@@ -18,6 +18,7 @@ from eslurm.core.model import ranges
 from eslurm.core.model.accounts import KINDS, Policy, Usage
 from eslurm.core.model.config import ClusterConfig, Partition
 from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
+from eslurm.core.model.crontab import Crontab
 from eslurm.core.model.federation import FederationWish
 from eslurm.core.model.growth import GrowthPlace
 from eslurm.core.model.job import Attempt, AttemptMore, Job
@@ -135,6 +136,7 @@ class State:
         self.promises: dict[int, Promise] = {}
         # By id; those that were revoked or have expired are gone.
         self.tokens: dict[bytes, IssuedToken] = {}
+        self.crontabs: dict[int, Crontab] = {}
         self.members = Members()
         self.phase_lengths = PhaseLengths()
         # Of the sealed list of revoked memberships.

@@ -12,6 +12,7 @@ import msgspec
 
 from eslurm.core.model.accounts import Policy, Usage
 from eslurm.core.model.config import ClusterConfig
+from eslurm.core.model.crontab import CRONTAB, Crontab
 from eslurm.core.model.federation import FederationWish
 from eslurm.core.model.forecast import Forecast
 from eslurm.core.model.job import Job, StepEnd
@@ -25,6 +26,7 @@ from eslurm.core.model.satellite import SatelliteDown
 from eslurm.core.model.step import Step
 from eslurm.core.model.token import TOKEN, IssuedToken
 from eslurm.core.state.apply_accounts import USAGE, Record, put_policy, put_usage
+from eslurm.core.state.apply_crontabs import put_crontab
 from eslurm.core.state.apply_members import put_join_token, put_member, put_revocation
 from eslurm.core.state.cluster import State
 
@@ -111,6 +113,7 @@ _others: dict[str, msgspec.msgpack.Decoder[Any]] = {
     USAGE: msgspec.msgpack.Decoder(Usage),
     PROMISE: msgspec.msgpack.Decoder(Promise),
     TOKEN: msgspec.msgpack.Decoder(IssuedToken),
+    CRONTAB: msgspec.msgpack.Decoder(Crontab),
     JOIN_TOKEN: msgspec.msgpack.Decoder(JoinToken),
     MEMBER: msgspec.msgpack.Decoder(Member),
     REVOCATION: msgspec.msgpack.Decoder(Revocation),
@@ -201,6 +204,8 @@ def restore(
             state.put_promise(record)
         elif isinstance(record, IssuedToken):
             state.put_token(record)
+        elif isinstance(record, Crontab):
+            put_crontab(state, record)
         elif isinstance(record, JoinToken):
             put_join_token(state, record)
         elif isinstance(record, Member):

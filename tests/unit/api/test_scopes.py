@@ -51,6 +51,8 @@ TABLE = {
     "Shares": READ,
     "Statistics": READ,
     "JobScript": CHANGE,
+    "Crontab": "submit",
+    "SetCrontab": "submit",
     "Federation": READ,
     "ChangeFederation": "",
     "CallCell": READ,

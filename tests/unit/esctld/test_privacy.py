@@ -58,6 +58,7 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Controllers": lambda _ada, _ben: pb.ControllersRequest(),
     "Policies": lambda _ada, _ben: pb.PoliciesRequest(),
     "Why": lambda _ada, ben: pb.WhyRequest(job=pb.JobRef(job_id=ben)),
+    "Crontab": lambda _ada, _ben: pb.CrontabRequest(),
     "JobScript": lambda _ada, ben: pb.JobScriptRequest(job=pb.JobRef(job_id=ben)),
     "Plan": lambda _ada, _ben: pb.PlanRequest(),
     "Shares": lambda _ada, _ben: pb.SharesRequest(),

@@ -104,6 +104,9 @@ RIGHTS: Final[dict[str, str]] = {
     "Shares": "anyone",
     "Statistics": "anyone",
     "JobScript": "owned",
+    "Crontab": "owned",
+    # A crontab without a text is removed, which operators may, too.
+    "SetCrontab": "owned",
     "Federation": "anyone",
     "ChangeFederation": "administrator",
     "CallCell": "anyone",
@@ -170,6 +173,8 @@ def request_of(method: str, site: Site) -> Message:
         "ChangePolicies": pb.ChangePoliciesRequest(changes=[change]),
         "Why": pb.WhyRequest(job=waiting),
         "JobScript": pb.JobScriptRequest(job=waiting),
+        "Crontab": pb.CrontabRequest(user="adam"),
+        "SetCrontab": pb.SetCrontabRequest(user="adam"),
         "UpdateNodes": pb.UpdateNodesRequest(action="resume"),
         "UpdateSatellites": pb.UpdateSatellitesRequest(action="resume"),
         "CreateToken": pb.CreateTokenRequest(user="nobody"),

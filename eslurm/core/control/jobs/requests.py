@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from eslurm.core.control.jobs import pack_requests
 from eslurm.core.control.jobs.access import check_managed, get_seen, name_of, part_of
+from eslurm.core.control.jobs.crontabs import check_not_line, disabled, is_line
 from eslurm.core.control.jobs.movable import check_alone, check_here
 from eslurm.core.control.jobs.running import suspend
 from eslurm.core.control.jobs.stopping import stop
@@ -143,6 +144,8 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
             return given_up(job, message.by.name, now_us)
         if message.signal:
             return _signal(state, job, task, message, signalled)
+        if not message.cron:
+            check_not_line(state, job, "--cron ends the job and disables the line")
         if task >= 0:
             return [facts.TasksDropped(job.job_id, ((task, task),), f"cancelled by {message.by.name}")]
         with_it = _with_others(state, message.by, job, message.jobs)
@@ -154,7 +157,8 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
             found += _cancel(state, record, message.by.name, now_us, alone=bool(wanted))
         return found
 
-    return for_each(state, message.by, refs, change)
+    found, answer = for_each(state, message.by, refs, change)
+    return [*found, *disabled(state, cancelled)], answer
 
 
 def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
@@ -202,6 +206,7 @@ def _selected(state: State, message: CancelJobs) -> list[JobRef]:
         JobRef(job.job_id)
         for job in state.jobs.values()
         if job.state not in FINAL
+        and (message.cron or not is_line(state, job.job_id))
         and may_manage(state, message.by, job)
         and message.user in ("", job.spec.user.name)
         and message.name in ("", job.spec.name)

@@ -5,12 +5,13 @@ Each function is pure: it examines one job and returns the facts that follow.
 
 from __future__ import annotations
 
+from eslurm.core.control.jobs.cron_times import again_us
 from eslurm.core.control.jobs.growing import failed as growth_failed
 from eslurm.core.control.jobs.retries import judged, unchanged
 from eslurm.core.control.jobs.times import retry_at_us
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, StepEnd, Stop
-from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
+from eslurm.core.model.job_states import FINAL, AttemptPhase, JobState, StopCause
 from eslurm.core.model.retry import Retried
 from eslurm.core.model.retry_words import OOM
 from eslurm.core.model.units import SECOND_US
@@ -21,6 +22,8 @@ AVOID_FIRST_S = 15
 AVOID_MAX_S = 600
 """Time for which another attempt avoids the nodes of a failed launch: initial, doubled with each failure, at most this."""
 AGAIN_OR_LOST = frozenset({JobState.PENDING, JobState.NODE_FAIL})
+_REPEATED = FINAL - {JobState.CANCELLED}
+"""Outcomes after which a job of a crontab waits for its next time."""
 WEIGHT = {
     StopCause.NODE_LOST: 0,
     StopCause.LAUNCH_FAILED: 0,
@@ -91,6 +94,9 @@ def ended(
 
     `not_before_us` is when it may start again instead; gateway daemons of it may run, so every node must confirm its end.
     """
+    repeats_us = again_us(state, job, attempt, now_us) if outcome in _REPEATED else 0
+    if repeats_us:
+        outcome, not_before_us = JobState.PENDING, repeats_us
     if outcome is JobState.PENDING:
         not_before_us = not_before_us or retry_at_us(state, job, now_us)
     phase = attempt.controller

@@ -22,6 +22,7 @@ from eslurm.core.control.jobs.admission import (
     first_priority,
 )
 from eslurm.core.control.jobs.comparing import asks_for_more
+from eslurm.core.control.jobs.crontabs import check_not_line
 from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.dependency_cycles import check_cycles
 from eslurm.core.control.jobs.movable import check_alone, check_here
@@ -59,7 +60,7 @@ _PLAIN = (
     "work_dir",
 )
 _FILES = ("output", "error", "input", "work_dir")
-"""What only the job's own user changes: the job writes there with that user's rights."""
+"""Fields that only the job's own user changes: the job reads and writes there with that user's rights."""
 _OF_PART = ("partition", "nodes_min", "nodes_max", "constraint", "request")
 """Properties of each part."""
 _REFERENCES = ("by", "job", "was", "dry_run")
@@ -76,6 +77,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
                 RefusalCode.CONFLICT,
                 f"task {task} waits within its array: change job {job.job_id} as a whole",
             )
+        check_not_line(state, job, "change it there: scrontab -e")
         part = _part(state, job, message)
         check_alone(job, "a change")
         if job.state in STARTED:

@@ -34,6 +34,7 @@ from eslurm.core.model.messages import (
     CreateJoinToken,
     CreateStep,
     CreateToken,
+    CronJob,
     DropArrival,
     EndOffer,
     EpochStarted,
@@ -60,6 +61,7 @@ from eslurm.core.model.messages import (
     RevokeMembers,
     RevokeTokens,
     SatelliteSilent,
+    SetCrontab,
     SetForecasts,
     SubmitJobs,
     Submitted,
@@ -173,6 +175,7 @@ def history() -> World:
     span_cells(world)
     grow(world)
     lend_cores(world)
+    keep_a_crontab(world)
     return world
 
 
@@ -235,6 +238,14 @@ def span_cells(world: World) -> None:
     (guest,) = answer.job_ids
     world.send(KeepGuest(guest, "beta", 300_007, 5, keep=True))
     world.cancel(guest)
+
+
+def keep_a_crontab(world: World) -> None:
+    """A line of a crontab, whose job is cancelled."""
+    spec = msgspec.structs.replace(world.job(world.submit()).spec, cron="0 0 * * *")
+    world.send(SetCrontab(ALICE, ALICE.uid, ALICE.name, "@daily true\n", (CronJob(1, spec),)))
+    (line,) = world.state.crontabs[ALICE.uid].lines
+    world.send(CancelJobs(ALICE, (JobRef(line.job_id),), cron=True))
 
 
 def run_on_the_controller(world: World) -> None:
