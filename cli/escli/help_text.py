@@ -123,6 +123,10 @@ COMMANDS: dict[str, About] = {
             ("esctl drain cn[001-004] reason='new memory'", "no new jobs on these nodes"),
             ("esctl resume cn[001-004]", "back into service"),
             ("esctl down cn007", "declare a node lost: you vouch that nothing runs there any more"),
+            (
+                "esctl partition drain short",
+                "it takes no jobs any more (down: starts none; inactive: neither; up)",
+            ),
             ("esctl satellite down sat1 reason='new disk'", "no more broadcasts through it (also: resume)"),
             ("esctl federation status", "the cells of the federation, and the etcd that they share"),
             ("esctl federation drain", "takes no work of other cells (also: resume, leave, rejoin)"),

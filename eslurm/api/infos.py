@@ -24,6 +24,7 @@ from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import Amounts, PartGivenBack, Resized
 from eslurm.core.model.node import Node
+from eslurm.core.model.partition import DOWN, STARTING, UP
 from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
 from eslurm.core.model.request import Request
@@ -518,12 +519,14 @@ def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) ->
     return info
 
 
-def partition_info(partition: Partition) -> pb.PartitionInfo:
-    """One partition of the configuration."""
+def partition_info(partition: Partition, state: str = "") -> pb.PartitionInfo:
+    """One partition of the configuration, with the state that an operator gave it (empty: none)."""
+    state = state or (UP if partition.up else DOWN)
     return pb.PartitionInfo(
         name=partition.name,
         is_default=partition.default,
-        up=partition.up,
+        up=state in STARTING,
+        state=state,
         time_limit_max_s=partition.time_limit_max_s,
         time_limit_default_s=partition.time_limit_default_s,
         nodes=len(partition.nodes),

@@ -112,6 +112,9 @@ RECONFIGURE = Method("Reconfigure", 52, pb.ReconfigureRequest, pb.ReconfigureRep
 JOB_SCRIPT = Method("JobScript", 60, pb.JobScriptRequest, pb.JobScriptReply, False, "owner")
 CRONTAB = Method("Crontab", 61, pb.CrontabRequest, pb.CrontabReply, False, "owner")
 SET_CRONTAB = Method("SetCrontab", 62, pb.SetCrontabRequest, pb.ChangeReply, True, "owner", LARGE_BYTES)
+UPDATE_PARTITIONS = Method(
+    "UpdatePartitions", 63, pb.UpdatePartitionsRequest, pb.ChangeReply, True, "operator"
+)
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -168,6 +171,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     JOB_SCRIPT,
     CRONTAB,
     SET_CRONTAB,
+    UPDATE_PARTITIONS,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

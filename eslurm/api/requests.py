@@ -46,6 +46,7 @@ from eslurm.core.model.messages import (
     SuspendJobs,
     UpdateJob,
     UpdateNodes,
+    UpdatePartitions,
     UpdateSatellites,
 )
 from eslurm.core.model.mpi import mpi_problem
@@ -649,6 +650,10 @@ def update_job(request: pb.UpdateJobRequest, by: Principal, config: ClusterConfi
 def update_nodes(request: pb.UpdateNodesRequest, by: Principal) -> UpdateNodes:
     reason = _line("reason", request.reason, limits.REASON_CHARS_MAX)
     return UpdateNodes(by, _nodes("nodes", request.names), request.action, reason)
+
+
+def update_partitions(request: pb.UpdatePartitionsRequest, by: Principal) -> UpdatePartitions:
+    return UpdatePartitions(by, _nodes("partitions", request.names), request.state)
 
 
 def update_satellites(

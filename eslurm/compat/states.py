@@ -7,6 +7,7 @@ from eslurm.compat.errors import OptionError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
 SHORT_CODES: Mapping[str, str] = {
     "PENDING": "PD",
@@ -52,6 +53,11 @@ _REASON_NAMES: Mapping[str, str] = {
     "nodes_unavailable": "ReqNodeNotAvail",
     "not_examined": "None",
 }
+
+
+def partition_state(info: Any) -> str:
+    """UP, DOWN, DRAIN or INACTIVE."""
+    return str(info.state) or ("UP" if info.up else "DOWN")
 
 
 def short_code(state: str) -> str:

@@ -876,7 +876,7 @@ class ResourceUse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., used: _Optional[int] = ..., device_type: _Optional[str] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("name", "is_default", "up", "time_limit_max_s", "time_limit_default_s", "nodes", "role")
+    __slots__ = ("name", "is_default", "up", "time_limit_max_s", "time_limit_default_s", "nodes", "role", "state")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
     UP_FIELD_NUMBER: _ClassVar[int]
@@ -884,6 +884,7 @@ class PartitionInfo(_message.Message):
     TIME_LIMIT_DEFAULT_S_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     name: str
     is_default: bool
     up: bool
@@ -891,7 +892,8 @@ class PartitionInfo(_message.Message):
     time_limit_default_s: int
     nodes: int
     role: str
-    def __init__(self, name: _Optional[str] = ..., is_default: _Optional[bool] = ..., up: _Optional[bool] = ..., time_limit_max_s: _Optional[int] = ..., time_limit_default_s: _Optional[int] = ..., nodes: _Optional[int] = ..., role: _Optional[str] = ...) -> None: ...
+    state: str
+    def __init__(self, name: _Optional[str] = ..., is_default: _Optional[bool] = ..., up: _Optional[bool] = ..., time_limit_max_s: _Optional[int] = ..., time_limit_default_s: _Optional[int] = ..., nodes: _Optional[int] = ..., role: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
 
 class ModuleInfo(_message.Message):
     __slots__ = ("name", "kind", "reaches")
@@ -2645,3 +2647,11 @@ class CronJob(_message.Message):
     schedule: str
     job: JobRequest
     def __init__(self, line: _Optional[int] = ..., first: _Optional[int] = ..., schedule: _Optional[str] = ..., job: _Optional[_Union[JobRequest, _Mapping]] = ...) -> None: ...
+
+class UpdatePartitionsRequest(_message.Message):
+    __slots__ = ("names", "state")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    state: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ...) -> None: ...

@@ -304,6 +304,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.SetCrontabRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.UpdatePartitions = channel.unary_unary(
+                '/eslurm.v1.Controller/UpdatePartitions',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.UpdatePartitionsRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -633,6 +638,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdatePartitions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -904,6 +915,11 @@ def add_ControllerServicer_to_server(servicer, server):
             'SetCrontab': grpc.unary_unary_rpc_method_handler(
                     servicer.SetCrontab,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.SetCrontabRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'UpdatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdatePartitions,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.UpdatePartitionsRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
@@ -2364,6 +2380,33 @@ class Controller:
             target,
             '/eslurm.v1.Controller/SetCrontab',
             eslurm_dot_v1_dot_controller__pb2.SetCrontabRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/UpdatePartitions',
+            eslurm_dot_v1_dot_controller__pb2.UpdatePartitionsRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,

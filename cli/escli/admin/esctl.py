@@ -196,6 +196,30 @@ def _node(api: Api, words: list[str], given: Words) -> int:
     return node(api, words, given)
 
 
+def _partition(api: Api, words: list[str], given: Words) -> int:
+    """`esctl partition up|down|drain|inactive NAME ...`."""
+    from eslurm.core.model.partition import STATES
+    from eslurm.v1 import controller_pb2 as pb
+
+    actions = [one.lower() for one in STATES]
+    if not words or words[0].lower() not in actions:
+        shown = words[0] if words else None
+        raise OptionError(
+            "partition",
+            shown,
+            "is not an action" if words else "needs an action",
+            f"use one of {', '.join(actions)}",
+        )
+    names = [name for word in words[1:] for name in word.split(",") if name]
+    if not names:
+        raise OptionError(
+            f"partition {words[0]}", None, "needs partitions", f"use e.g. esctl partition {words[0]} short"
+        )
+    return _change(
+        api, "UpdatePartitions", pb.UpdatePartitionsRequest(names=names, state=words[0].upper()), given
+    )
+
+
 def _crontab(api: Api, words: list[str], given: Words) -> int:
     from escli.admin.crontabs import crontab
 
@@ -258,5 +282,6 @@ ACTIONS: Mapping[str, Action] = {
     "node": _node,
     "script": _script,
     "crontab": _crontab,
+    "partition": _partition,
     "federation": _federation,
 }

@@ -16,7 +16,7 @@ from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand, fold
 from eslurm.compat.moments import format_moment
 from eslurm.compat.sizes import format_memory
-from eslurm.compat.states import reason_name
+from eslurm.compat.states import partition_state, reason_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _partitions(api: Api, words: Sequence[str], as_json: bool) -> str:
 def _partition(one: Any, nodes: Sequence[Any]) -> str:
     members = [node.name for node in nodes if one.name in node.partitions]
     return _block(
-        f"PartitionName={one.name} State={'UP' if one.up else 'DOWN'} Default={'YES' if one.is_default else 'NO'}",
+        f"PartitionName={one.name} State={partition_state(one)} Default={'YES' if one.is_default else 'NO'}",
         {
             "MaxTime": format_time_limit(one.time_limit_max_s),
             "DefaultTime": format_time_limit(one.time_limit_default_s),

@@ -414,6 +414,10 @@ def _update(call: _Call, rest: Sequence[str]) -> int:
         return _update_job(call, rest)
     if keys[0].startswith("nodename"):
         return _update_node(call, rest)
+    if "partitionname" in keys and not any(key in reservation_words.NAME for key in keys):
+        from escli.slurm.scontrol_cluster import update_partition
+
+        return update_partition(call.api, rest)
     if any(key in reservation_words.NAME for key in keys):
         from escli.slurm import scontrol_reservation
 

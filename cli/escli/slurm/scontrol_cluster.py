@@ -1,4 +1,4 @@
-"""The verbs of scontrol about the cluster itself: `token`, `takeover`, and which daemons and jobs a host has."""
+"""The verbs of scontrol about the cluster itself: `token`, `takeover`, states of partitions, daemons and jobs of a host."""
 
 from __future__ import annotations
 
@@ -59,6 +59,28 @@ def takeover(api: Api, words: Sequence[str]) -> int:
         )
     hand_over(api, names[index - 1])
     return exits.OK
+
+
+def update_partition(api: Api, words: Sequence[str]) -> int:
+    """`scontrol update PartitionName=NAME State=UP|DOWN|DRAIN|INACTIVE`."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    values = {key.lower(): value for key, _, value in (word.partition("=") for word in words)}
+    for word in words:
+        if word.partition("=")[0].lower() not in ("partitionname", "state"):
+            raise frame.Failed(f"Update of this parameter is not supported: {word}", "Request aborted")
+    state = values.get("state", "").upper()
+    if state not in ("UP", "DOWN", "DRAIN", "INACTIVE"):
+        raise frame.Failed(
+            f"Invalid input: {f'State={state}' if state else 'State='}",
+            "Acceptable State values are UP, DOWN, DRAIN and INACTIVE",
+        )
+    names = [name for name in values["partitionname"].split(",") if name]
+    request = pb.UpdatePartitionsRequest(names=names, state=state)
+    reply = api.call("UpdatePartitions", request, request_id=os.urandom(16))
+    for problem in reply.problems:
+        frame.print_error(f"slurm_update error: {problem.text}")
+    return exits.FAILED if reply.problems else exits.OK
 
 
 def show_daemons(api: Api) -> int:

@@ -13,7 +13,7 @@ from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand, fold
 from eslurm.compat.moments import format_moment
 from eslurm.compat.sizes import format_memory
-from eslurm.compat.states import NODE_STATES, node_state
+from eslurm.compat.states import NODE_STATES, node_state, partition_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _partitions(nodes: Sequence[Any], partitions: Sequence[Any], *, is_long: boo
             continue
         head = [
             partition.name + ("*" if partition.is_default else ""),
-            "up" if partition.up else "down",
+            partition_state(partition).lower(),
             format_time_limit(partition.time_limit_max_s).lower(),
         ]
         members = [node for node in nodes if partition.name in node.partitions]

@@ -124,6 +124,7 @@ class ControllerService:
             "Requeue": self._changing(requests.requeue),
             "UpdateJob": self._update_job,
             "UpdateNodes": self._changing(requests.update_nodes),
+            "UpdatePartitions": self._changing(requests.update_partitions),
             "UpdateSatellites": self._changing(self._read_update_satellites),
             "FinishStep": self._changing(requests.finish_step),
             "AttendJob": Allocations(dispatcher, attendance, self).attend_job,

@@ -139,7 +139,9 @@ class Queries:
                 continue
             jobs = sorted(filter(partial(self._sees, sight), view.jobs_on.get(number, ())))
             reply.nodes.append(node_info(view, node, partitions, jobs))
-        reply.partitions.extend(map(partition_info, view.config.partitions))
+        reply.partitions.extend(
+            partition_info(one, view.partition_states.get(one.name, "")) for one in view.config.partitions
+        )
         reply.modules.extend(map(module_info, view.config.modules))
         return reply
 

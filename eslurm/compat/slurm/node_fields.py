@@ -8,6 +8,7 @@ from __future__ import annotations
 from eslurm.compat.hostlist import fold
 from eslurm.compat.slurm.getopt import UsageProblem
 from eslurm.compat.slurm.layout import clock_text
+from eslurm.compat.states import partition_state
 from eslurm.core.model.wording import escaped
 
 TYPE_CHECKING = False
@@ -239,6 +240,9 @@ def _of_first(show: Callable[[Any], str], none: str = "n/a") -> Value:
     return lambda group, _: show(group.first) if group.first is not None else none
 
 
+_AVAILABLE: Mapping[str, str] = {"UP": "up", "DOWN": "down", "DRAIN": "drain", "INACTIVE": "inact"}
+
+
 def _of_partition(show: Callable[[Any], str]) -> Value:
     return lambda group, _: show(group.partition) if group.partition is not None else "n/a"
 
@@ -259,7 +263,7 @@ def _since(group: Group, around: Surroundings) -> str:
 FIELDS: Mapping[str, tuple[str, str, Value]] = {
     "AllocMem": ("", "ALLOCMEM", lambda g, _: _range(node.memory_used_mib for node in g.nodes)),
     "AllocNodes": ("S", "ALLOCNODES", _fixed("all")),
-    "Available": ("a", "AVAIL", _of_partition(lambda p: "up" if p.up else "down")),
+    "Available": ("a", "AVAIL", _of_partition(lambda p: _AVAILABLE[partition_state(p)])),
     "Cluster": ("V", "CLUSTER", lambda _, a: a.cluster or "N/A"),
     "Comment": ("", "COMMENT", _fixed("(null)")),
     "Cores": ("Y", "CORES", _fixed("1")),

@@ -6,6 +6,7 @@ from eslurm.compat.hostlist import fold
 from eslurm.compat.slurm import node_fields
 from eslurm.compat.slurm.json_shape import Shape, filled
 from eslurm.compat.slurm.layout import memory_text
+from eslurm.compat.states import partition_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _partition(one: Any, members: Sequence[Any], shape: Shape) -> dict[str, Any]
             "time": shape.number(limit or None, is_endless=not limit),
         },
         "minimums": {"nodes": 0},
-        "partition": {"state": ["UP" if one.up else "DOWN"]},
+        "partition": {"state": [partition_state(one)]},
         "tres": {"configured": f"cpu={cores},node={len(members)},billing={cores}"},
     }
     unset, endless = shape.number(None), shape.number(None, is_endless=True)

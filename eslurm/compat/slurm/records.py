@@ -24,6 +24,7 @@ from eslurm.compat.slurm.job_fields import (
 from eslurm.compat.slurm.job_fields import task_id as task_id_text
 from eslurm.compat.slurm.layout import memory_text, padded_clock
 from eslurm.compat.slurm.node_fields import base_state, features_text, gres_text, is_silent
+from eslurm.compat.states import partition_state
 from eslurm.core.model.wording import escaped
 
 TYPE_CHECKING = False
@@ -201,7 +202,7 @@ def partition_record(one: Any, nodes: Sequence[Any], around: Around, *, is_oneli
         f"Nodes={fold([node.name for node in members])}",
         "PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO",
         "OverTimeLimit=NONE PreemptMode=OFF",
-        f"State={'UP' if one.up else 'DOWN'} TotalCPUs={cores} TotalNodes={len(members)} SelectTypeParameters=NONE",
+        f"State={partition_state(one)} TotalCPUs={cores} TotalNodes={len(members)} SelectTypeParameters=NONE",
         f"JobDefaults={NULL}",
         "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
         f"TRES=cpu={cores},mem={memory_text(memory)},node={len(members)},billing={cores}",

@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "requeuehold": "yes jobs, to wait on hold",
     "suspend": "yes running jobs",
     "resume": "yes suspended jobs",
-    "update": "yes JobId=, NodeName= with State= and Reason=, ReservationName=",
+    "update": "yes JobId=, NodeName= with State= and Reason=, PartitionName= with State=, ReservationName=",
     "create": "yes reservation",
     "delete": "yes ReservationName=",
     "token": "yes a token, with lifespan= and username=",  # nosec B105 # a note, no password

@@ -84,6 +84,7 @@ from eslurm.core.model.messages import (
     SuspendJobs,
     UpdateJob,
     UpdateNodes,
+    UpdatePartitions,
     UpdateSatellites,
 )
 from eslurm.core.model.protocol import (
@@ -155,6 +156,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return nodes.on_update_nodes(state, message, now_us)
         case Reconfigure():
             return configuration.on_reconfigure(state, message)
+        case UpdatePartitions():
+            return nodes.on_update_partitions(state, message)
         case UpdateSatellites():
             return satellites.on_update_satellites(state, message)
         case SatelliteSilent():

@@ -16,9 +16,11 @@ from eslurm.core.model.messages import (
     RefusalCode,
     Refused,
     UpdateNodes,
+    UpdatePartitions,
 )
 from eslurm.core.model.node import CONTAINMENT, Node
 from eslurm.core.model.node_states import NodeState
+from eslurm.core.model.partition import STATES
 from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
 from eslurm.core.model.step_key import EPILOG, PROGRAMS
 from eslurm.core.model.wording import quoted
@@ -28,6 +30,32 @@ from eslurm.core.state.cluster import State, attempts_of
 
 STALE_EPOCH = "stale epoch"
 SUPERSEDED = "a later registration of this node has been accepted"
+
+
+def on_update_partitions(state: State, message: UpdatePartitions) -> tuple[list[facts.Fact], Changed]:
+    """Give partitions a state. For operators only."""
+    if not is_operator(state, message.by):
+        raise Refused(
+            RefusalCode.DENIED, f"{message.by.name} is no operator: partitions are theirs to change"
+        )
+    if message.state not in STATES:
+        raise Refused(
+            RefusalCode.INVALID, f"{quoted(message.state)} is no state: use one of {', '.join(STATES)}"
+        )
+    found: list[facts.Fact] = []
+    problems: list[JobProblem] = []
+    for name in dict.fromkeys(message.names):
+        partition = state.partitions.get(name)
+        if partition is None or partition.role:
+            known = ", ".join(one.name for one in state.config.partitions if not one.role)
+            problems.append(
+                JobProblem(
+                    name, RefusalCode.NOT_FOUND, f"partition {quoted(name)} does not exist: there are {known}"
+                )
+            )
+        elif state.state_of_partition(partition) != message.state:
+            found.append(facts.PartitionSet(name, message.state))
+    return found, Changed(len(found), tuple(problems))
 
 
 def on_epoch(state: State, message: EpochStarted) -> list[facts.Fact]:

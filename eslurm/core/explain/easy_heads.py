@@ -39,7 +39,7 @@ def _reach(state: State) -> int:
     """The nodes of the partitions that start jobs."""
     partitions = state.ledger.topology.partitions
     reach = 0
-    for partition in state.config.partitions:
+    for partition in state.partition_views.values():
         if partition.up:
             reach |= partitions.get(partition.name, 0)
     return reach

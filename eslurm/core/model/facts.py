@@ -55,6 +55,13 @@ class ConfigAccepted(FactBase, frozen=True, tag=True):
     digest: bytes = b""
 
 
+class PartitionSet(FactBase, frozen=True, tag=True):
+    """An operator gives a partition this state, which lasts until it gets another one."""
+
+    name: str
+    state: str
+
+
 class EpochBegan(FactBase, frozen=True, tag=True):
     """A controller started to lead: until a node has registered under this epoch it is UNKNOWN."""
 
@@ -864,6 +871,7 @@ Fact: TypeAlias = (
     | TokensRevoked
     | TokensExpired
     | CrontabSet
+    | PartitionSet
     | JoinTokenMade
     | JoinTokensEnded
     | HostJoined

@@ -282,6 +282,14 @@ class UpdateNodes(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class UpdatePartitions(msgspec.Struct, frozen=True, gc=False):
+    """Give partitions a state: UP, DOWN, DRAIN or INACTIVE. Answer: `Changed`."""
+
+    by: Principal
+    names: tuple[str, ...]
+    state: str
+
+
 class UpdateSatellites(msgspec.Struct, frozen=True, gc=False):
     """`action` is down or resume; `known` are the configured satellites. Answer: `Changed`."""
 
@@ -699,6 +707,7 @@ Request: TypeAlias = (
     | HoldJobs
     | RequeueJobs
     | SetCrontab
+    | UpdatePartitions
     | UpdateJob
     | UpdateNodes
     | UpdateSatellites

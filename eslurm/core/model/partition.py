@@ -1,4 +1,4 @@
-"""A partition as the planner sees it, and the modes of preemption."""
+"""A partition as the planner sees it, its states, and the modes of preemption."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ REQUEUE: Final = "requeue"
 CANCEL: Final = "cancel"
 SUSPEND: Final = "suspend"
 MODES: Final = (OFF, REQUEUE, CANCEL, SUSPEND)
+
+
+UP: Final = "UP"
+DOWN: Final = "DOWN"
+"""It takes jobs and starts none."""
+DRAIN: Final = "DRAIN"
+"""It starts the jobs that wait and takes no more."""
+INACTIVE: Final = "INACTIVE"
+"""It does neither."""
+STATES: Final = (UP, DOWN, DRAIN, INACTIVE)
+STARTING: Final = (UP, DRAIN)
+TAKING: Final = (UP, DOWN)
 
 
 class PartitionView(msgspec.Struct, frozen=True):

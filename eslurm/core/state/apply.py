@@ -46,6 +46,7 @@ def _nothing(state: State, fact: facts.Fact) -> None:
 
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.ConfigAccepted: node.apply_config,
+    facts.PartitionSet: node.apply_partition,
     facts.EpochBegan: node.apply_epoch,
     facts.IdsLeased: _lease,
     facts.NodeRegistered: node.apply_registered,

@@ -26,6 +26,10 @@ def moved(node: Node, state: NodeState) -> NodeState:
     return state
 
 
+def apply_partition(state: State, fact: facts.PartitionSet) -> None:
+    state.set_partition(fact.name, fact.state)
+
+
 def apply_config(state: State, fact: facts.ConfigAccepted) -> None:
     given = dict(fact.numbers)
     totals = {node_config.name: node_config.total for node_config in fact.config.nodes}

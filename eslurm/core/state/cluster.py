@@ -29,7 +29,7 @@ from eslurm.core.model.lending import Loan
 from eslurm.core.model.node import Node, is_older, is_usable, names_of
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import PackPlace
-from eslurm.core.model.partition import PartitionView
+from eslurm.core.model.partition import DOWN, STARTING, UP, PartitionView
 from eslurm.core.model.parts import part_ids
 from eslurm.core.model.phase_lengths import PhaseLengths
 from eslurm.core.model.promise import PROMISE, Promise
@@ -129,6 +129,7 @@ class State:
         self.jobs: dict[int, Job] = {}
         self.nodes: dict[int, Node] = {}
         self.steps: dict[tuple[int, int], Step] = {}
+        self.partition_states: dict[str, str] = {}
         self.satellites_down: dict[str, SatelliteDown] = {}
         self.policies: dict[str, dict[str, Policy]] = {kind: {} for kind in KINDS}
         self.usage: dict[tuple[str, str], Usage] = {}
@@ -534,17 +535,7 @@ class State:
             partition.name: tuple(self.numbers[name] for name in partition.nodes if name in self.numbers)
             for partition in config.partitions
         }
-        self.partition_views = {
-            partition.name: PartitionView(
-                partition.name,
-                partition.up,
-                memory_per_cpu_mib=partition.memory_per_cpu_default_mib,
-                tier=partition.tier,
-                preempt_mode=partition.preempt_mode,
-                role=partition.role,
-            )
-            for partition in config.partitions
-        }
+        self._set_partition_views()
         if counts_otherwise:
             for job_id in self.queue_ids():
                 job = self.jobs[job_id]
@@ -569,6 +560,32 @@ class State:
         self.empty = None
         self.touched.settings = True
         self.want_plan()
+        self.configured = self.generation
+
+    def _set_partition_views(self) -> None:
+        self.partition_views = {
+            partition.name: PartitionView(
+                partition.name,
+                self.state_of_partition(partition) in STARTING,
+                memory_per_cpu_mib=partition.memory_per_cpu_default_mib,
+                tier=partition.tier,
+                preempt_mode=partition.preempt_mode,
+                role=partition.role,
+            )
+            for partition in self.config.partitions
+        }
+
+    def state_of_partition(self, partition: Partition) -> str:
+        """The state that an operator gave the partition, else that of its configuration."""
+        return self.partition_states.get(partition.name, UP if partition.up else DOWN)
+
+    def set_partition(self, name: str, state: str) -> None:
+        """Give a partition a state."""
+        self.partition_states[name] = state
+        self._set_partition_views()
+        self.touched.settings = True
+        self.want_plan()
+        # A plan under way is for the partitions as they were.
         self.configured = self.generation
 
     def queue_ids(self) -> list[int]:

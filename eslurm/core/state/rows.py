@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True)
     federation: FederationWish | None = None
     id_blocks: tuple[IdRange, ...] = ()
     config_digests: tuple[bytes, ...] = ()
+    partition_states: tuple[tuple[str, str], ...] = ()
 
 
 class PartUse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -157,6 +158,7 @@ def settings_of(state: State) -> Settings:
         state.federation,
         state.id_blocks,
         state.config_digests,
+        tuple(state.partition_states.items()),
     )
 
 
@@ -184,6 +186,7 @@ def restore(
     for blob in nodes:
         state.put_node(_nodes.decode(blob))
     if scalars is not None:
+        state.partition_states = dict(scalars.partition_states)
         state.set_config(scalars.config, scalars.config_revision)
         state.epoch = scalars.epoch
         state.next_id = scalars.next_id

@@ -129,6 +129,7 @@ class View:
         self.epoch, self.config, self.config_revision = state.epoch, state.config, state.config_revision
         self.login, self.partition_nodes = state.login, state.partition_nodes
         self.federation = state.federation
+        self.partition_states = dict(state.partition_states)
         self.next_id, self.id_blocks = state.next_id, state.id_blocks
 
     def _take_holdings(self) -> None:

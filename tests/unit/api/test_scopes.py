@@ -51,6 +51,7 @@ TABLE = {
     "Shares": READ,
     "Statistics": READ,
     "JobScript": CHANGE,
+    "UpdatePartitions": "",
     "Crontab": "submit",
     "SetCrontab": "submit",
     "Federation": READ,

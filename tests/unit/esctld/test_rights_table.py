@@ -104,6 +104,7 @@ RIGHTS: Final[dict[str, str]] = {
     "Shares": "anyone",
     "Statistics": "anyone",
     "JobScript": "owned",
+    "UpdatePartitions": "operator",
     "Crontab": "owned",
     # A crontab without a text is removed, which operators may, too.
     "SetCrontab": "owned",
@@ -173,6 +174,7 @@ def request_of(method: str, site: Site) -> Message:
         "ChangePolicies": pb.ChangePoliciesRequest(changes=[change]),
         "Why": pb.WhyRequest(job=waiting),
         "JobScript": pb.JobScriptRequest(job=waiting),
+        "UpdatePartitions": pb.UpdatePartitionsRequest(names=["main"], state="UP"),
         "Crontab": pb.CrontabRequest(user="adam"),
         "SetCrontab": pb.SetCrontabRequest(user="adam"),
         "UpdateNodes": pb.UpdateNodesRequest(action="resume"),

@@ -31,7 +31,8 @@ from eslurm.core.model.guests import nodes_of, share_of, span_problem
 from eslurm.core.model.job import JobSpec, Principal
 from eslurm.core.model.job_weight import weight
 from eslurm.core.model.messages import RefusalCode, Refused, SubmitJobs, Submitted
-from eslurm.core.model.parts import ids_taken, part_text, partition_of
+from eslurm.core.model.partition import TAKING
+from eslurm.core.model.parts import ids_taken, part_text, partition_of, partitions_of
 from eslurm.core.model.request import PartSpec, Request
 from eslurm.core.model.request_limits import NICE_MAX, PRIORITY_MAX
 from eslurm.core.model.units import SECOND_US
@@ -126,12 +127,25 @@ def admitted(state: State, spec: JobSpec, now_us: int, beside: int = 0) -> JobSp
     if spec.no_script or spec.attended:
         spec = allocation(spec)
     spec = checked(state, spec, now_us, spec.user)
+    check_open(state, spec)
     _check_priority(state, spec)
     check_times(state, spec, now_us)
     check_limits(state, spec, now_us, beside)
     if spec.retry is not None:
         check_maxima(state, spec, spec.retry)
     return spec
+
+
+def check_open(state: State, spec: JobSpec) -> None:
+    """Raise `Refused` when an operator has closed a partition of the job for new ones."""
+    for name in partitions_of(spec):
+        partition = state.partitions.get(name)
+        if partition is not None and state.state_of_partition(partition) not in TAKING:
+            is_in = state.state_of_partition(partition)
+            raise Refused(
+                RefusalCode.CONFLICT,
+                f"--partition: '{name}' is {is_in} and takes no jobs now: use another one, or submit later",
+            )
 
 
 def check_limits(

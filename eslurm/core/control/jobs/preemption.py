@@ -101,7 +101,7 @@ def _is_wanted(state: State, victim: Attempt, now_us: int) -> bool:
     job = state.find_job(victim.room_for)
     if job is None or not waits(job) or not state.startable(job):
         return False
-    partitions = [state.partitions.get(name) for name in partitions_of(job.spec)]
+    partitions = [state.partition_views.get(name) for name in partitions_of(job.spec)]
     are_up = all(partition is not None and partition.up for partition in partitions)
     return are_up and now_us < victim.suspended_us + ROOM_KEPT_US
 

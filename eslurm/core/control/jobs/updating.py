@@ -16,6 +16,7 @@ from eslurm.core.control.jobs.access import name_of, part_of
 from eslurm.core.control.jobs.admission import (
     check_limits,
     check_nice,
+    check_open,
     check_room,
     checked,
     empty_of,
@@ -111,6 +112,8 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
             text = f"job {job.job_id} may span cells (--span): what it asks for cannot be changed: submit it again"
             raise Refused(RefusalCode.CONFLICT, text)
         spec = accepted(state, wanted, job.spec, now_us, message.by)
+        if message.partition is not None:
+            check_open(state, spec)
         if pack_requests.is_whole(job) and _bound_by(spec) != _bound_by(job.spec):
             pack_requests.check_changed(state, job, spec, now_us, empty_of(state))
         if not job.hold and asks_for_more(job.spec, spec):

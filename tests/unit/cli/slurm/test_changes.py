@@ -129,7 +129,7 @@ def test_signals(api: FakeApi, line: str, signum: int, reach: str) -> None:
         ("scontrol nosuch", 1, "invalid keyword: nosuch\n"),
         ("scontrol", 1, "scontrol: error: the interactive mode is not supported: give a command\n"),
         ("scontrol update JobId=1 Foo=1", 1, "Update of this parameter is not supported: Foo=1\nRequest aborted\n"),
-        ("scontrol update PartitionName=x State=DOWN", 1, f"{UPDATE}: PartitionName=x\nRequest aborted\n"),
+        ("scontrol update PartitionName=x MaxTime=1", 1, f"{UPDATE}: MaxTime=1\nRequest aborted\n"),
         ("scontrol update NodeName=cn1 State=DRAIN", 1, "You must specify a reason when DOWNING a node\nRequest denied\n"),
     ],
 )  # fmt: skip

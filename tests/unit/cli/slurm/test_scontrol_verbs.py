@@ -46,6 +46,7 @@ def api(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         state_dir / "s",
         ChangePolicies=lambda _: pb.ChangeReply(count=1),
         Policies=lambda _: pb.PoliciesReply(policies=there),
+        UpdatePartitions=lambda _: pb.ChangeReply(count=1),
         CreateToken=lambda _: pb.CreateTokenReply(token="T"),
         Controllers=controllers,
         Takeover=lambda _: pb.TakeoverReply(),
@@ -131,6 +132,8 @@ REFUSED = "is not supported for reservations: use one of"
         ("takeover 2", "there is no backup controller 2"),
         ("write config", "write config is not supported"),
         ("write batch_script", "too few arguments for keyword:write"),
+        ("update PartitionName=main State=LOST", "Invalid input: State=LOST"),
+        ("update PartitionName=main MaxTime=5", "Update of this parameter is not supported: MaxTime=5"),
         ("listjobs cn2", "There are no jobs running on node cn2"),
         ("requeuehold State=SpecialExit 17", "State=SpecialExit is not supported"),
     ],
@@ -140,6 +143,12 @@ def test_what_is_refused(api: FakeApi, capsys: pytest.CaptureFixture[str], line:
     said = capsys.readouterr().err
     assert err in said
     assert not api.asked("ChangePolicies")
+
+
+def test_states_of_partitions(api: FakeApi) -> None:
+    assert run(api, "scontrol update PartitionName=main,short State=drain") == 0
+    [request] = api.asked("UpdatePartitions")
+    assert (list(request.names), request.state) == (["main", "short"], "DRAIN")
 
 
 def test_a_token(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:

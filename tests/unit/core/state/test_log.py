@@ -68,6 +68,7 @@ from eslurm.core.model.messages import (
     SuspendJobs,
     UpdateJob,
     UpdateNodes,
+    UpdatePartitions,
     UpdateSatellites,
 )
 from eslurm.core.model.moves import ExtendGrant, MoveGrant
@@ -176,6 +177,7 @@ def history() -> World:
     grow(world)
     lend_cores(world)
     keep_a_crontab(world)
+    world.send(UpdatePartitions(ROOT, ("main",), "DRAIN"))
     return world
 
 
