@@ -96,7 +96,10 @@ COMMANDS: dict[str, About] = {
         "esctl [OPTIONS] ACTION [WORD ...]",
         "Look closely at the cluster, and change it.",
         (
-            ("esctl show job 17", "all that is known of a job (also: node, partition, satellite, config)"),
+            (
+                "esctl show job 17",
+                "all that is known of a job (also: step, node, partition, satellite, config)",
+            ),
             ("esctl update job 17 time=2:00:00 priority=10", "change a waiting job: it keeps its turn"),
             ("esctl update job 17 nodes=2 gpus-per-node=1", "what it needs, as essubmit's options say it"),
             ("esctl update job 17 constraint= exclusive=no", "less of it (no value: taken away)"),
@@ -106,6 +109,7 @@ COMMANDS: dict[str, About] = {
                 "esctl update job 17 nodes=-2",
                 "a running job gives two nodes back (nodes=+2: gets two)",
             ),
+            ("esctl top 17", "before all other waiting jobs of its user, which step back"),
             ("esctl suspend 17; esctl resume 17", "stop a running job where it is; let it go on"),
             (
                 "esctl move-starts 17 --earlier-by 0:30:00",
@@ -115,7 +119,7 @@ COMMANDS: dict[str, About] = {
                 "esctl extend 17 --by 0:30:00",
                 "a running job: more time, as far as no other job is planned there",
             ),
-            ("esctl requeue 17", "end a job's run and let it wait again (--hold: until `esctl release 17`)"),
+            ("esctl requeue 17", "end a job's run and let it wait again (--hold: on hold)"),
             ("esctl script 17 --output job.sh", "a job's script (no file: on standard output)"),
             ("esctl crontab set FILE", "jobs that run again and again (also: show, remove)"),
             ("esctl finish-part 17+1", "give back one part of a running job (inside job 17: +1)"),
@@ -125,7 +129,7 @@ COMMANDS: dict[str, About] = {
             ("esctl down cn007", "declare a node lost: you vouch that nothing runs there any more"),
             (
                 "esctl partition drain short",
-                "it takes no jobs any more (down: starts none; inactive: neither; up)",
+                "it takes no more jobs (down: starts none; inactive: neither; up)",
             ),
             ("esctl satellite down sat1 reason='new disk'", "no more broadcasts through it (also: resume)"),
             ("esctl federation status", "the cells of the federation, and the etcd that they share"),

@@ -115,6 +115,8 @@ SET_CRONTAB = Method("SetCrontab", 62, pb.SetCrontabRequest, pb.ChangeReply, Tru
 UPDATE_PARTITIONS = Method(
     "UpdatePartitions", 63, pb.UpdatePartitionsRequest, pb.ChangeReply, True, "operator"
 )
+STEPS = Method("Steps", 64, pb.StepsRequest, pb.StepsReply, False, "anyone")
+TOP_JOB = Method("TopJob", 65, pb.TopJobRequest, pb.ChangeReply, True, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -172,6 +174,8 @@ METHODS: tuple[Method[Any, Any], ...] = (
     CRONTAB,
     SET_CRONTAB,
     UPDATE_PARTITIONS,
+    STEPS,
+    TOP_JOB,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -32,6 +32,7 @@ _READ: Final = frozenset(
         "Tokens",
         "Federation",
         "Statistics",
+        "Steps",
         # The call within is looked up by itself.
         "CallCell",
     )
@@ -46,6 +47,7 @@ _OWN_JOBS: Final = _READ | {
     "ExtendJob",
     "ResizeJob",
     "JobScript",
+    "TopJob",
 }
 _ALLOCATIONS: Final = frozenset({"AttendJob", "ReleaseJob"})
 _CRONTABS: Final = frozenset({"Crontab", "SetCrontab"})

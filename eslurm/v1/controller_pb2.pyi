@@ -2655,3 +2655,57 @@ class UpdatePartitionsRequest(_message.Message):
     names: _containers.RepeatedScalarFieldContainer[str]
     state: str
     def __init__(self, names: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ...) -> None: ...
+
+class StepsRequest(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRef]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRef, _Mapping]]] = ...) -> None: ...
+
+class StepsReply(_message.Message):
+    __slots__ = ("steps", "now_us")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    steps: _containers.RepeatedCompositeFieldContainer[StepInfo]
+    now_us: int
+    def __init__(self, steps: _Optional[_Iterable[_Union[StepInfo, _Mapping]]] = ..., now_us: _Optional[int] = ...) -> None: ...
+
+class StepInfo(_message.Message):
+    __slots__ = ("job_id", "array_job_id", "array_task", "is_batch", "step", "name", "state", "user", "uid", "partition", "node_names", "nodes", "tasks", "cpus", "created_us")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    IS_BATCH_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    array_job_id: int
+    array_task: int
+    is_batch: bool
+    step: int
+    name: str
+    state: str
+    user: str
+    uid: int
+    partition: str
+    node_names: str
+    nodes: int
+    tasks: int
+    cpus: int
+    created_us: int
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task: _Optional[int] = ..., is_batch: _Optional[bool] = ..., step: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., partition: _Optional[str] = ..., node_names: _Optional[str] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., created_us: _Optional[int] = ...) -> None: ...
+
+class TopJobRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ...) -> None: ...

@@ -309,6 +309,16 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.UpdatePartitionsRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.Steps = channel.unary_unary(
+                '/eslurm.v1.Controller/Steps',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.StepsRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.StepsReply.FromString,
+                _registered_method=True)
+        self.TopJob = channel.unary_unary(
+                '/eslurm.v1.Controller/TopJob',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.TopJobRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -644,6 +654,18 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Steps(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TopJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -920,6 +942,16 @@ def add_ControllerServicer_to_server(servicer, server):
             'UpdatePartitions': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdatePartitions,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.UpdatePartitionsRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'Steps': grpc.unary_unary_rpc_method_handler(
+                    servicer.Steps,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.StepsRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.StepsReply.SerializeToString,
+            ),
+            'TopJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.TopJob,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.TopJobRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
             ),
     }
@@ -2407,6 +2439,60 @@ class Controller:
             target,
             '/eslurm.v1.Controller/UpdatePartitions',
             eslurm_dot_v1_dot_controller__pb2.UpdatePartitionsRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Steps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/Steps',
+            eslurm_dot_v1_dot_controller__pb2.StepsRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.StepsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TopJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/TopJob',
+            eslurm_dot_v1_dot_controller__pb2.TopJobRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
             options,
             channel_credentials,

@@ -60,7 +60,25 @@ def test_scontrols_verbs(slurm: Slurm) -> None:
     assert slurm("scontrol", "requeue", "2_2").code == 0
     await_lines(slurm.work / "task-2", 2)
     assert len(await_lines(slurm.work / "task-1", 1)) == 1
+    assert slurm("scontrol", "show", "step", "2_1").out.startswith("StepId=2_1.batch UserId=")
+    assert slurm("squeue", "-h", "-s", "-j", "2").out.split()[0] == "2_1.batch"
     assert slurm("scancel", "2").code == 0
+
+    # What a partition takes and starts; a job on top of its user's others.
+    assert slurm("scontrol", "update", "PartitionName=main", "State=DOWN") == Answer(0, "", "")
+    assert slurm("sinfo", "-h", "-o", "%a").out == "down\n"
+    numbers = [slurm("sbatch", "--parsable", "-J", name, "--wrap", "true").out.strip() for name in "abc"]
+    assert slurm("scontrol", "top", numbers[2]) == Answer(0, "", "")
+    slurm.until(
+        "c PartitionDown\na Priority\nb Priority\n",
+        *("squeue", "-h", "-t", "PD", "-S", "-p", "-o", "%j %r"),
+    )
+    assert slurm("scontrol", "update", "PartitionName=main", "State=DRAIN").code == 0
+    answer = slurm("sbatch", "--wrap", "true")
+    assert answer.code == 1
+    assert "'main' is DRAIN and takes no jobs now" in answer.err
+    slurm.until("", "squeue", "-h")
+    assert slurm("scontrol", "update", "PartitionName=main", "State=UP").code == 0
 
     # Nodes are set aside, and given back.
     words = ("StartTime=2030-01-31T08:00:00", "Duration=120", f"Users={os.environ.get('USER', 'root')}")

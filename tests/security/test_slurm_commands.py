@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from escli.slurm.launch import MODULES, main
+from eslurm.v1 import controller_pb2 as pb
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster
 from tests.kits.commands import become_user, preload
@@ -58,6 +59,10 @@ def test_a_stranger_changes_nothing_of_others(cluster: LiveCluster) -> None:
         f"scontrol suspend {victim}",
         f"scontrol requeue {victim}",
         f"scontrol update JobId={victim} TimeLimit=1",
+        f"scontrol update JobId={victim} StdOut=/tmp/x",
+        f"scontrol requeuehold {victim}",
+        f"scontrol top {victim}",
+        f"scontrol write batch_script {victim} -",
     ):
         code, said = as_stranger(cluster, line)
         assert code == 1, (line, said)
@@ -73,3 +78,55 @@ def test_a_stranger_changes_nothing_of_others(cluster: LiveCluster) -> None:
 
     (cluster.work / "gate").touch()
     cluster.reaches(victim, "COMPLETED")
+
+
+def test_a_stranger_neither_sees_nor_changes_crontabs_and_partitions(cluster: LiveCluster) -> None:
+    path = cluster.work / "crontab"
+    path.write_text("SECRET=xylophone\n@yearly true\n")
+    assert main("scrontab", [str(path)], socket=str(cluster.socket)) == 0
+    [info] = cluster.call("Jobs", pb.JobsRequest()).jobs
+    job_id = info.job_id
+    assert (info.name, info.cron) == ("true", "0 0 1 1 *")
+    for line in (
+        "scrontab -l -u root",
+        "scrontab -r -u root",
+        "scrontab -l -u 0",
+        f"scrontab -u root {path}",
+        f"scancel --cron {job_id}",
+        "scontrol update PartitionName=main State=DOWN",
+        "scontrol create reservation Users=root Nodes=ALL StartTime=now Duration=1",
+        "scontrol delete ReservationName=r",
+        "scontrol token username=root",
+        "scontrol takeover",
+    ):
+        code, said = as_stranger(cluster, line)
+        assert code == 1, (line, said)
+        assert "xylophone" not in said, (line, said)
+    # The stranger's own is another one, and runs as the stranger.
+    own = cluster.work / "own"
+    own.write_text("@yearly id\n")
+    own.chmod(0o644)
+    assert as_stranger(cluster, f"scrontab {own}") == (0, "")
+    assert as_stranger(cluster, "scrontab -l") == (0, "@yearly id\n")
+    assert as_stranger(cluster, "squeue -h --me -O username:10,name:5,cronjob")[1].split()[1:] == [
+        "id",
+        "Yes",
+    ]
+    assert as_stranger(cluster, "scrontab -r")[0] == 0
+    assert main("scrontab", ["-l"], socket=str(cluster.socket)) == 0
+
+
+def test_a_script_is_written_through_no_link_of_a_stranger(cluster: LiveCluster) -> None:
+    job = cluster.wrap(GATE)
+    target, link = cluster.work / "target", cluster.work / "link"
+    target.write_text("kept")
+    link.symlink_to(target)
+    os.lchown(link, 65534, 65534)
+    theirs = cluster.work / "theirs"
+    theirs.write_text("")
+    os.chown(theirs, 65534, 65534)
+    for path in (link, theirs):
+        words = ["write", "batch_script", str(job), str(path)]
+        assert main("scontrol", words, socket=str(cluster.socket)) == 1
+    assert target.read_text() == "kept"
+    assert theirs.read_text() == ""

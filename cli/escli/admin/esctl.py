@@ -196,6 +196,16 @@ def _node(api: Api, words: list[str], given: Words) -> int:
     return node(api, words, given)
 
 
+def _top(api: Api, words: list[str], given: Words) -> int:
+    """`esctl top JOB ...`: the first one is first in the end."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    code = exits.OK
+    for ref in reversed(_jobs(words, "top")):
+        code = max(code, _change(api, "TopJob", pb.TopJobRequest(job=ref), given))
+    return code
+
+
 def _partition(api: Api, words: list[str], given: Words) -> int:
     """`esctl partition up|down|drain|inactive NAME ...`."""
     from eslurm.core.model.partition import STATES
@@ -283,5 +293,6 @@ ACTIONS: Mapping[str, Action] = {
     "script": _script,
     "crontab": _crontab,
     "partition": _partition,
+    "top": _top,
     "federation": _federation,
 }

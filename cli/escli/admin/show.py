@@ -232,8 +232,29 @@ def _config(api: Api, words: Sequence[str], as_json: bool) -> str:
     return f"# configuration, revision {reply.revision}\n{json.dumps(values, indent=1)}"
 
 
+def _steps(api: Api, words: Sequence[str], as_json: bool) -> str:
+    from eslurm.v1 import controller_pb2 as pb
+
+    refs = job_refs([part for word in words for part in split_jobs(word)], "show step")
+    reply = api.call("Steps", pb.StepsRequest(jobs=refs))
+    if as_json:
+        return to_json(reply)
+    return "\n\n".join(_step_block(one) for one in reply.steps) or "no steps"
+
+
+def _step_block(one: Any) -> str:
+    number = "batch" if one.is_batch else one.step
+    return _block(
+        f"StepId={job_label(one)}.{number} Name={escaped(one.name)}",
+        {"UserId": f"{one.user}({one.uid})", "Partition": one.partition, "State": one.state},
+        {"StartTime": _at(one.created_us), "NodeList": one.node_names},
+        {"NumNodes": one.nodes, "NumTasks": one.tasks, "NumCPUs": one.cpus},
+    )
+
+
 SUBJECTS: Mapping[str, Subject] = {
     "job": _jobs,
+    "step": _steps,
     "node": _nodes,
     "partition": _partitions,
     "satellite": satellites.show,

@@ -288,6 +288,13 @@ def _show_topology(call: _Call, named: Sequence[str]) -> int:
     return show_topology(call.api, named)
 
 
+def _show_steps(call: _Call, named: Sequence[str]) -> int:
+    from escli.slurm.scontrol_steps import show_steps
+
+    _no_json(call, "step", "esctl show step")
+    return show_steps(call.api, named, frame.moment_writer(os.environ), is_oneliner=call.is_oneliner)
+
+
 def _show_daemons(call: _Call, _named: Sequence[str]) -> int:
     from escli.slurm.scontrol_cluster import show_daemons
 
@@ -376,6 +383,22 @@ def _change_jobs(call: _Call, action: str, rest: Sequence[str]) -> int:
     code = _told(reply)
     if action == "release" and any(problem.code == "not_found" for problem in reply.problems):
         frame.print_error("slurm_suspend error: Invalid job id specified")
+    return code
+
+
+def _top(call: _Call, rest: Sequence[str]) -> int:
+    """The first job that is named is first in the end."""
+    from eslurm.v1 import controller_pb2 as pb
+
+    if not rest:
+        raise frame.Failed("too few arguments for keyword:top")
+    code = exits.OK
+    for ref in reversed(_jobs(call, rest)):
+        try:
+            call.api.call("TopJob", pb.TopJobRequest(job=ref), request_id=os.urandom(16))
+        except CommandFailed as failure:
+            frame.print_error(f"{frame.trouble(failure)} for job {ref.job_id}")
+            code = exits.FAILED
     return code
 
 
@@ -531,6 +554,12 @@ def _takeover(call: _Call, rest: Sequence[str]) -> int:
     return takeover(call.api, rest)
 
 
+def _list_steps(call: _Call, rest: Sequence[str]) -> int:
+    from escli.slurm.scontrol_steps import list_steps
+
+    return list_steps(call.api, rest)
+
+
 def _write(call: _Call, rest: Sequence[str]) -> int:
     from escli.admin.scripts import fetched, print_bytes, write
 
@@ -586,6 +615,7 @@ _SUBJECTS: Mapping[str, Action] = {
     "reservation": _show_reservations,
     "topology": _show_topology,
     "daemons": _show_daemons,
+    "step": _show_steps,
 }
 _ACTIONS: Mapping[str, Action] = {
     "show": _show,
@@ -605,6 +635,8 @@ _ACTIONS: Mapping[str, Action] = {
     "token": _token,
     "takeover": _takeover,
     "listjobs": _list_jobs,
+    "top": _top,
+    "liststeps": _list_steps,
     "write": _write,
     "wait_job": _wait_job,
     "reconfigure": _reconfigure,

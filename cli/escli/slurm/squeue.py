@@ -43,6 +43,10 @@ def run(context: Context, given: Options) -> int:
         given.add(row, given.rest.pop(0), spelling)
     if given.rest:
         raise UsageProblem(f"error: Unrecognized option: {given.rest[0]}", has_hint=True)
+    if given.has("steps"):
+        from escli.slurm.squeue_steps import show_steps
+
+        return show_steps(context, given)
     query = _Query(given)
     pause_s = _pause_s(given)
     while True:

@@ -88,7 +88,7 @@ def _job(
 
 
 def _environment() -> dict[str, str]:
-    """What cron gives a command: few variables, the same wherever the crontab is set."""
+    """Variables of a command that cron runs: few, and the same wherever the crontab is set."""
     import pwd
 
     try:

@@ -31,6 +31,7 @@ from esctld.serve.request_ids import bound_id, is_own, kind_of
 from esctld.serve.resizes import Resizes
 from esctld.serve.scripts import Scripts
 from esctld.serve.step_endpoints import StepEndpoints
+from esctld.serve.steps import live_steps
 from esctld.serve.views import Queries
 from esctld.serve.why import Inquiries
 from eslurm import __version__
@@ -57,6 +58,7 @@ from eslurm.core.model.messages import (
     StoredAnswer,
     SubmitJobs,
     Submitted,
+    TopJob,
 )
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.request_limits import REFERENCES_MAX
@@ -152,6 +154,8 @@ class ControllerService:
             "TellGuest": self._tell_guest,
             "Crontab": crontabs.show,
             "SetCrontab": crontabs.set,
+            "Steps": self._steps,
+            "TopJob": self._top_job,
             "JobScript": Scripts(dispatcher, store, owner, self._sight).call,
         }
 
@@ -388,6 +392,21 @@ class ControllerService:
 
     async def _jobs(self, request: pb.JobsRequest, caller: Caller) -> bytes:
         return await self._queries.jobs(request, self._sight(caller))
+
+    async def _top_job(self, request: pb.TopJobRequest, caller: Caller) -> pb.ChangeReply:
+        ref = requests.job_ref(request.job)
+        view = self._dispatcher.view
+        job = view.find_named(ref.job_id)
+        uid = job.spec.user.uid if job is not None else caller.principal.uid
+        ranks = [
+            (one.job_id, rank)
+            for one in list(view.jobs.values())
+            if one.spec.user.uid == uid and (rank := self._queries.rank(one)) is not None
+        ]
+        return await self.change(TopJob(caller.principal, ref, tuple(ranks)), caller)
+
+    async def _steps(self, request: pb.StepsRequest, caller: Caller) -> pb.StepsReply:
+        return await live_steps(self._dispatcher.view, request, self._sight(caller))
 
     def _sight(self, caller: Caller) -> Visibility:
         return Visibility(self._dispatcher.view, caller.principal)

@@ -19,6 +19,7 @@ from eslurm.core.model.job_states import FINAL, JobState
 from eslurm.core.model.option_text import asked_words
 from eslurm.core.model.parts import partitions_of
 from eslurm.core.plan.cycle.plan import Plan
+from eslurm.core.plan.cycle.priority import weighs
 from eslurm.core.plan.cycle.reasons import Why
 from eslurm.core.state.rows import decode_job
 from eslurm.core.state.view import View
@@ -119,6 +120,14 @@ class Queries:
         rows = await self._store.find_jobs(self._view.owner, missing[:QUERY_VALUES_MAX])
         jobs = [decode_job(row.blob) for row in rows]
         return [_line_of(job_info(self._view, job, None)) for job in jobs if sight.job(job)]
+
+    def rank(self, job: Job) -> int | None:
+        """The priority with which a job is planned; None for one that does not wait for nodes, or that is not ranked yet."""
+        if job.state is not JobState.PENDING or job.hold or job.not_before_us or job.open:
+            return None
+        if weighs(self._view.config.priority):
+            return self._planner.ranking.priority(job.job_id)
+        return job.priority
 
     # ---- nodes ----
 

@@ -32,7 +32,7 @@ yaml . ? no use --json
 
 COMMANDS: Mapping[str, str] = {
     "show": "yes job, node, partition, reservation, licenses, config, hostnames, hostlist, hostlistsorted, topology, "
-    "daemons",
+    "daemons, step",
     "ping": "yes the controllers",
     "version": "yes the version",
     "hold": "yes jobs that wait, by their ids",
@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, str] = {
     "release": "yes jobs that are held",
     "requeue": "yes jobs, to start anew",
     "requeuehold": "yes jobs, to wait on hold",
+    "top": "yes jobs before the other waiting ones of their user, which step back",
     "suspend": "yes running jobs",
     "resume": "yes suspended jobs",
     "update": "yes JobId=, NodeName= with State= and Reason=, PartitionName= with State=, ReservationName=",
@@ -48,6 +49,7 @@ COMMANDS: Mapping[str, str] = {
     "token": "yes a token, with lifespan= and username=",  # nosec B105 # a note, no password
     "takeover": "yes let a standby lead",
     "listjobs": "yes jobs on a node",
+    "liststeps": "yes steps that run",
     "write": "yes batch_script: a job's script, to its user and operators",
     "reconfigure": "yes the controller reads its file again; keys that need a restart are named",
     "wait_job": "yes a job's nodes are ready when it runs",
@@ -58,7 +60,6 @@ COMMANDS: Mapping[str, str] = {
     "fsdampeningfactor": "no it is a key of the configuration",
     "getaddrs": "no see esctl show node",
     "listpids": "no processes are not listed",
-    "liststeps": "no steps are not listed",
     "notify": "no jobs are sent no messages",
     "pidinfo": "no processes are not listed",
     "power": "no nodes are not switched off",
@@ -67,6 +68,5 @@ COMMANDS: Mapping[str, str] = {
     "setdebug": "no see the configuration",
     "setdebugflags": "no see the configuration",
     "shutdown": "no stop the daemons",
-    "top": "no use update JobId= Priority=",
 }
 """The commands, with whether they are supported, and what they do or what to use instead."""

@@ -43,7 +43,7 @@ sibling . - no name the cells with -M
 sort S = yes order by these letters
 start . - yes when waiting jobs are expected to start
 states t = yes jobs in these states
-steps s ? no steps are not listed
+steps s ? yes running steps, in the usual columns
 usage . - yes show this text
 user u = yes jobs of these users
 users . = as:user

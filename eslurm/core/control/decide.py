@@ -24,6 +24,7 @@ from eslurm.core.control.jobs import (
     phases,
     requests,
     resizing,
+    topping,
     transfers,
     updating,
 )
@@ -82,6 +83,7 @@ from eslurm.core.model.messages import (
     StoredAnswer,
     SubmitJobs,
     SuspendJobs,
+    TopJob,
     UpdateJob,
     UpdateNodes,
     UpdatePartitions,
@@ -156,6 +158,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return nodes.on_update_nodes(state, message, now_us)
         case Reconfigure():
             return configuration.on_reconfigure(state, message)
+        case TopJob():
+            return topping.on_top(state, message)
         case UpdatePartitions():
             return nodes.on_update_partitions(state, message)
         case UpdateSatellites():

@@ -282,6 +282,17 @@ class UpdateNodes(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class TopJob(msgspec.Struct, frozen=True, gc=False):
+    """Put a waiting job before the other waiting jobs of its user. Answer: `Changed`.
+
+    `ranks` are (job, priority) of those that wait for nodes, as they were ranked last.
+    """
+
+    by: Principal
+    job: JobRef
+    ranks: tuple[tuple[int, int], ...] = ()
+
+
 class UpdatePartitions(msgspec.Struct, frozen=True, gc=False):
     """Give partitions a state: UP, DOWN, DRAIN or INACTIVE. Answer: `Changed`."""
 
@@ -707,6 +718,7 @@ Request: TypeAlias = (
     | HoldJobs
     | RequeueJobs
     | SetCrontab
+    | TopJob
     | UpdatePartitions
     | UpdateJob
     | UpdateNodes

@@ -52,6 +52,8 @@ TABLE = {
     "Statistics": READ,
     "JobScript": CHANGE,
     "UpdatePartitions": "",
+    "Steps": READ,
+    "TopJob": CHANGE,
     "Crontab": "submit",
     "SetCrontab": "submit",
     "Federation": READ,

@@ -58,6 +58,7 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Controllers": lambda _ada, _ben: pb.ControllersRequest(),
     "Policies": lambda _ada, _ben: pb.PoliciesRequest(),
     "Why": lambda _ada, ben: pb.WhyRequest(job=pb.JobRef(job_id=ben)),
+    "Steps": lambda _ada, _ben: pb.StepsRequest(),
     "Crontab": lambda _ada, _ben: pb.CrontabRequest(),
     "JobScript": lambda _ada, ben: pb.JobScriptRequest(job=pb.JobRef(job_id=ben)),
     "Plan": lambda _ada, _ben: pb.PlanRequest(),
@@ -198,6 +199,7 @@ def test_a_private_job_is_not_found_by_others_whatever_they_call(tmp_path: Path)
                 lambda ref: (methods.EXTEND_JOB, pb.ExtendJobRequest(job=ref, by_s=60)),
                 lambda ref: (methods.RESIZE_JOB, pb.ResizeJobRequest(job=ref, by_nodes=-1)),
                 lambda ref: (methods.JOB_SCRIPT, pb.JobScriptRequest(job=ref)),
+                lambda ref: (methods.TOP_JOB, pb.TopJobRequest(job=ref)),
             ):
                 (status, text), (status_of_none, text_of_none) = [
                     await term.refusal(BEN, *make(ref)) for ref in (there, nowhere)

@@ -105,6 +105,8 @@ RIGHTS: Final[dict[str, str]] = {
     "Statistics": "anyone",
     "JobScript": "owned",
     "UpdatePartitions": "operator",
+    "Steps": "anyone",
+    "TopJob": "managed",
     "Crontab": "owned",
     # A crontab without a text is removed, which operators may, too.
     "SetCrontab": "owned",
@@ -174,6 +176,7 @@ def request_of(method: str, site: Site) -> Message:
         "ChangePolicies": pb.ChangePoliciesRequest(changes=[change]),
         "Why": pb.WhyRequest(job=waiting),
         "JobScript": pb.JobScriptRequest(job=waiting),
+        "TopJob": pb.TopJobRequest(job=waiting),
         "UpdatePartitions": pb.UpdatePartitionsRequest(names=["main"], state="UP"),
         "Crontab": pb.CrontabRequest(user="adam"),
         "SetCrontab": pb.SetCrontabRequest(user="adam"),
