@@ -98,7 +98,7 @@ COMMANDS: dict[str, About] = {
         (
             (
                 "esctl show job 17",
-                "all that is known of a job (also: step, node, partition, satellite, config)",
+                "all about a job (also: step, node, partition, satellite, config)",
             ),
             ("esctl update job 17 time=2:00:00 priority=10", "change a waiting job: it keeps its turn"),
             ("esctl update job 17 nodes=2 gpus-per-node=1", "what it needs, as essubmit's options say it"),
@@ -176,10 +176,10 @@ COMMANDS: dict[str, About] = {
             ("esctl node revoke cn1", "no member any more: its links end everywhere (also: a serial; list)"),
             ("esctl ping", "is the controller there?"),
         ),
-        "What can be updated: name, partition, time, priority, nice, begin, deadline, comment, account, qos, reservation,\n"
-        "arraylimit; and what a job needs, by the names of essubmit's options: nodes, ntasks, ntasks-per-node,\n"
-        "cpus-per-task, mem, mem-per-cpu, gres, gpus, gpus-per-node, gpus-per-task, licenses, constraint, rset, place,\n"
-        "exclusive, nodelist, exclude. scontrol's names (NumNodes, MinMemoryNode, ExcNodeList, ...) mean the same.",
+        "What can be updated: name, partition, time, end, priority, nice, begin, deadline, comment, wckey, account, qos,\n"
+        "reservation, arraylimit, output, error, input, chdir; and what a job needs, by the names of essubmit's options:\n"
+        "nodes, ntasks, ntasks-per-node, cpus-per-task, mem, mem-per-cpu, gres, gpus, gpus-per-node, gpus-per-task,\n"
+        "licenses, constraint, rset, place, exclusive, nodelist, exclude. scontrol's names (NumNodes, MinMemoryNode, ...) mean the same.",
     ),
     "eswhy": About(
         "eswhy [OPTIONS] JOB ...",

@@ -64,10 +64,22 @@ def test_scontrols_verbs(slurm: Slurm) -> None:
     assert slurm("squeue", "-h", "-s", "-j", "2").out.split()[0] == "2_1.batch"
     assert slurm("scancel", "2").code == 0
 
+    # A program starts when a job has ended, as a small job of its user.
+    program = slurm.work / "triggered"
+    program.write_text("#!/bin/sh\necho $1 > $(dirname $0)/fired\n")
+    program.chmod(0o755)
+    job = slurm("sbatch", "--parsable", "--wrap", "sleep 60").out.strip()
+    assert slurm("strigger", "--set", "-j", job, "--fini", "-p", str(program)) == Answer(0, "", "")
+    assert slurm("strigger", "--get", "-h").out.split()[2:4] == [job, "fini"]
+    assert slurm("scancel", job).code == 0
+    assert await_lines(slurm.work / "fired", 1) == [job]
+    slurm.until("", "squeue", "-h")
+
     # What a partition takes and starts; a job on top of its user's others.
     assert slurm("scontrol", "update", "PartitionName=main", "State=DOWN") == Answer(0, "", "")
     assert slurm("sinfo", "-h", "-o", "%a").out == "down\n"
-    numbers = [slurm("sbatch", "--parsable", "-J", name, "--wrap", "true").out.strip() for name in "abc"]
+    names = "abc"
+    numbers = [slurm("sbatch", "--parsable", "-J", name, "--wrap", "true").out.strip() for name in names]
     assert slurm("scontrol", "top", numbers[2]) == Answer(0, "", "")
     slurm.until(
         "c PartitionDown\na Priority\nb Priority\n",

@@ -24,6 +24,7 @@ MODULES = {
     "sbcast": "escli.slurm.sbcast",
     "seff": "escli.slurm.seff",
     "scrontab": "escli.slurm.scrontab",
+    "strigger": "escli.slurm.strigger",
     "sreport": "escli.slurm.sreport",
 }
 """The commands that do something; all others of `COMMANDS` only say what is missing."""

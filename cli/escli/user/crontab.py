@@ -32,7 +32,7 @@ def set_crontab(api: Api, text: str, options_of: Callable[[Sequence[Directive]],
     if text and not text.endswith("\n"):
         text += "\n"
     request = pb.SetCrontabRequest(text=text)
-    base = _environment()
+    base = plain_environment()
     for entry in read_crontab(text):
         request.jobs.add(
             line=entry.line, first=entry.first, schedule=entry.schedule, job=_job(entry, base, options_of)
@@ -87,7 +87,7 @@ def _job(
     return pb.JobRequest.FromString(encode(job, JOB_REQUEST))
 
 
-def _environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """Variables of a command that cron runs: few, and the same wherever the crontab is set."""
     import pwd
 

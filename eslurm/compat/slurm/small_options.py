@@ -76,6 +76,42 @@ help . - yes show this text
 v . - yes show the version
 version V - yes show the version
 """)
+STRIGGER = table("""
+autocomplete . = no shells complete without it
+backup_slurmctld_assumed_control B - no no program is started by controllers: see metrics and alerts
+backup_slurmctld_failed b - no no program is started by controllers: see metrics and alerts
+backup_slurmctld_resumed_operation . - no no program is started by controllers: see metrics and alerts
+burst_buffer . - no there are no burst buffers
+clear . - yes cancel a trigger: with --id, --jobid or --user
+cluster . = as:clusters
+clusters M = no name a job of this cluster
+down d - no no program is started by states of nodes: see metrics and alerts
+drained D - no no program is started by states of nodes: see metrics and alerts
+draining . - no no program is started by states of nodes: see metrics and alerts
+fail F - no no program is started by states of nodes: see metrics and alerts
+fini f - yes when the job has ended
+flags . = no a trigger is used once
+get . - yes list triggers
+help . - yes show this text
+id i = yes the trigger of this number
+idle I - no no program is started by states of nodes: see metrics and alerts
+jobid j = yes of this job
+node n ? no no program is started by states of nodes: see metrics and alerts
+noheader h - yes no header
+offset o = only:0 a program starts when the job has ended
+primary_slurmctld_failure . - no no program is started by controllers: see metrics and alerts
+program p = yes the program, with the job's number as its argument
+quiet Q - yes say nothing of triggers that are not there
+reconfig r - no no program is started by controllers: see metrics and alerts
+resume R - no no program is started by states of nodes: see metrics and alerts
+set . - yes set a trigger, which waits as a job of the caller
+time t - no use sbatch --signal, which tells the job itself
+up u - no no program is started by states of nodes: see metrics and alerts
+usage . - yes show this text
+user . = yes of this user
+verbose v - none
+version V - yes show the version
+""")
 SCRONTAB = table("""
 autocomplete . = no shells complete without it
 e . - yes edit the crontab
