@@ -177,9 +177,10 @@ COMMANDS: dict[str, About] = {
             ("esctl ping", "is the controller there?"),
         ),
         "What can be updated: name, partition, time, end, priority, nice, begin, deadline, comment, wckey, account, qos,\n"
-        "reservation, arraylimit, output, error, input, chdir; and what a job needs, by the names of essubmit's options:\n"
-        "nodes, ntasks, ntasks-per-node, cpus-per-task, mem, mem-per-cpu, gres, gpus, gpus-per-node, gpus-per-task,\n"
-        "licenses, constraint, rset, place, exclusive, nodelist, exclude. scontrol's names (NumNodes, MinMemoryNode, ...) mean the same.",
+        "reservation, arraylimit, output, error, input, chdir; and what a job needs, by the names of essubmit's\n"
+        "options: nodes, ntasks, ntasks-per-node, cpus-per-task, mem, mem-per-cpu, gres, gpus, gpus-per-node,\n"
+        "gpus-per-task, licenses, constraint, rset, place, exclusive, nodelist, exclude. scontrol's names (NumNodes,\n"
+        "MinMemoryNode, ExcNodeList, ...) mean the same.",
     ),
     "eswhy": About(
         "eswhy [OPTIONS] JOB ...",
