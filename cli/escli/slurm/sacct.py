@@ -40,6 +40,10 @@ def run(context: Context, given: Options) -> int:
         return exits.OK
     if given.rest:
         raise frame.Failed(f"sacct: error: Unknown arguments: {' '.join(given.rest)}")
+    if given.has("batch-script"):
+        from escli.slurm.sacct_scripts import show_scripts
+
+        return show_scripts(context, given)
     return frame.without_collection(lambda: _show(context, given))
 
 

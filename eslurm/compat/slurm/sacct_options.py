@@ -12,7 +12,7 @@ allusers a - yes jobs of all users
 array . - yes one line for each waiting task of an array
 associations x = no accounting is not by associations
 autocomplete . = no shells complete without it
-batch-script B - no scripts are not given out
+batch-script B - yes the scripts of the jobs of -j, to their user and operators
 brief b - yes job, state, exit code
 cluster . = as:clusters
 clusters M = yes ask these clusters: this one, or cells of its federation

@@ -185,6 +185,13 @@ def test_a_script_is_written(
     assert path.read_bytes() == SCRIPT
 
 
+def test_sacct_shows_scripts(api: FakeApi, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run(api, "sacct -B -j 17") == 0
+    assert capsysbinary.readouterr().out == b"Batch Script for 17\n" + b"-" * 80 + b"\n" + SCRIPT
+    assert run(api, "sacct -B") == 1
+    assert b"--batch-script needs the jobs" in capsysbinary.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "directory"])
 def test_a_script_is_written_through_nothing(
     api: FakeApi, state_dir: Path, kind: str, capsys: pytest.CaptureFixture[str]
