@@ -137,6 +137,7 @@ def check(state: State) -> None:
     _check_names(state)
     _check_policies(state)
     _check_members(state)
+    _check_crontabs(state)
     _check_steps(state)
     _check_timers(state)
 
@@ -240,6 +241,21 @@ def _check_members(state: State) -> None:
     require(not members.issued.keys() & members.revoked.keys(), "a revoked membership is one still")
     for token in members.tokens.values():
         require(token.uses_left >= 0, f"join token {token.id.hex()} was used too often")
+
+
+def _check_crontabs(state: State) -> None:
+    """Check that each line of a crontab has a live job of its user that repeats."""
+    for uid, crontab in state.crontabs.items():
+        require(uid == crontab.uid and bool(crontab.text), f"crontab of {uid} is {crontab.uid}'s, or empty")
+        for line in crontab.lines:
+            job = state.jobs.get(line.job_id)
+            lives = (
+                job is not None
+                and job.spec.user.uid == uid
+                and bool(job.spec.cron)
+                and job.state not in FINAL
+            )
+            require(lives, f"job {line.job_id} of line {line.line} of the crontab of {uid} is gone")
 
 
 def _check_steps(state: State) -> None:

@@ -144,7 +144,7 @@ def job_block(info: Any, now_us: int) -> str:
         {"WorkDir": info.work_dir},
         {"StdOut": info.output},
         {"StdErr": info.error or info.output},
-        {"Comment": info.comment},
+        {"Comment": info.comment, "Crontab": info.cron},
         {"Trace": info.trace},
         *[_part_line(info, part) for part in info.parts],
     )
@@ -244,8 +244,9 @@ def _steps(api: Api, words: Sequence[str], as_json: bool) -> str:
 
 def _step_block(one: Any) -> str:
     number = "batch" if one.is_batch else one.step
+    job = f"{one.array_job_id}_{one.array_task}" if one.HasField("array_task") else one.job_id
     return _block(
-        f"StepId={job_label(one)}.{number} Name={escaped(one.name)}",
+        f"StepId={job}.{number} Name={escaped(one.name)}",
         {"UserId": f"{one.user}({one.uid})", "Partition": one.partition, "State": one.state},
         {"StartTime": _at(one.created_us), "NodeList": one.node_names},
         {"NumNodes": one.nodes, "NumTasks": one.tasks, "NumCPUs": one.cpus},

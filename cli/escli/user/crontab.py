@@ -64,12 +64,8 @@ def _job(
     words = options_of(entry.directives)
     for long in _LOCAL:
         if words.has(long):
-            raise OptionError(
-                f"line {entry.first}",
-                words.spelling(long),
-                "means nothing in a crontab",
-                "set NAME=value there",
-            )
+            option = _in_line(entry, words.spelling(long))
+            raise OptionError(option, None, "means nothing in a crontab", "set NAME=value there")
     around = SubmitContext(
         cwd=base["HOME"],
         host=os.uname().nodename,
@@ -83,8 +79,13 @@ def _job(
     try:
         job = draft_job(words, script, name, (), around)
     except OptionError as error:
-        raise error.renamed(f"line {entry.first}: {error.option}") from None
+        raise error.renamed(_in_line(entry, error.option)) from None
     return pb.JobRequest.FromString(encode(job, JOB_REQUEST))
+
+
+def _in_line(entry: CronEntry, option: str) -> str:
+    """The option with the line that it is in, if its spelling does not say so."""
+    return option if "line " in option else f"line {entry.first}: {option}"
 
 
 def plain_environment() -> dict[str, str]:

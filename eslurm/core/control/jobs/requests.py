@@ -158,7 +158,7 @@ def on_cancel(state: State, message: CancelJobs, now_us: int) -> Decision:
         return found
 
     found, answer = for_each(state, message.by, refs, change)
-    return [*found, *disabled(state, cancelled)], answer
+    return [*disabled(state, cancelled), *found], answer
 
 
 def _cancel(state: State, job: Job, by: str, now_us: int, *, alone: bool) -> list[facts.Fact]:
