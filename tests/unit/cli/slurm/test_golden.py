@@ -115,7 +115,7 @@ SESSIONS = {
         "squeue -j 12_1 -t all -h", "squeue -j 99", "squeue -j x", "squeue -t nosuch", "squeue -S i -h -o %i",
         "squeue -O JobArrayID,StateCompact,Reason -t all -u ada", "squeue -O 'JobID:8,Name:.6,NumCPUs:|,tres-alloc:30'",
         "squeue -h -j 11 -o '%a|%A|%b|%B|%c|%C|%d|%D|%e|%E|%f|%F|%g|%G|%h|%H|%I|%j|%J|%k|%K|%l|%L|%m|%M|%n|%N|%o|%O|%p'",
-        "squeue -h -j 15 -o '%n|%x|%E|%e|%S|%V|%y|%Y|%z|%Z|%q|%Q|%R|%v|%w|%W|%X'", "squeue -o '%!'", "squeue --steps",
+        "squeue -h -j 15 -o '%n|%x|%E|%e|%S|%V|%y|%Y|%z|%Z|%q|%Q|%R|%v|%w|%W|%X'", "squeue -o '%!'", "squeue --sibling",
         "squeue -M alpha -h",
     ),
     "sinfo": (
@@ -137,7 +137,7 @@ SESSIONS = {
         "scontrol show job 99",         "scontrol show node cn3", "scontrol show node zz", "scontrol show partition short",
         "scontrol show hostnames cn[01-03,7],x",
         "scontrol show hostlist cn3,cn1,cn2", "scontrol show hostlistsorted cn3,cn1,cn2",
-        "scontrol top 11", "scontrol nosuch",
+        "scontrol notify 15 hello", "scontrol nosuch",
     ),
 }  # fmt: skip
 
