@@ -522,7 +522,7 @@ def _create(call: _Call, rest: Sequence[str]) -> int:
         words = rest if "=" in rest[0] else rest[1:]
         return scontrol_reservation.create(call.api, words)
     raise frame.Failed(
-        f"scontrol: error: create {entity} is not supported: see the configuration"
+        f"scontrol: error: create {entity} is not supported: edit the file, then reconfigure"
         if entity
         else "scontrol: error: Invalid creation entity: use create reservation"
     )
@@ -536,7 +536,7 @@ def _delete(call: _Call, rest: Sequence[str]) -> int:
     if entity.lower() in reservation_words.NAME and name:
         return scontrol_reservation.delete(call.api, name)
     raise frame.Failed(
-        f"scontrol: error: delete {entity} is not supported: see the configuration"
+        f"scontrol: error: delete {entity} is not supported: edit the file, then reconfigure"
         if entity and entity.lower() not in reservation_words.NAME
         else "scontrol: error: Invalid deletion entity: use delete ReservationName=NAME"
     )

@@ -44,8 +44,8 @@ COMMANDS: Mapping[str, str] = {
     "suspend": "yes running jobs",
     "resume": "yes suspended jobs",
     "update": "yes JobId=, NodeName= with State= and Reason=, PartitionName= with State=, ReservationName=",
-    "create": "yes reservation",
-    "delete": "yes ReservationName=",
+    "create": "yes reservation; nodes and partitions: edit the file, then reconfigure",
+    "delete": "yes ReservationName=; nodes and partitions: edit the file, then reconfigure",
     "token": "yes a token, with lifespan= and username=",  # nosec B105 # a note, no password
     "takeover": "yes let a standby lead",
     "listjobs": "yes jobs on a node",
