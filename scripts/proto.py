@@ -22,7 +22,7 @@ PACKAGE = Path("eslurm/v1")
 TABLES = Path("cli/escli/wire_tables.py")
 TABLED = {
     "SubmitRequest": (),
-    "SubmitReply": ("job_ids", "revision"),
+    "SubmitReply": ("job_ids", "revision", "warnings"),
     "CallCellRequest": (),
     "CallCellReply": (),
 }

@@ -125,6 +125,8 @@ JOB_REQUEST: Table = {
     "borrow": (51, "text", None),
     "wckey": (55, "text", None),
     "command": (56, "text", None),
+    "mail_type": (70, "text", None),
+    "mail_user": (71, "text", None),
     "no_script": (200, "bool", None),
     "attended": (201, "bool", None),
 }
@@ -157,6 +159,7 @@ SUBMIT_REQUEST: Table = {
 SUBMIT_REPLY: Table = {
     "job_ids": (1, "int*", None),
     "revision": (2, "int", None),
+    "warnings": (11, "text*", None),
 }
 
 CALL_CELL_REQUEST: Table = {

@@ -33,6 +33,8 @@ from esctld.lead.launch_attachments import BlobAttachments
 from esctld.lead.leadership import NAME_FEATURE, Leadership, Lease, Standbys, give_up
 from esctld.lead.links import ControllerLinks
 from esctld.lead.log_export import LogKeeper, LogPages
+from esctld.lead.mailers import mailer_of
+from esctld.lead.mails import Mails
 from esctld.lead.planner import Planner
 from esctld.lead.program_runner import HostProgramRunner
 from esctld.lead.programs import Programs
@@ -217,6 +219,7 @@ class Controller:
             stack.callback(self._audit.close)
             self._build(self._lead.state, self._lead.epoch)
             stack.push_async_callback(self._programs.close)
+            stack.push_async_callback(self._mails.close)
             dispatch = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
             broadcast_driver = self._broadcast_driver
             lease = Lease(
@@ -330,6 +333,11 @@ class Controller:
         outputs = options.state_dir / ("phases" if options.is_only else f"phases-{options.name}")
         runner = HostProgramRunner(str(outputs))
         self._programs = Programs(state, runner, self._dispatcher.post)
+        mail = options.config.mail
+        self._mails = Mails(
+            *(state, mailer_of(mail), mail, self.metrics),
+            *(self._dispatcher.now_us, self._dispatcher.post),
+        )
         self._driver = self._broadcast_driver.attach(self._dispatcher, self._table)
         broadcaster = self._broadcast_driver.broadcaster
         self._predictions = FailurePrediction(
@@ -563,6 +571,7 @@ class Controller:
         told: tuple[Callable[[], None], ...] = (
             lambda: self._broadcast_driver.on_committed(messages, batch),
             self._programs.on_committed,
+            self._mails.on_committed,
             lambda: self._feed.on_committed(batch),
             lambda: self._happenings.on_committed(batch.facts, batch.now_us),
             lambda: self._statistics.on_committed(batch.facts),
@@ -644,6 +653,7 @@ class Controller:
         """Refuse new calls, answer and commit accepted ones. False when the store did not take them in time."""
         # Before the next leader begins them again.
         await self._programs.close()
+        await self._mails.close()
         why = "the lead passes to another controller" if self._handing_over else "the controller stops"
         self._authoriser.stop_admitting(f"{why}: try again in a moment")
         self._link_server.stop_admitting(why)

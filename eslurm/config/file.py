@@ -16,6 +16,7 @@ import msgspec
 from eslurm.compat.errors import OptionError, escaped, quoted
 from eslurm.compat.hostlist import expand
 from eslurm.config.federation import federation_of
+from eslurm.config.mail import check_mail
 from eslurm.config.modules import gateways_of, modules_of, with_gateways, with_modules
 from eslurm.config.nodes import (
     login_of,
@@ -93,6 +94,7 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         rules = rules_of(config.node_rule, names, resources)
         check_tokens(config.tokens)
         phases = programs_of(config.phases)
+        sends_mail = check_mail(config.mail)
         federation_of(config.federation, config.cluster.name)
         own = {node.name: node.name for node in nodes}
         partitions = _partitions(config, own, gateways, login_nodes, origin)
@@ -132,6 +134,7 @@ def cluster_config(config: Config, origin: str = "configuration") -> ClusterConf
         tokens=token_rules(config.tokens),
         modules=modules,
         phases=phases,
+        sends_mail=sends_mail,
         **numbers,
     )
     _check_billing(made, origin)

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from eslurm.config.compat import CompatSection
 from eslurm.config.federation import FederationSection
+from eslurm.config.mail import MailSection
 from eslurm.config.modules import ModuleSection
 from eslurm.config.nodes import (
     LoginSection,
@@ -367,6 +368,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     login: LoginSection = msgspec.field(default_factory=LoginSection)
     agent: AgentSection = msgspec.field(default_factory=AgentSection)
     phases: PhasesSection = msgspec.field(default_factory=PhasesSection)
+    mail: MailSection = msgspec.field(default_factory=MailSection)
     resource: list[ResourceSection] = msgspec.field(default_factory=list)
     switch: list[SwitchSection] = msgspec.field(default_factory=list)
     node_rule: list[NodeRuleSection] = msgspec.field(default_factory=list)

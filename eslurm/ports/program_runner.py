@@ -27,6 +27,8 @@ class Program(msgspec.Struct, frozen=True):
     path: str
     environment: Mapping[str, str]
     limit_us: int
+    arguments: tuple[str, ...] = ()
+    stdin: bytes = b""
 
 
 class ProgramRunner(Protocol):

@@ -83,6 +83,11 @@ class ControllerMetrics:
         self.wait = self._histogram(
             "eslurm_job_wait_seconds", "Time from a job's submission to the begin of its script.", _WAITS
         )
+        self.mails = self._counter(
+            "eslurm_mails",
+            "Messages about jobs by their end: sent, refused, failed (they are tried again), or given up.",
+            ["end"],
+        )
         self.ended = self._counter(
             "eslurm_attempts_ended", "Attempts that ended, by what became of the job.", ["outcome"]
         )

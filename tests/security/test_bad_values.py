@@ -71,6 +71,12 @@ def test_nothing_of_it_ends_the_job_of_somebody_else(cluster: LiveCluster) -> No
         ({"wckey": "a\nb"}, "--wckey: "),
         ({"command": "/a" * 4096}, "--command: "),
         ({"arguments": ["a\0"]}, "contains a NUL"),
+        ({"mail_type": "end", "mail_user": "-oQ/tmp"}, "is neither a user nor a plain mail address"),
+        ({"mail_type": "end", "mail_user": "|/bin/sh"}, "is neither a user nor a plain mail address"),
+        ({"mail_type": "end", "mail_user": "a@b\r\nRCPT TO:<c@d>"}, "--mail-user: "),
+        ({"mail_type": "end", "mail_user": ",".join(f"u{n}" for n in range(9))}, "--mail-user: "),
+        ({"mail_type": "end", "mail_user": "a" * 300}, "--mail-user: "),
+        ({"mail_type": "x" * 200}, "is no event"),
         ({"warn_script": "/a\0", "time_limit_s": 60}, "contains a NUL"),
         (
             {"retry_on": ["timeout"], "time_limit_s": 1, "retries_max": 2**32 - 1},

@@ -9,7 +9,7 @@ from escli import exits
 from escli.api import SUBMIT
 from escli.options import Words
 from escli.pbs.launch import check
-from escli.slurm.frame import Failed
+from escli.slurm.frame import Failed, warn
 from escli.user.draft import draft_job
 from escli.user.submit_context import submit_context
 from escli.wire import decode, encode
@@ -49,9 +49,10 @@ def run(context: Context, given: Options) -> int:
     job["truncate_output"] = True
     encoded = encode({"jobs": [job], "test_only": False}, SUBMIT_REQUEST)
     with context.open_api() as api:
-        job_id = int(
-            decode(api.send(SUBMIT, encoded, _TIMEOUT_S, os.urandom(16)), SUBMIT_REPLY)["job_ids"][0]
-        )
+        reply = decode(api.send(SUBMIT, encoded, _TIMEOUT_S, os.urandom(16)), SUBMIT_REPLY)
+        for warning in reply["warnings"]:
+            warn(context.command, f"warning: {warning}")
+        job_id = int(reply["job_ids"][0])
         if not request.is_quiet:
             sys.stdout.write(f"{job_id}{'[]' if words.has('array') else ''}\n")
         if not request.is_waited_for:

@@ -120,7 +120,10 @@ def _submit(context: Context, clusters: Sequence[str], request: bytes, options: 
                 raise frame.Failed(
                     *(above if "Invalid partition" in text else ()), FAILED[COMMAND] + text
                 ) from None
-            job_id = int(decode(answer, SUBMIT_REPLY)["job_ids"][0])
+            reply = decode(answer, SUBMIT_REPLY)
+            for warning in reply["warnings"]:
+                frame.warn(COMMAND, f"warning: {warning}")
+            job_id = int(reply["job_ids"][0])
             if options.has("parsable"):
                 frame.print_line(f"{job_id};{cluster}" if cluster else str(job_id))
             elif not options.has("quiet"):

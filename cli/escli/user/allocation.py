@@ -72,7 +72,10 @@ class Allocation:
         job = {**job, "script": b"", "environment": b"", "no_script": True, "attended": attended}
         request = encode({"jobs": [job]}, SUBMIT_REQUEST)
         answer = self._api.send(SUBMIT, request, _SUBMIT_TIMEOUT_S, os.urandom(16))
-        job_ids = decode(answer, SUBMIT_REPLY)["job_ids"]
+        reply = decode(answer, SUBMIT_REPLY)
+        for warning in reply["warnings"]:
+            self._tell(f"warning: {warning}")
+        job_ids = reply["job_ids"]
         if not job_ids:
             text = "the controller accepted the job but gave no id: is it of another version?"
             raise CommandFailed(exits.FAILED, text)

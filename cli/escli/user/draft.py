@@ -91,6 +91,8 @@ def draft_job(
     }
     if given.has("requeue") or given.has("no-requeue"):
         job["requeue"] = given.has("requeue")
+    if given.has("mail-type") or given.has("mail-user"):
+        _add_mail(job, given)
     _add_gateways(job, given)
     _add_times(job, given, around)
     _add_retries(job, given)
@@ -98,6 +100,15 @@ def draft_job(
     _add_order(job, given)
     _add_files(job, given)
     return job
+
+
+def _add_mail(job: dict[str, Any], given: Words) -> None:
+    from eslurm.compat.slurm.mail_text import parse_mail_type, parse_mail_user
+
+    if given.has("mail-type"):
+        job["mail_type"] = parse_mail_type(given.text("mail-type"), given.spelling("mail-type"))
+    if given.has("mail-user"):
+        job["mail_user"] = parse_mail_user(given.text("mail-user"), given.spelling("mail-user"))
 
 
 def _draft_part(own: Words) -> dict[str, Any]:

@@ -178,6 +178,8 @@ def _send(api: Api, request: bytes, options: Words) -> int:
         raise CommandFailed(
             exits.FAILED, "the controller accepted the job but gave no id: is it of another version?"
         )
+    for warning in reply["warnings"]:
+        program.warn(COMMAND, warning)
     job_ids = [int(job_id) for job_id in reply["job_ids"]]
     _tell(job_ids, options)
     if not options.has("wait"):

@@ -39,7 +39,7 @@ class HostProgramRunner:
     def __init__(self, directory: str, grace_us: int = GRACE_US) -> None:
         self._directory = directory
         self._grace_s = grace_us / SECOND_US
-        self._runs: dict[PhaseKey, _Run] = {}
+        self._runs: dict[PhaseKey, ProgramRun] = {}
 
     def start(self, key: PhaseKey, program: Program, done: Done) -> None:
         """See `ProgramRunner.start`."""
@@ -50,7 +50,7 @@ class HostProgramRunner:
             done(end)
 
         try:
-            self._runs[key] = _Run(program, self._grace_s, over)
+            self._runs[key] = ProgramRun(program, self._grace_s, over)
         except (UnsafeFile, OSError, ValueError) as error:
             text = f"{program.path} cannot be run: {error}"
             asyncio.get_running_loop().call_soon(done, StepEnd(1, cause=REFUSED, text=text))
@@ -75,8 +75,11 @@ class HostProgramRunner:
             log.warning("the output of the %s of job %d is lost: %s", key.phase, key.job_id, error)
 
 
-class _Run:
-    """One program that runs. Raises `UnsafeFile`, OSError and ValueError when it cannot be started."""
+class ProgramRun:
+    """One program that runs. `over` gets its end.
+
+    Raises `UnsafeFile`, OSError and ValueError when it cannot be started.
+    """
 
     def __init__(self, program: Program, grace_s: float, over: Done) -> None:
         self.output = KeptOutput()
@@ -90,10 +93,16 @@ class _Run:
         path = check_program(program.path)
         self._read_fd, write_fd = os.pipe()
         try:
+            stdin = _readable(program.stdin)
+        except BaseException:
+            os.close(self._read_fd)
+            os.close(write_fd)
+            raise
+        try:
             os.set_blocking(self._read_fd, False)
             self._process = subprocess.Popen(  # nosec B603 # the site's own program, by its checked path
-                [path],
-                stdin=subprocess.DEVNULL,
+                [path, *program.arguments],
+                stdin=stdin,
                 stdout=write_fd,
                 stderr=write_fd,
                 cwd="/",
@@ -106,6 +115,7 @@ class _Run:
             raise
         finally:
             os.close(write_fd)
+            os.close(stdin)
         self._pidfd = os.pidfd_open(self._process.pid)
         limit_s = program.limit_us / SECOND_US
         self._timer = self._loop.call_later(limit_s, self._beyond_limit, limit_s)
@@ -205,3 +215,17 @@ class _Run:
             self._loop.remove_reader(self._read_fd)
             os.close(self._read_fd)
             self._read_fd = -1
+
+
+def _readable(data: bytes) -> int:
+    """A descriptor from which this can be read, without a writer that would have to wait for the reader."""
+    if not data:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.memfd_create("stdin")
+    try:
+        os.write(fd, data)
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

@@ -46,6 +46,7 @@ from eslurm.core.control.privacy import CONFIGURATION, JOBS, Visibility
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.control.steps import joint_state, step_parts
 from eslurm.core.dispatch.attendance import Attendance
+from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Dependency, JobSpec, Principal
 from eslurm.core.model.job_states import FINAL
 from eslurm.core.model.messages import (
@@ -278,7 +279,11 @@ class ControllerService:
         # They will be launched soon: their nodes' satellites need not wait for the store.
         for blob in reader.blobs.rows:
             self._blobs.put(blob.hash, blob.data)
-        return pb.SubmitReply(job_ids=answer.job_ids, revision=self._dispatcher.view.revision)
+        return pb.SubmitReply(
+            job_ids=answer.job_ids,
+            revision=self._dispatcher.view.revision,
+            warnings=_warnings(specs, self._dispatcher.state.config),
+        )
 
     def new_trace(self) -> bytes:
         """A trace id, not the request id: it is public. Random bytes of the kernel cost 20 times as much."""
@@ -517,3 +522,10 @@ def _named(struct: Any) -> Any:
     if isinstance(struct, tuple):
         return [_named(one) for one in struct]
     return struct
+
+
+def _warnings(specs: Sequence[JobSpec], config: ClusterConfig) -> list[str]:
+    """Lines about what these jobs ask for and this cluster does not do, though they may run without it."""
+    if config.sends_mail or not any(spec.mail_type for spec in specs):
+        return []
+    return ["this cluster sends no mail, --mail-type has no effect"]

@@ -23,8 +23,8 @@ r . = yes y or n: start it again when a node is lost
 S . = yes shell that reads the script
 z . - yes print no job id
 f . - none qsub always ends at once
-M . = none no mail is sent
-m . = only:n no mail is sent: esqueue and eswhy show what a job does
+M . = yes addresses or users that get its mail, between commas
+m . = yes mail: a when it fails, b when it begins, e when it ends; n: none
 c . = only:n|u use the checkpoints of the application
 k . = only:n files are written where -o and -e say
 p . = only:0 use -q, or essubmit --nice

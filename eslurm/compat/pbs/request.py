@@ -15,6 +15,7 @@ _UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2, "tb": 1024**3}
 _ONE_CHUNK = ("ncpus", "mem", "ngpus", "mpiprocs", "ompthreads")
 _RESOURCES = (*_ONE_CHUNK, "select", "place", "walltime", "nodes")
 _DEPENDENCIES = ("after", "afterok", "afternotok", "afterany")
+_EVENTS = {"a": "FAIL", "b": "BEGIN", "e": "END"}
 _TIME_DIGITS = 9
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 
@@ -64,6 +65,10 @@ def read_request(given: Sequence[tuple[str, str, str]], name: str, cwd: str) -> 
         found.put("requeue" if _choice(*last["r"], "yn") == "y" else "no-requeue", "", last["r"][1])
     if "a" in last:
         found.put("begin", begin_of(*last["a"]), last["a"][1])
+    if "m" in last and (events := _events(*last["m"])):
+        found.put("mail-type", events, last["m"][1])
+    if "M" in last:
+        found.put("mail-user", *last["M"])
     _read_export(found, given)
     _read_files(found, last, cwd)
     resources: dict[str, tuple[str, str]] = {}
@@ -86,6 +91,13 @@ def _choice(value: str, spelling: str, letters: str) -> str:
             spelling, value, f"is none of {', '.join(letters)}", f"write {spelling} {letters[0]}"
         )
     return value
+
+
+def _events(letters: str, spelling: str) -> str:
+    """Events of mail as essubmit names them; empty: none."""
+    if not letters or (set(letters) - set("abe") and letters != "n"):
+        raise OptionError(spelling, letters, "is none of a, b, e and n", f"write e.g. {spelling} ae")
+    return ",".join(_EVENTS[letter] for letter in letters if letter in _EVENTS)
 
 
 def _pairs(text: str, spelling: str) -> dict[str, tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from eslurm.compat.slurm import job_fields, words
 from eslurm.compat.slurm.array_text import tasks_text
 from eslurm.compat.slurm.json_shape import Shape
+from eslurm.compat.slurm.mail_text import mail_flags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,7 +149,6 @@ def _unset(info: Any, shape: Shape) -> dict[str, Any]:
         *(
             "federation_siblings_viable",
             "job_size_str",
-            "mail_user",
             "mcs_label",
             "memory_per_tres",
             "prefer",
@@ -186,7 +186,8 @@ def _unset(info: Any, shape: Shape) -> dict[str, Any]:
         if info.node_names
         else None,
         "licenses_allocated": job_fields.licenses_text(info) if info.node_names else "",
-        "mail_type": [],
+        "mail_type": mail_flags(info.mail_type),
+        "mail_user": info.mail_user,
         "maximum_switch_wait_time": 0,
         "power": {"flags": []},
         "priority_by_partition": [],

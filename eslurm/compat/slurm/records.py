@@ -23,6 +23,7 @@ from eslurm.compat.slurm.job_fields import (
 )
 from eslurm.compat.slurm.job_fields import task_id as task_id_text
 from eslurm.compat.slurm.layout import memory_text, padded_clock
+from eslurm.compat.slurm.mail_text import mail_type_text
 from eslurm.compat.slurm.node_fields import base_state, features_text, gres_text, is_silent
 from eslurm.compat.states import partition_state
 from eslurm.core.model.wording import escaped
@@ -103,6 +104,8 @@ def _job_lines(info: Any, around: Around, *, has_details: bool) -> list[str]:
         f"StdOut={escaped(stdout)}",
         *(["Power="] if is_old else []),
     ]
+    if info.mail_type:
+        lines.append(f"MailUser={info.mail_user or info.user} MailType={mail_type_text(info.mail_type)}")
     for key, amounts in (("TresPerNode", request.per_node), ("TresPerTask", request.per_task)):
         if amounts:
             lines.append(f"{key}={amounts_text(amounts)}")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _WORDS = (
     "account begin comment constraint deadline dependency exclude exclusive gpus gpus-per-node gpus-per-task gres hold "
-    "licenses mem mem-per-cpu nice no-kill nodefile ntasks-per-node partition priority qos reservation signal time "
-    "wckey"
+    "licenses mail-type mail-user mem mem-per-cpu nice no-kill nodefile ntasks-per-node partition priority qos "
+    "reservation signal time wckey"
 )
 _OF_JOBS = frozenset(_WORDS.split())
 _OWN = table("""

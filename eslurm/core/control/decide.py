@@ -18,6 +18,7 @@ from eslurm.core.control.jobs import (
     forecasts,
     gateways,
     guests,
+    mail,
     moves,
     outcomes,
     parts,
@@ -65,6 +66,7 @@ from eslurm.core.model.messages import (
     Message,
     MovePack,
     NoteGuestGone,
+    NoteMailTold,
     NoteOutcome,
     NoteTold,
     NoteTransferred,
@@ -196,6 +198,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return federation.on_change(state, message)
         case ControllerPhaseDone():
             return controller_phases.on_done(state, message, now_us), None
+        case NoteMailTold():
+            return mail.on_told(state, message), None
         case IdsTaken():
             return job_ids.on_ids_taken(state, message), None
         case IdsBounded():

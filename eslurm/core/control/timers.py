@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-from eslurm.core.control.jobs import gateways, growing, guests, phases
+from eslurm.core.control.jobs import gateways, growing, guests, mail, phases
 from eslurm.core.control.jobs.dependency import delay_over
 from eslurm.core.control.members import token_expired
 from eslurm.core.control.nodes import lost
@@ -21,8 +21,8 @@ from eslurm.core.model.timekeeping import lost_after_s
 from eslurm.core.model.token import ID_BYTES, TOKEN
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state import boundaries, faults
-from eslurm.core.state.cluster import REMOVED_LOOK_US, State, Timer
-from eslurm.core.state.job_indexes import shorter_at_us
+from eslurm.core.state.cluster import MAIL_TIMER, REMOVED_LOOK_US, State, Timer
+from eslurm.core.state.job_indexes import next_mail, shorter_at_us
 
 TICK_US: Final = (20_000, SECOND_US)
 """Least and most time between two ticks: the clock may jump, so it is looked at again before long."""
@@ -80,6 +80,8 @@ def pop_due(state: State, now_us: int) -> list[facts.Fact] | None:
         return growing.shorter(state, key, now_us)
     if kind == "removed":
         return _left(state, now_us)
+    if kind == MAIL_TIMER:
+        return mail.due(state, key, now_us)
     if kind == boundaries.TIMER:
         if 0 < state.policy_due_us <= now_us:
             boundaries.rearm(state, now_us)
@@ -136,6 +138,8 @@ def _may_fire(state: State, timer: Timer) -> bool:
         return job.guest_of is not None and job.guest_of.until_us == at_us and job.state not in FINAL
     if kind == "shorter":
         return job.grows is not None and shorter_at_us(state.find_job(job.grows.job_id), job) == at_us
+    if kind == MAIL_TIMER:
+        return next_mail(job)[1] == at_us
     if kind == "growth":
         growth = job.attempt.growth if job.attempt is not None else None
         return growth is not None and growth.preparing_until_us == at_us

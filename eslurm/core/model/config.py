@@ -176,3 +176,5 @@ class ClusterConfig(msgspec.Struct, frozen=True, array_like=True, omit_defaults=
     """Most retries by the server for which a job may ask (`--retry-on`); 0: none."""
     inactive_limit_s: float = 120.0
     """Silence of the command of an allocation after which the allocation ends; 0: never."""
+    sends_mail: bool = False
+    """Users get mail about their jobs where they ask for it."""

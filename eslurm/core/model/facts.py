@@ -596,6 +596,8 @@ class JobFinished(FactBase, frozen=True, tag=True):
     job_id: int
     state: JobState
     text: str = ""
+    never_met: bool = False
+    """Its dependency can never be met."""
 
 
 class JobsForgotten(FactBase, frozen=True, tag=True):
@@ -647,6 +649,21 @@ class StepFinished(FactBase, frozen=True, tag=True):
     step: int
     exit_code: int
     signal: int
+
+
+class MailReached(FactBase, frozen=True, tag=True):
+    """So many percent of the running attempt's time limit are over, which its user wants to hear of."""
+
+    job_id: int
+    attempt: int
+    percent: int
+
+
+class MailTold(FactBase, frozen=True, tag=True):
+    """The job's message of this number was sent, or is given up."""
+
+    job_id: int
+    number: int
 
 
 # ---- policies ----
@@ -859,6 +876,8 @@ Fact: TypeAlias = (
     | NodesReleased
     | JobFinished
     | JobsForgotten
+    | MailReached
+    | MailTold
     | StepCreated
     | StepAnswered
     | StepFinished

@@ -23,6 +23,7 @@ from eslurm.core.model.growth import Growth, GrowthPlace, Joined
 from eslurm.core.model.guests import GuestOf, Guests, GuestStage
 from eslurm.core.model.job_states import AttemptPhase, JobState, StopCause
 from eslurm.core.model.lending import Exclusion, Loan
+from eslurm.core.model.mail import MailRecord
 from eslurm.core.model.moves import ExtendWish
 from eslurm.core.model.pack import PackPlace
 from eslurm.core.model.ranges import Ranges
@@ -174,6 +175,10 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, 
     """The command that has asked for it keeps it (`core.dispatch.attendance`); when that is gone, the job ends."""
     cron: str = ""
     """The times at which it runs again and again, as a cron string: it is a line of its user's crontab; empty: once."""
+    mail_type: Passed[str] = ""
+    """Events that its user gets mail about (`mail_words.events_of`); empty: none."""
+    mail_user: Passed[str] = ""
+    """Receivers of that mail: addresses or user names (`mail_words.addresses_of`); empty: its user."""
 
 
 PASSED: Final[Mapping[str, type]] = {
@@ -501,6 +506,13 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     """Its retries and what they wasted, where it asks for some and an attempt was followed by another one."""
     grows: GrowthPlace | None = None
     """It is no job but the growth of one that runs."""
+    mail: MailRecord | None = None
+    """Messages about it, where there were some."""
+
+    @property
+    def owes_mail(self) -> bool:
+        """Check whether a message about it was not sent yet."""
+        return self.mail is not None and bool(self.mail.notes)
 
     @property
     def is_away(self) -> bool:
@@ -519,8 +531,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
 
     @property
     def is_owed_elsewhere(self) -> bool:
-        """Check whether another cell has to learn of its end: its record is kept until then."""
-        return self.owes_outcome or (self.guests is not None and bool(self.guests.guests))
+        """Check whether another cell, or its user by mail, has to learn of its end: its record is kept until then."""
+        return self.owes_outcome or self.owes_mail or (self.guests is not None and bool(self.guests.guests))
 
     @property
     def gathers(self) -> bool:

@@ -549,6 +549,13 @@ class ControllerPhaseDone(msgspec.Struct, frozen=True, gc=False):
     end: StepEnd
 
 
+class NoteMailTold(msgspec.Struct, frozen=True, gc=False):
+    """The message of this number about a job has left, or is given up."""
+
+    job_id: int
+    number: int
+
+
 class IdsTaken(msgspec.Struct, frozen=True, gc=False):
     """The shared store has leased these ids to this cell, at this revision of it."""
 
@@ -769,6 +776,7 @@ Event: TypeAlias = (
     | LoseGuest
     | NoteGuestGone
     | EndUnattended
+    | NoteMailTold
 )
 Message: TypeAlias = Request | Event
 

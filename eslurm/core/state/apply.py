@@ -17,6 +17,7 @@ from eslurm.core.state import apply_gateways as gateways
 from eslurm.core.state import apply_guests as guest
 from eslurm.core.state import apply_jobs as job
 from eslurm.core.state import apply_lending as lending
+from eslurm.core.state import apply_mail as mail
 from eslurm.core.state import apply_members as member
 from eslurm.core.state import apply_moves as moves
 from eslurm.core.state import apply_nodes as node
@@ -131,6 +132,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.CoresExcluded: lending.apply_excluded,
     facts.CoresConfirmed: lending.apply_confirmed,
     facts.CoresAsked: lending.apply_asked,
+    facts.MailReached: mail.apply_reached,
+    facts.MailTold: mail.apply_told,
 }
 
 

@@ -16,6 +16,7 @@ from eslurm.core.state import (
     apply_elastic,
     apply_gateways,
     apply_lending,
+    apply_mail,
     apply_moves,
     apply_packs,
     apply_parts,
@@ -244,17 +245,16 @@ def apply_started(state: State, fact: facts.AttemptStarted) -> None:
         # Its prolog or its gateways took their time, and the limit counts from the script's start.
         late_us = end_us(attempt, limit_s(job, attempt))
         attempt = replace(attempt, until_us=max(attempt.until_us, late_us))
-    state.put_job(
-        replace(
-            job,
-            state=moved(job, JobState.RUNNING),
-            attempt=attempt,
-            started_us=fact.started_us,
-            launch_failures=0,
-            avoid=frozenset(),
-            avoid_until_us=0,
-        )
+    running = replace(
+        job,
+        state=moved(job, JobState.RUNNING),
+        attempt=attempt,
+        started_us=fact.started_us,
+        launch_failures=0,
+        avoid=frozenset(),
+        avoid_until_us=0,
     )
+    state.put_job(apply_mail.begun(state, running) if job.spec.mail_type else running)
     launch_failures.apply_launched(state, attempt)
     _note_start(state, job, fact.started_us)
 
@@ -263,7 +263,8 @@ def _note_start(state: State, task: Job, started_us: int) -> None:
     """Start the array's record with its first task."""
     array = state.find_job(task.array_job_id) if task.array_job_id else None
     if array is not None and started_us and not array.started_us:
-        state.put_job(replace(array, started_us=started_us))
+        started = replace(array, started_us=started_us)
+        state.put_job(apply_mail.begun(state, started) if array.spec.mail_type else started)
 
 
 def apply_suspended(state: State, fact: facts.AttemptSuspended) -> None:
@@ -341,7 +342,7 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
     end = fact.end
     started_us = attempt.started_us or (end.started_us if end is not None else 0)
     ended_us = (end.ended_us if end is not None and end.ended_us else 0) or state.now_us
-    was = attempt.phase
+    was, before = attempt.phase, attempt
     phase = AttemptPhase.RELEASING if held else AttemptPhase.ENDED
     attempt = replace(
         attempt,
@@ -383,6 +384,8 @@ def apply_attempt_ended(state: State, fact: facts.AttemptEnded) -> None:
         job = replace(job, given_up=(*job.given_up, _as_limited(job, attempt))[-GIVEN_UP_MAX:])
     if job.spec.retry is not None:
         job = replace(job, retry=apply_retries.noted(job, attempt, fact, state.now_us))
+    if job.spec.mail_type:
+        job = apply_mail.ended(state, job, before, fact)
     if held and fact.residue:
         job = replace(job, attempt=None, residues=(*job.residues, attempt))
     elif not held:
@@ -521,6 +524,8 @@ def _put_array(state: State, array: Job) -> None:
     if settled == total and array.state is JobState.PENDING:
         outcome = array.outcome or _array_outcome(array)
         array = replace(array, state=moved(array, outcome), outcome=outcome, ended_us=state.now_us, open=())
+        if array.spec.mail_type:
+            array = apply_mail.finished(state, array)
         state.touched.ended.append((array, None))
     state.put_job(array)
     state.want_plan()
@@ -542,6 +547,8 @@ def apply_finished(state: State, fact: facts.JobFinished) -> None:
         return
     if job.attempt is not None:
         # Its nodes are still giving back what the attempt held; it will not wait for another one.
+        if job.spec.mail_type:
+            job = apply_mail.finished(state, job)
         state.touched.ended.append((job, job.attempt))
         state.put_job(job)
         apply_packs.note_failure(state, job, fact.state)
@@ -549,6 +556,8 @@ def apply_finished(state: State, fact: facts.JobFinished) -> None:
     if job.grows is not None:
         apply_elastic.forget(state, job.grows, job.job_id)
     job = replace(job, state=moved(job, fact.state), ended_us=state.now_us)
+    if job.spec.mail_type:
+        job = apply_mail.finished(state, job, never_met=fact.never_met)
     state.touched.ended.append((job, None))
     state.put_job(job)
     apply_packs.note_failure(state, job, fact.state)

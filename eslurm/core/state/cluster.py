@@ -55,6 +55,7 @@ from eslurm.core.state.job_indexes import (
     has_lending,
     has_wish,
     name_key,
+    next_mail,
     owed_revisions,
     shorter_at_us,
     startable,
@@ -85,6 +86,8 @@ __all__ = [
 Timer = tuple[int, str, int]
 REMOVED_LOOK_US: Final = 10 * SECOND_US
 """Interval of looks at whether nodes that left the configuration with jobs are empty by now."""
+MAIL_TIMER = "mail"
+"""Of the next percentage of a running job's time limit that its user wants mail about."""
 
 
 class Touched:
@@ -185,6 +188,8 @@ class State:
         # Jobs with an open wish: waiting members of a pack that is to be moved, and running jobs that want more time.
         self.wishing: set[int] = set()
         self.growing: dict[int, int] = {}
+        # Jobs about which messages are owed, the oldest first.
+        self.mailing: dict[int, None] = {}
         # Allocations that end when their command is gone.
         self.attended: set[int] = set()
         # Borrowers by what they have borrowed from: (owner, attempt, node) -> {(job, attempt): cores}.
@@ -314,6 +319,8 @@ class State:
             self.wishing.add(new.job_id)
         elif self.wishing:
             self.wishing.discard(new.job_id)
+        if new.spec.mail_type:
+            self._follow_mail(old, new)
         if new.spec.attended:
             (self.attended.discard if new.state in FINAL else self.attended.add)(new.job_id)
         if new.grows is not None:
@@ -351,6 +358,16 @@ class State:
             told = old is not None and old.is_owed_elsewhere
             if told or old is None or old.state not in FINAL or (old.residues and not new.residues):
                 self.push_forget(new)
+
+    def _follow_mail(self, old: Job | None, new: Job) -> None:
+        """Index a job about which messages are owed, and set the timer of the next part of its time limit."""
+        if new.owes_mail:
+            self.mailing.setdefault(new.job_id)
+        else:
+            self.mailing.pop(new.job_id, None)
+        percent, at_us = next_mail(new)
+        if percent and self.config.sends_mail and (old is None or next_mail(old) != (percent, at_us)):
+            heapq.heappush(self.timers, (at_us, MAIL_TIMER, new.job_id))
 
     def _arm_guests(self, old: Job | None, new: Job) -> None:
         """Set the timers of a job that spans cells, or that holds nodes for one."""
@@ -444,6 +461,7 @@ class State:
             self.touched.forgotten.append(job)
         self.touched.jobs.add(job_id)
         self.finished.pop(job_id, None)
+        self.mailing.pop(job_id, None)
         self.changed.pop(job_id, None)
         for part_id in part_ids(job):
             del self.alias[part_id]

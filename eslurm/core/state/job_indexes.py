@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from eslurm.core.model import ranges
 from eslurm.core.model.job import Attempt, Job, JobSpec
 from eslurm.core.model.job_states import AttemptPhase, JobState
+from eslurm.core.model.mail_words import PERCENTAGES, events_of
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
+from eslurm.core.state.allocation_amounts import limit_s
 
 
 def began(attempt: Attempt) -> tuple[int, ...]:
@@ -110,6 +112,23 @@ def has_lending(job: Job) -> bool:
     if more is not None and (more.loans or more.exclusions):
         return True
     return any(attempt.more is not None and attempt.more.loans for attempt in job.residues)
+
+
+def next_mail(job: Job) -> tuple[int, int]:
+    """The next percentage of its time limit that a running job's user wants to hear of, and its time; (0, 0): none."""
+    attempt = job.attempt
+    if attempt is None or attempt.phase is not AttemptPhase.RUNNING or attempt.stop is not None:
+        return 0, 0
+    length_s = limit_s(job, attempt)
+    if not length_s or attempt.until_us >= INFINITY_US:
+        return 0, 0
+    record = job.mail
+    told = record.percent if record is not None and record.attempt == attempt.number else 0
+    events = events_of(job.spec.mail_type)
+    for percent, event in PERCENTAGES.items():
+        if percent > told and event in events:
+            return percent, attempt.until_us - length_s * (100 - percent) * SECOND_US // 100
+    return 0, 0
 
 
 def name_key(spec: JobSpec) -> tuple[int, str]:

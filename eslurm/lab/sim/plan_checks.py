@@ -52,6 +52,8 @@ TAKES_NOTHING = frozenset(
         "JobSubmitted",
         "JobTransferred",
         "JobsForgotten",
+        "MailReached",
+        "MailTold",
         "MoveAsked",
         "NodesJoined",
         "NodesLost",

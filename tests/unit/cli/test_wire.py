@@ -102,11 +102,13 @@ def test_packs_are_what_protobuf_reads(packs: list[tuple[int, list[int]]]) -> No
     assert pb.SubmitRequest.FromString(data) == expected
 
 
-@given(st.lists(U32, max_size=5), st.integers(0, 2**63 - 1), TEXT)
-def test_replies_are_what_protobuf_wrote(ids: list[int], revision: int, text: str) -> None:
-    reply = pb.SubmitReply(job_ids=ids, revision=revision, test_answer=text)
+@given(st.lists(U32, max_size=5), st.integers(0, 2**63 - 1), TEXT, st.lists(TEXT, max_size=2))
+def test_replies_are_what_protobuf_wrote(
+    ids: list[int], revision: int, text: str, warnings: list[str]
+) -> None:
+    reply = pb.SubmitReply(job_ids=ids, revision=revision, test_answer=text, warnings=warnings)
     found = wire.decode(reply.SerializeToString(), wire_tables.SUBMIT_REPLY)
-    assert found == {"job_ids": ids, "revision": revision}
+    assert found == {"job_ids": ids, "revision": revision, "warnings": warnings}
 
 
 @given(st.integers(-(2**31), 2**31 - 1))

@@ -160,8 +160,8 @@ Licenses yes each is a [[resource]] with a total
 LogTimeFormat none {_LOGS}
 MCSParameters no see [privacy] for what users see of each other
 MCSPlugin only:mcs/none|none see [privacy] for what users see of each other
-MailDomain no no mail is sent
-MailProg no no mail is sent
+MailDomain no name it in mail.domain
+MailProg no name a program like sendmail in mail.program, or a server in mail.smtp
 MaxArraySize policy.array_tasks_max:most:1-1000000
 MaxBatchRequeue no launches that fail are bounded by policy.launch_failures_max, requeues after lost nodes are not
 MaxDBDMsgs none {_STORE}

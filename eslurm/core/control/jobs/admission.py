@@ -20,6 +20,7 @@ from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.elastic_kinds import check_elastic
 from eslurm.core.control.jobs.gateway_requests import check_modules, with_gateways, without_gateways
 from eslurm.core.control.jobs.lending_terms import check_lending
+from eslurm.core.control.jobs.mail import check_mail
 from eslurm.core.control.jobs.movable import check_movable
 from eslurm.core.control.jobs.retry_requests import check_in_pack, check_maxima, check_retry
 from eslurm.core.control.jobs.users import check_user
@@ -209,6 +210,8 @@ def checked(state: State, spec: JobSpec, now_us: int, by: Principal) -> JobSpec:
         check_elastic(spec)
     if spec.cooperate or spec.borrow:
         check_lending(spec)
+    if spec.mail_type or spec.mail_user:
+        check_mail(spec)
     return spec
 
 

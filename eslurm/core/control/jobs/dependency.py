@@ -332,7 +332,7 @@ def _never(state: State, job: Job, dependency: Dependency) -> list[facts.Fact]:
     """End a job that can never run; with the others of its pack, whose first one it is."""
     text = f"dependency {name_of(dependency)} can never be met"
     others = state.packs.get(job.job_id, ()) if job.pack is not None else (job.job_id,)
-    return [facts.JobFinished(one, JobState.CANCELLED, text) for one in reversed(others)]
+    return [facts.JobFinished(one, JobState.CANCELLED, text, never_met=True) for one in reversed(others)]
 
 
 def _reconsider_any(state: State, job: Job) -> list[facts.Fact]:

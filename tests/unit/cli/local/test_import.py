@@ -73,7 +73,7 @@ def test_json_has_all_findings(run: Run) -> None:
         "key": "MailProg",
         "value": "/usr/bin/s-nail",
         "effect": "left",
-        "text": "no mail is sent",
+        "text": "name a program like sendmail in mail.program, or a server in mail.smtp",
     }
     code, out, _ = run("--conf", "slurm.conf", "--json")
     assert json.loads(out)["configuration"].startswith("# Made by")

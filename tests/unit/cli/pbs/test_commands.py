@@ -114,7 +114,8 @@ def test_an_array_has_brackets(say: Say, state_dir: Path) -> None:
     ("words", "text"),
     [
         (("qsub", "-I"), "qsub: -I is not supported: use esalloc, or esrun --pty bash"),
-        (("qsub", "-m", "abe", "job.sh"), "qsub: -m=abe is not supported: no mail is sent"),
+        (("qsub", "-m", "abx", "job.sh"), "qsub: -m: 'abx' is none of a, b, e and n"),
+        (("qsub", "-M", "|/bin/sh", "job.sh"), "qsub: -M: '|/bin/sh' is neither"),
         (("qsub", "-y", "job.sh"), "qsub: invalid option -- 'y': see qsub --help"),
         (("qsub", "none.sh"), "qsub: script file none.sh cannot be loaded: No such file or directory"),
         (("qsub", "job.sh", "x"), "qsub: x: a script takes no arguments: give it variables with -v"),

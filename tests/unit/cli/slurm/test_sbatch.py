@@ -120,7 +120,8 @@ def test_parts_of_the_script_and_of_the_line(state_dir: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--mail-type=END", "--wrap", "true"], "--mail-type=END is not supported: no mail is sent"),
+        (["--mail-type=DONE", "--wrap", "true"], "--mail-type: 'DONE' is no event"),
+        (["--mail-user=-oQ/tmp", "--wrap", "true"], "--mail-user: '-oQ/tmp' is neither"),
         (["--time-min=5", "--wrap", "true"], "--time-min=5 is not supported: use -t"),
         (["--exclusive=user", "--wrap", "true"], "--exclusive=user is not supported: "),
         (["--signal=R:USR1", "--wrap", "true"], "--signal=R: is not supported: "),

@@ -330,8 +330,18 @@ def test_memory_given_twice(state_dir: Path, capsys: pytest.CaptureFixture[str])
 
 def test_ignored_options_are_told(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeApi(state_dir / "s", Submit=accepted) as door:
-        submit(door, "--mail-type=END", "--wrap", "true")
-    assert capsys.readouterr().err == "essubmit: --mail-type is not supported and left out\n"
+        submit(door, "--profile=task", "--wrap", "true")
+    assert capsys.readouterr().err == "essubmit: --profile is not supported and left out\n"
+
+
+def test_mail(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(_request: object) -> pb.SubmitReply:
+        return pb.SubmitReply(job_ids=[17], warnings=["this cluster sends no mail"])
+
+    with FakeApi(state_dir / "s", Submit=told) as door:
+        job = submit(door, "--mail-type=fail,END", "--mail-user", "ada, bob@b", "--wrap", "true")
+    assert (job.mail_type, job.mail_user) == ("end,fail", "ada,bob@b")
+    assert capsys.readouterr().err == "essubmit: this cluster sends no mail\n"
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ def test_words_and_options_mix_unless_the_command_stops_at_a_word() -> None:
 
 def test_values_that_mean_nothing_here_pass_and_others_are_refused() -> None:
     parser = Parser(sbatch_options.ROWS)
-    assert [refusal(*one) for one in parser.parse(["--mail-type=NONE", "--hold"]).found] == ["", ""]
-    assert [refusal(*one) for one in parser.parse(["--mail-type=END", "--overcommit"]).found] == [
-        "--mail-type=END is not supported: no mail is sent",
+    assert [refusal(*one) for one in parser.parse(["--profile=NONE", "--hold"]).found] == ["", ""]
+    assert [refusal(*one) for one in parser.parse(["--profile=task", "--overcommit"]).found] == [
+        "--profile=task is not supported: tasks are not profiled",
         "--overcommit is not supported: a core has one task",
     ]
 

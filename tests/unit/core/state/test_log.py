@@ -50,6 +50,7 @@ from eslurm.core.model.messages import (
     KeepGuest,
     MovePack,
     NoteGuestGone,
+    NoteMailTold,
     NoteOutcome,
     NoteTold,
     NoteTransferred,
@@ -169,6 +170,7 @@ def history() -> World:
     world.report(PhaseReported(number, incarnation, prepares, 1, "prolog", StepEnd(1)))
     world.pass_time(60)
     run_on_the_controller(world)
+    send_mail(world)
     lose_a_gateway(world)
     world.send(ChangeFederation(ROOT, "lab", "drain"))
     world.send(IdsTaken(100_000, 100_000, 7))
@@ -263,6 +265,18 @@ def run_on_the_controller(world: World) -> None:
         world.send(
             ControllerPhaseDone(PhaseKey(placed, world.job(placed).attempts, "prolog", 1), StepEnd(0, 15))
         )
+    world.send(ConfigLoaded(config))
+
+
+def send_mail(world: World) -> None:
+    """The user of a job hears of half of its time limit."""
+    config = world.state.config
+    world.send(ConfigLoaded(msgspec.structs.replace(config, sends_mail=True)))
+    job = world.submit(mail_type="time-limit-50", time_limit_s=100)
+    world.start()
+    world.pass_time(60)
+    world.send(NoteMailTold(job, 1))
+    world.cancel(job)
     world.send(ConfigLoaded(config))
 
 
