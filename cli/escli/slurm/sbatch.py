@@ -18,7 +18,7 @@ from escli.wire import decode, encode
 from escli.wire_tables import SUBMIT_REPLY, SUBMIT_REQUEST
 from eslurm.compat.errors import OptionError
 from eslurm.compat.slurm.getopt import FLAG, HARMLESS, OPTIONAL, Options, Parser, UsageProblem
-from eslurm.compat.slurm.sbatch_options import OPPOSITES, VARIABLES
+from eslurm.compat.slurm.sbatch_options import OPPOSITES, SHAPES, VARIABLES
 from eslurm.compat.slurm.sbatch_options import ROWS as ROWS
 from eslurm.core.model.request_limits import SCRIPT_BYTES_MAX
 
@@ -68,6 +68,7 @@ _EMPTY = (
     "dependency",
 )
 """Options for which an empty value is none."""
+_SHAPES = frozenset(SHAPES)
 _MODES = {"append": "append", "a": "append", "truncate": "truncate", "t": "truncate"}
 
 
@@ -335,10 +336,37 @@ def adjust(words: Words, command: str = COMMAND) -> None:
         raise frame.Failed(
             f"{command}: error: --signal=R: is not supported: no signal is sent before a reservation begins"
         )
-    _adjust_part(words)
+    for long in ("uid", "gid"):
+        if words.has(long):
+            _check_own(words, long, command)
+    _adjust_part(words, command)
 
 
-def _adjust_part(words: Words) -> None:
+def _check_own(words: Words, long: str, command: str) -> None:
+    """Raise Failed unless the user or group is this process's own."""
+    import grp
+    import pwd
+
+    own, text = os.getuid() if long == "uid" else os.getgid(), words.text(long)
+    try:
+        name = pwd.getpwuid(own).pw_name if long == "uid" else grp.getgrgid(own).gr_name
+    except KeyError:
+        name = str(own)
+    if text not in (str(own), name):
+        raise frame.Failed(
+            f"{command}: error: --{long}={text} is not supported: jobs run as the user that submits them, {name}"
+        )
+    words.drop((long,))
+
+
+def _adjust_part(words: Words, command: str = COMMAND) -> None:
+    if not _SHAPES.isdisjoint(words.names()):
+        from escli.slurm.shapes import settle
+
+        try:
+            settle(words)
+        except OptionError as error:
+            raise invalid(error, (words,), command) from None
     words.drop(
         [long for long in (*_EMPTY, "nodelist", "exclude") if words.has(long) and not words.text(long)]
     )
@@ -428,6 +456,11 @@ def _surroundings(options: Words) -> SubmitContext:
         raise frame.Failed(
             "sbatch: error: getcwd failed: the current directory does not exist any more"
         ) from None
+    if options.has("export-file"):
+        from escli.slurm.export_file import variables_of
+
+        found = variables_of(options.text("export-file"))
+        context.environment = {**found, **context.environment}
     if options.has("open-mode"):
         mode = options.text("open-mode")[:1]
         context.environment = {**context.environment, "SLURM_OPEN_MODE": mode}

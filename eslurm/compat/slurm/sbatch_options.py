@@ -29,11 +29,11 @@ consolidate-segments . - no there are no segments
 constraint C = yes features that its nodes must have
 container . = no there are no containers
 container-id . = no there are no containers
-contiguous . - no jobs stay under one switch where they fit
-core-spec S = no no cores are set aside on nodes
-cores-per-socket . = no nodes have cores, not sockets
+contiguous . - yes nodes side by side: one node; more cannot be promised
+core-spec S = only:0 no cores are set aside on nodes
+cores-per-socket . = only:1 each core is a socket
 cpu-freq . = no frequencies are not changed
-cpus-per-gpu . = no use --gpus-per-task with --cpus-per-task
+cpus-per-gpu . = yes cores for each GPU
 cpus-per-task c = yes cores for each task
 deadline . = yes the job must have ended by then
 delay-boot . = none nodes are never booted for a job
@@ -43,27 +43,27 @@ error e = yes file of standard error
 exclude x = yes use none of these nodes
 exclusive . ? only:|exclusive jobs have their nodes alone, or share them with all
 export . = yes variables of the submission that the job gets
-export-file . = no use --export
+export-file . = yes variables for the job, each ended by NUL, from a file or a descriptor
 external-launcher . ? no there is no external launcher
 extra . = no use --comment
-extra-node-info B = no nodes have cores, not sockets
+extra-node-info B = yes N[:1[:1]]: as --sockets-per-node
 get-user-env . ? no use --export
-gid . = no jobs run as the user that submits them
-gpu-bind . = no a task sees all GPUs of its job on its node
+gid . = yes your own group; no other
+gpu-bind . = only:none a task sees all GPUs of its job on its node
 gpu-freq . = no frequencies are not changed
 gpus G = yes GPUs of the whole job
 gpus-per-node . = yes GPUs on each node
 gpus-per-socket . = no use --gpus-per-node
 gpus-per-task . = yes GPUs for each task
 gres . = yes resources on each node
-gres-flags . = only:allow-task-sharing a task sees all GPUs of its job on its node
+gres-flags . = only:allow-task-sharing|disable-binding a task sees all GPUs of its job on its node
 help h - yes show this text
-hint . = no ask for cores with -c
+hint . = only:compute_bound|nomultithread a core has one thread: ask for cores with -c
 hold H - yes do not start before `scontrol release`
 ignore-pbs . - yes #PBS lines mean nothing
 input i = yes file of standard input
 job-name J = yes name of the job
-kill-on-invalid-dep . = only:no a job whose dependency can never be met keeps waiting
+kill-on-invalid-dep . = only:yes a job whose dependency can never be met is cancelled
 licenses L = yes licences of the whole job
 mail-type . = yes mail when it begins, ends, fails
 mail-user . = yes where that mail goes
@@ -71,8 +71,8 @@ mcs-label . = no there are no MCS labels
 mem . = yes memory on each node
 mem-bind . = only:none|no|q|quiet|v|verbose memory is not bound
 mem-per-cpu . = yes memory for each core
-mem-per-gpu . = no use --mem
-mincpus . = no use --ntasks-per-node with -c
+mem-per-gpu . = yes memory for each GPU
+mincpus . = yes least cores of each node, up to what its tasks have
 network . = no there is one network
 nice . ? yes step back by so much
 no-kill k ? yes go on without a node that is lost
@@ -81,10 +81,10 @@ nodefile F = yes use at least the nodes of this file
 nodelist w = yes use at least these nodes
 nodes N = yes number of nodes
 ntasks n = yes number of tasks
-ntasks-per-core . = no use -n with -c
-ntasks-per-gpu . = no use --gpus-per-task
+ntasks-per-core . = only:1 a core has one task
+ntasks-per-gpu . = yes tasks for each GPU
 ntasks-per-node . = yes tasks on each node
-ntasks-per-socket . = no use --ntasks-per-node
+ntasks-per-socket . = only:1 each core is a socket: use --ntasks-per-node
 ntasks-per-tres . = no use --gpus-per-task
 oom-kill-step . ? no the kernel chooses what it ends
 open-mode . = yes append to files that exist, or truncate them
@@ -108,21 +108,21 @@ resv-ports . ? no ports are not managed
 runtime . = no there are no containers
 segment . = no there are no segments
 signal . = yes a signal before the time limit
-sockets-per-node . = no nodes have cores, not sockets
+sockets-per-node . = yes as --mincpus: each core is a socket
 spread-job . - no use -N
 spread-segments . - no there are no segments
 stepmgr . - none steps are managed by the controller
-switches . = no jobs stay under one switch where they fit
+switches . = yes at least as many switches as nodes; fewer cannot be promised
 tasks-per-node . = as:ntasks-per-node
 test-only . - yes say when the job would start, and submit nothing
-thread-spec . = no no cores are set aside on nodes
-threads-per-core . = no nodes have cores, not threads
+thread-spec . = only:0 no cores are set aside on nodes
+threads-per-core . = only:1 a core has one thread
 time t = yes time limit
-time-min . = no use -t
+time-min . = yes least time limit: a job always has all of --time
 tmp . = no local disks are not managed
 tres-bind . = no a task sees all GPUs of its job on its node
 tres-per-task . = no use --gpus-per-task
-uid . = no jobs run as the user that submits them
+uid . = yes yourself; no other user
 umask . = no the job has the umask of its submission
 usage . - yes show this text
 use-min-nodes . - none a job has as few nodes as fit
@@ -159,12 +159,18 @@ VARIABLES: Mapping[str, str] = {
 OPPOSITES: Mapping[str, tuple[str, ...]] = {
     "requeue": ("no-requeue",),
     "no-requeue": ("requeue",),
-    "mem": ("mem-per-cpu",),
-    "mem-per-cpu": ("mem",),
+    "mem": ("mem-per-cpu", "mem-per-gpu"),
+    "mem-per-cpu": ("mem", "mem-per-gpu"),
+    "mem-per-gpu": ("mem", "mem-per-cpu"),
     "nodelist": ("nodefile",),
     "nodefile": ("nodelist",),
 }
 """Options that an option takes back."""
+SHAPES = (
+    *("ntasks-per-gpu", "cpus-per-gpu", "mem-per-gpu"),
+    *("mincpus", "sockets-per-node", "extra-node-info", "switches", "contiguous", "time-min"),
+)
+"""Options that become others of the same meaning, in this order: later ones count tasks and cores of earlier ones."""
 HERE = frozenset(
     {
         "clusters",
@@ -178,6 +184,16 @@ HERE = frozenset(
         "nodelist",
         "exclude",
     }
+    | {
+        "contiguous",
+        "cpus-per-gpu",
+        "extra-node-info",
+        "mem-per-gpu",
+        "mincpus",
+        "ntasks-per-gpu",
+        "sockets-per-node",
+    }
+    | {"export-file", "gid", "switches", "time-min", "uid"}
     | {"open-mode", "export", "no-kill", "gres", "signal", "wckey", "exclusive", "constraint", "comment"}
 )
 """Options that the command itself reads or changes before essubmit's code does."""

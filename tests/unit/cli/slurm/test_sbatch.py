@@ -122,7 +122,9 @@ def test_parts_of_the_script_and_of_the_line(state_dir: Path, tmp_path: Path) ->
     [
         (["--mail-type=DONE", "--wrap", "true"], "--mail-type: 'DONE' is no event"),
         (["--mail-user=-oQ/tmp", "--wrap", "true"], "--mail-user: '-oQ/tmp' is neither"),
-        (["--time-min=5", "--wrap", "true"], "--time-min=5 is not supported: use -t"),
+        (["--overcommit", "--wrap", "true"], "--overcommit is not supported: a core has one task"),
+        (["--gid=54321", "--wrap", "true"], "--gid=54321 is not supported: jobs run as the user"),
+        (["--export-file=/no/such/file", "--wrap", "true"], "Could not open user environment file"),
         (["--exclusive=user", "--wrap", "true"], "--exclusive=user is not supported: "),
         (["--signal=R:USR1", "--wrap", "true"], "--signal=R: is not supported: "),
         (["--wrap", "true", "job.sh"], "Script arguments are not permitted with the --wrap option."),
