@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from eslurm.compat.filenames import routes_file
 from eslurm.compat.hostlist import fold
+from eslurm.compat.lsf.environment import SUBMIT_DIRECTORY, job_variables
 from eslurm.compat.resource_limits import PREFIX
 from eslurm.core.model.mpi import PMI
 from eslurm.core.model.node_groups import (
@@ -92,6 +93,12 @@ def batch_environment(
     _put_gateways(environment, launch)
     environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": names[0], "ESLURM_NODENAME": names[0]}
     _put_devices(environment, launch, launch.groups[0].runs[0][0], 0, "JOB")
+    if SUBMIT_DIRECTORY in environment:
+        by_number = _names_by_number(launch, names)
+        slots = [
+            (by_number[number], group.tasks) for group in launch.groups for number in distinct_nodes((group,))
+        ]
+        environment |= job_variables(environment, slots)
     return environment
 
 

@@ -18,6 +18,7 @@ from escli import exits
 from escli.console import say, to_json
 from escli.errors import ClusterError, unusable
 from escli.local.layout import choose
+from escli.lsf.launch import COMMANDS as LSF_COMMANDS
 from escli.pbs.launch import COMMANDS as PBS_COMMANDS
 from escli.slurm.launch import COMMANDS
 from eslurm.compat.errors import OptionError
@@ -25,8 +26,10 @@ from eslurm.compat.slurm.release import DEFAULT, FULL, checked_release
 from eslurm.config.file import ConfigError, read_config
 
 MARK = "# A launcher of eslurm, written by `eslurm compat install`."
-SLURM, PBS = "escli.slurm.launch", "escli.pbs.launch"
+SLURM, PBS, LSF = "escli.slurm.launch", "escli.pbs.launch", "escli.lsf.launch"
 """Modules of launchers."""
+ALSO = {"pbs": (PBS, PBS_COMMANDS), "lsf": (LSF, LSF_COMMANDS)}
+"""The systems of --with."""
 _INTERPRETER_CHARS_MAX = 120
 """The longest name that every kernel takes behind `#!`, without the option."""
 
@@ -65,9 +68,9 @@ def compat() -> None:
 @click.option(
     "--with",
     "also",
-    type=click.Choice(["pbs"]),
+    type=click.Choice(list(ALSO)),
     multiple=True,
-    help="Also qsub, qstat and qdel of PBS, with the options that scripts use.",
+    help="Also qsub, qstat and qdel of PBS, or bsub, bjobs and bkill of LSF, with the options that scripts use.",
 )
 @click.option("--force", is_flag=True, help="Even where another Slurm's commands are found.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -100,7 +103,9 @@ def install_command(
     if as_json:
         say(to_json({"directory": str(prefix / "bin"), "commands": written, "slurm_version": release}))
     else:
-        systems = f"Slurm {FULL[release]}" + (" and PBS" if also else "")
+        systems = " and ".join(
+            [f"Slurm {FULL[release]}", *(system.upper() for system in ALSO if system in also)]
+        )
         say(f"{len(written)} commands of {systems} are in {prefix.absolute() / 'bin'}.")
         say(f"  export PATH={prefix.absolute() / 'bin'}:$PATH   # first, so that programs find them")
     return exits.OK
@@ -132,8 +137,9 @@ def install(
         )
     directory = prefix.absolute() / "bin"
     texts = {command: launcher(command, socket, remote, release) for command in COMMANDS}
-    if "pbs" in also:
-        texts |= {command: launcher(command, socket, remote, "", PBS) for command in PBS_COMMANDS}
+    for system, (module, commands) in ALSO.items():
+        if system in also:
+            texts |= {command: launcher(command, socket, remote, "", module) for command in commands}
     if not is_forced:
         _check_free(directory, environ, texts)
     try:
@@ -154,7 +160,7 @@ def launcher(command: str, socket: str, remote: str, release: str, module: str =
 
 
 def _check_free(directory: Path, environ: Mapping[str, str], commands: Iterable[str]) -> None:
-    """Raise ClusterError where a command of another Slurm or PBS would be replaced, or hidden by ours."""
+    """Raise ClusterError where a command of another system would be replaced, or hidden by ours."""
     others = os.pathsep.join(
         one for one in environ.get("PATH", "").split(os.pathsep) if one and Path(one).absolute() != directory
     )

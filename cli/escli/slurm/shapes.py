@@ -40,7 +40,7 @@ def settle(words: Words) -> None:
 
 
 class _Shape:
-    """What the options say of tasks on nodes; 0: nothing."""
+    """Numbers of nodes, tasks and cores that the options say; 0: none."""
 
     __slots__ = ("cpus", "nodes", "nodes_max", "per_node", "tasks")
 

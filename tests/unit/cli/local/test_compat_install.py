@@ -1,4 +1,4 @@
-"""`eslurm compat install`: PBS's launchers are written on request only, and hide no other system's commands."""
+"""`eslurm compat install`: PBS's and LSF's launchers are written on request only, and hide no other system's commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ def test_pbs_is_installed_on_request(
     assert "of Slurm 25.11.0 and PBS are in" in capsys.readouterr().out
     text = (tmp_path / "bin/qsub").read_text()
     assert "from escli.pbs.launch import main" in text and "main('qsub', socket='/run/s')" in text
-    assert main((*words, "--with", "lsf")) == 2
+    assert not (tmp_path / "bin/bsub").exists()
+    assert main((*words, "--with", "pbs", "--with", "lsf")) == 0
+    assert "of Slurm 25.11.0 and PBS and LSF are in" in capsys.readouterr().out
+    assert "from escli.lsf.launch import main" in (tmp_path / "bin/bsub").read_text()
+    assert main((*words, "--with", "sge")) == 2
 
 
 def test_another_systems_qsub_is_not_hidden(

@@ -1,0 +1,1 @@
+"""LSF's commands: the options that scripts use, resource requirements, and the tables of `bjobs`. Pure."""
