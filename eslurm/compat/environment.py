@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from eslurm.compat.filenames import routes_file
 from eslurm.compat.hostlist import fold
-from eslurm.compat.lsf.environment import SUBMIT_DIRECTORY, job_variables
+from eslurm.compat.lsf import environment as lsf
+from eslurm.compat.pbs import environment as pbs
 from eslurm.compat.resource_limits import PREFIX
 from eslurm.core.model.mpi import PMI
 from eslurm.core.model.node_groups import (
@@ -93,12 +94,7 @@ def batch_environment(
     _put_gateways(environment, launch)
     environment |= {"ENVIRONMENT": "BATCH", "SLURMD_NODENAME": names[0], "ESLURM_NODENAME": names[0]}
     _put_devices(environment, launch, launch.groups[0].runs[0][0], 0, "JOB")
-    if SUBMIT_DIRECTORY in environment:
-        by_number = _names_by_number(launch, names)
-        slots = [
-            (by_number[number], group.tasks) for group in launch.groups for number in distinct_nodes((group,))
-        ]
-        environment |= job_variables(environment, slots)
+    _put_other_systems(environment, launch, names)
     return environment
 
 
@@ -485,6 +481,20 @@ def _put_devices(
 def _variable(resource: str) -> str:
     """A resource's name as a part of a variable's."""
     return "".join(char if char.isalnum() else "_" for char in resource.upper())
+
+
+def _put_other_systems(environment: dict[str, str], launch: JobLaunch, names: Sequence[str]) -> None:
+    """Add the variables of LSF or PBS to a job that their commands have submitted."""
+    if lsf.SUBMIT_DIRECTORY not in environment and pbs.PROCESSES not in environment:
+        return
+    by_number = _names_by_number(launch, names)
+    slots = [
+        (by_number[number], group.tasks) for group in launch.groups for number in distinct_nodes((group,))
+    ]
+    if lsf.SUBMIT_DIRECTORY in environment:
+        environment |= lsf.job_variables(environment, slots)
+    if pbs.PROCESSES in environment:
+        environment |= pbs.job_variables(environment, slots)
 
 
 def _without_outer_job(submitted: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from escli import exits
 from escli.job_refs import job_refs
@@ -35,7 +36,7 @@ def run(context: Context, given: Options) -> int:
         request = pb.JobsRequest(finished_too=has_ended or bool(named), jobs=[ref for _, ref in named])
         reply = api.call("Jobs", request)
         is_wide = given.has("a") or bool(users)
-        cluster = own_cluster(api) if is_wide else ""
+        cluster = own_cluster(api) if is_wide or given.has("f") else ""
     code = exits.OK
     for word, ref in named:
         found = [info for info in reply.jobs if _is(info, ref)]
@@ -56,9 +57,16 @@ def run(context: Context, given: Options) -> int:
         and (not users or info.user in users)
         and (not named or any(_is(info, ref) for _, ref in named))
     ]
+    if given.has("f"):
+        sys.stdout.write("".join(status.full(infos, reply.now_us, cluster, _moment)))
+        return code
     lines = status.wide(infos, reply.now_us, cluster) if is_wide else status.plain(infos, reply.now_us)
     sys.stdout.write("".join(lines))
     return code
+
+
+def _moment(us: int) -> str:
+    return time.strftime("%a %b %e %H:%M:%S %Y", time.localtime(us // 1_000_000))
 
 
 def _is_named(info: Any, named: Sequence[tuple[str, Any]]) -> bool:

@@ -41,7 +41,7 @@ QSTAT = table("""
 a . - yes wide lines: queues, nodes, cores, memory and times
 u . = yes jobs of these users, in wide lines
 x . - yes also jobs that have ended
-f . - no use esctl show job ID
+f . - yes all of these jobs, a line for each attribute
 B . - no use esinfo
 Q . - no use esinfo
 q . - no use esinfo

@@ -6,6 +6,7 @@ Invariant: what is not understood raises `OptionError`; nothing that would chang
 from __future__ import annotations
 
 from eslurm.compat.errors import OptionError, quoted, whole_number
+from eslurm.compat.pbs.environment import PROCESSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 class Request:
     """The options of essubmit by their names, and what is asked for beside them."""
 
-    __slots__ = ("is_quiet", "is_waited_for", "options", "shell", "threads", "umask")
+    __slots__ = ("is_quiet", "is_waited_for", "options", "processes", "shell", "threads", "umask")
 
     def __init__(self) -> None:
         self.options: dict[str, tuple[str, str]] = {}
@@ -32,6 +33,8 @@ class Request:
         self.umask = -1
         self.threads = 1
         """For OMP_NUM_THREADS: `ompthreads`, else `ncpus`, of the first chunk."""
+        self.processes: set[int] = set()
+        """For the file of nodes: `mpiprocs` or `ppn` of the chunks."""
         self.is_quiet = False
         self.is_waited_for = False
 
@@ -190,16 +193,18 @@ def _of_nodes(text: str, spelling: str) -> str:
             raise OptionError(
                 spelling, f"nodes={text}", "names no number of nodes", "write e.g. nodes=2:ppn=8"
             )
-        chunks.append(":".join([count, *(word.replace("ppn=", "ncpus=", 1) for word in words)]))
+        each = next((word.removeprefix("ppn=") for word in words if word.startswith("ppn=")), "")
+        kept = [f"ncpus={each}" if word.startswith("ppn=") else word for word in words]
+        chunks.append(":".join([count, *kept, *([f"mpiprocs={each}"] if each else [])]))
     return "+".join(chunks)
 
 
 def _chunk(text: str, spelling: str, found: Request, *, is_first: bool) -> str:
-    """A chunk as `--rset` has it. `mpiprocs` is for a file of nodes, which there is not."""
+    """A chunk as `--rset` has it. `mpiprocs` is for the file of nodes."""
     count, *words = text.split(":")
     if "=" in count:
         count, words = "1", [count, *words]
-    kept, cores, threads = [count], 1, 0
+    kept, cores, threads, processes = [count], 1, 0, 1
     for word in words:
         name, _, value = word.partition("=")
         if name in ("ncpus", "ompthreads", "mpiprocs") and not whole_number(value, 9) > 0:
@@ -208,9 +213,12 @@ def _chunk(text: str, spelling: str, found: Request, *, is_first: bool) -> str:
             threads = int(value)
         elif name == "mem":
             kept.append(f"mem={memory_of(value, spelling)}m")
-        elif name != "mpiprocs":
+        elif name == "mpiprocs":
+            processes = int(value)
+        else:
             kept.append(word)
         cores = int(value) if name == "ncpus" else cores
+    found.processes.add(processes)
     if is_first:
         found.threads = threads or cores
     return ":".join(kept if len(kept) > 1 else [count, "ncpus=1"])
@@ -306,21 +314,21 @@ def prepared(script: bytes, request: Request) -> bytes:
 
     Raises OptionError for what a script has of PBS that there is not.
     """
-    for line in script.split(b"\n"):
-        if b"PBS_NODEFILE" in line and not line.lstrip().startswith(b"#"):
-            raise OptionError(
-                "script",
-                "$PBS_NODEFILE",
-                "is not supported",
-                "start tasks with esrun -n N, which knows the nodes",
-            )
+    reads_nodes = reads_nodefile(script)
+    if reads_nodes and len(request.processes) > 1:
+        raise OptionError(
+            "script",
+            "$PBS_NODEFILE",
+            "is for chunks of the same mpiprocs",
+            "start tasks with esrun -n N, which knows the nodes",
+        )
     first, _, rest = script.partition(b"\n")
     if request.shell or not first.startswith(b"#!"):
         first, rest = f"#!{request.shell or '/bin/sh'}".encode(), script
     words = first[2:].decode("utf-8", "replace").split()
     program = words[1] if len(words) > 1 and words[0].endswith("/env") else (words or [""])[0]
     if program.rpartition("/")[2] not in SHELLS:
-        for name in (b"PBS_JOBID", b"PBS_ARRAY_INDEX"):
+        for name in (b"PBS_JOBID", b"PBS_ARRAY_INDEX", *([b"PBS_NODEFILE"] if reads_nodes else [])):
             if name in rest:
                 raise OptionError(
                     "script",
@@ -329,12 +337,21 @@ def prepared(script: bytes, request: Request) -> bytes:
                     "read SLURM_JOB_ID",
                 )
         return first + b"\n" + rest
-    return first + b"\n" + _PRELUDE + rest
+    return first + b"\n" + _PRELUDE + (_NODEFILE if reads_nodes else b"") + rest
+
+
+def reads_nodefile(script: bytes) -> bool:
+    """Check whether a line that is no comment names `$PBS_NODEFILE`."""
+    return any(b"PBS_NODEFILE" in line and not line.lstrip().startswith(b"#") for line in script.split(b"\n"))
 
 
 _PRELUDE = b"""\
 PBS_JOBID=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+"[$SLURM_ARRAY_TASK_ID]"}; export PBS_JOBID; \
 [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || { PBS_ARRAY_INDEX=$SLURM_ARRAY_TASK_ID; export PBS_ARRAY_INDEX; }
+"""
+_NODEFILE = b"""\
+PBS_NODEFILE=$(mktemp "${TMPDIR:-/tmp}/pbs-nodes.XXXXXXXX") && printf '%s\\n' ${PBS_HOSTS:?too many nodes for PBS_NODEFILE} \
+>"$PBS_NODEFILE" || exit 1; export PBS_NODEFILE; trap 'rm -f "$PBS_NODEFILE"' 0
 """
 
 
@@ -349,6 +366,8 @@ def variables(request: Request, cwd: str, host: str, environ: Mapping[str, str])
         "NCPUS": str(request.threads),
         "OMP_NUM_THREADS": str(request.threads),
     }
+    if len(request.processes) == 1:
+        found[PROCESSES] = str(next(iter(request.processes)))
     found |= {"PBS_O_QUEUE": queue, "PBS_QUEUE": queue} if queue else {}
     return found | {
         f"PBS_O_{name}": environ[name]

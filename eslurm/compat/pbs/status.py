@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from eslurm.compat.hostlist import expand
 from eslurm.compat.slurm.array_text import is_array
+from eslurm.core.model.wording import escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
 _LETTERS = {
@@ -70,6 +72,46 @@ def wide(infos: Sequence[Any], now_us: int, cluster: str) -> Iterator[str]:
             f"{label(info):<15.15} {info.user:<8.8} {info.partition:<8.8} {info.name:<10.10} {'--':>6} {info.nodes or 1:>3} "
             f"{info.cpus:>3} {memory if info.memory_mib else '--':>6} {asked:>5} {letter(info)} {elapsed:>5}\n"
         )
+
+
+def full(infos: Sequence[Any], now_us: int, cluster: str, moment: Callable[[int], str]) -> Iterator[str]:
+    """The records of `qstat -f`. `moment` writes a time."""
+    for info in infos:
+        hosts = expand(info.node_names, "hosts") if info.node_names else ()
+        each = info.cpus // len(hosts) if hosts else 0
+        rows = [
+            ("Job_Name", info.name),
+            ("Job_Owner", f"{info.user}@{cluster}"),
+            ("resources_used.walltime", _clock(_elapsed_s(info, now_us)) if info.started_us else ""),
+            ("job_state", letter(info)),
+            ("queue", info.partition),
+            ("server", cluster),
+            ("ctime", moment(info.submitted_us)),
+            ("exec_host", "+".join(f"{host}/0*{each}" if each > 1 else f"{host}/0" for host in hosts)),
+            ("Account_Name", info.account),
+            ("depend", info.dependencies),
+            ("Error_Path", info.error),
+            ("Output_Path", info.output),
+            ("Priority", str(info.priority)),
+            ("Rerunable", str(bool(info.requeue))),
+            ("Resource_List.mem", f"{info.memory_mib}mb" if info.memory_mib else ""),
+            ("Resource_List.ncpus", str(info.cpus)),
+            ("Resource_List.nodect", str(info.nodes or 1)),
+            ("Resource_List.walltime", _clock(info.time_limit_s) if info.time_limit_s else ""),
+            ("stime", moment(info.started_us) if info.started_us else ""),
+            ("comment", info.comment or info.reason_text),
+            ("Exit_status", _exit_status(info)),
+        ]
+        yield f"Job Id: {label(info)}\n"
+        yield from (f"    {name} = {escaped(value)}\n" for name, value in rows if value)
+        yield "\n"
+
+
+def _exit_status(info: Any) -> str:
+    """The exit code of a job that has run to an end, 256 and the number of the signal that ended it; empty: none."""
+    if letter(info) != "F" or not info.started_us:
+        return ""
+    return str(256 + info.exit_signal if info.exit_signal else info.exit_code)
 
 
 def _elapsed_s(info: Any, now_us: int) -> int:

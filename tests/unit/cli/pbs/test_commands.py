@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,8 @@ def cancelled(request: pb.CancelRequest) -> pb.ChangeReply:
 
 @pytest.fixture
 def api(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     for name in list(os.environ):
         if name.startswith(("SLURM", "ESLURM", "PBS")):
             monkeypatch.delenv(name)
@@ -63,6 +66,8 @@ def api(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         Cancel=cancelled,
     ) as served:
         yield served
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture
@@ -121,7 +126,7 @@ def test_an_array_has_brackets(say: Say, state_dir: Path) -> None:
         (("qsub", "job.sh", "x"), "qsub: x: a script takes no arguments: give it variables with -v"),
         (("qsub", "wrong.sh"), "qsub: #PBS line 2: -l: 'vmem=1gb' is not supported"),
         (("qsub", "words.sh"), "qsub: #PBS line 2: b is no option"),
-        (("qstat", "-f"), "qstat: -f is not supported: use esctl show job ID"),
+        (("qstat", "-B"), "qstat: -B is not supported: use esinfo"),
         (("qstat", "x"), "qstat: JOB: 'x' is no job id: write e.g. 17, 17[] or 17[3]"),
         (("qdel",), "qdel: no job is named"),
     ],
@@ -142,6 +147,8 @@ def test_tables(say: Say, golden: Golden) -> None:
         ("qstat", "-a"),
         ("qstat", "-u", "ada"),
         ("qstat", "18[1]", "17.here"),
+        ("qstat", "-f", "17"),
+        ("qstat", "-x", "-f", "23"),
     )
     golden("pbs/qstat.txt", "".join(f"$ {' '.join(words)}\n{say(*words)[1]}" for words in lines))
     assert say("qstat", "99") == (153, "qstat: Unknown Job Id 99\n")

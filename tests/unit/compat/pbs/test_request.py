@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eslurm.compat.errors import OptionError
+from eslurm.compat.pbs.environment import HOSTS, PROCESSES, job_variables
 from eslurm.compat.pbs.options import QSUB
 from eslurm.compat.pbs.request import (
     SHELLS,
@@ -20,6 +22,7 @@ from eslurm.compat.pbs.request import (
     memory_of,
     prepared,
     read_request,
+    variables,
     walltime_of,
 )
 from eslurm.compat.rset import parse_rset
@@ -180,20 +183,18 @@ def test_scripts_get_a_shell_and_the_jobs_names(tmp_path: Path) -> None:
     script = tmp_path / "s"
     script.write_bytes(prepared(b'#!/bin/sh -eu\necho "$PBS_JOBID/${PBS_ARRAY_INDEX:-none}"\n', request))
     shell = shutil.which("sh") or "sh"
-    for variables, said in (
+    for given_, said in (
         ({"SLURM_JOB_ID": "17"}, "17/none"),
         ({"SLURM_JOB_ID": "19", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "2"}, "17[2]/2"),
     ):
-        done = subprocess.run(
-            [shell, "-eu", script], env=variables, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([shell, "-eu", script], env=given_, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == said
 
 
 @pytest.mark.parametrize(
     ("script", "text"),
     [
-        (b"#!/bin/sh\nmpirun -f $PBS_NODEFILE x\n", "$PBS_NODEFILE' is not supported"),
+        (b"#!/usr/bin/env python3\nos.environ['PBS_NODEFILE']\n", "is for scripts of sh"),
         (b"#!/usr/bin/env python3\nos.environ['PBS_JOBID']\n", "is for scripts of sh"),
     ],
 )
@@ -202,6 +203,28 @@ def test_scripts_that_need_more_are_refused(script: bytes, text: str) -> None:
         prepared(script, read())
     assert text in str(caught.value)
     assert b"# $PBS_NODEFILE" in prepared(b"#!/bin/sh\n# $PBS_NODEFILE\n", read())
+
+
+def test_a_file_of_nodes(tmp_path: Path) -> None:
+    request = read("-l", "select=2:ncpus=4:mpiprocs=4")
+    assert variables(request, "/", "login1", {})[PROCESSES] == "4"
+    assert variables(read("-l", "nodes=2:ppn=8"), "/", "login1", {})[PROCESSES] == "8"
+    assert job_variables({PROCESSES: "2"}, [("cn1", 1), ("cn2", 2)]) == {HOSTS: "cn1 cn1 cn2 cn2 cn2 cn2"}
+    assert not job_variables({PROCESSES: "100000"}, [("cn1", 1)]) and not job_variables({PROCESSES: "x"}, [])
+    script = tmp_path / "s"
+    script.write_bytes(prepared(b'#!/bin/sh\ncat "$PBS_NODEFILE"; cat $PBS_NODEFILE | wc -l\n', request))
+    shell = shutil.which("sh") or "sh"
+    given_ = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "SLURM_JOB_ID": "17"}
+    done = subprocess.run(
+        [shell, script], env=given_ | {HOSTS: "cn1 cn2"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["cn1", "cn2", "2"] and list(tmp_path.iterdir()) == [script]
+    failed = subprocess.run([shell, script], env=given_, capture_output=True, text=True, check=False)
+    assert failed.returncode != 0 and "too many nodes" in failed.stderr
+    mixed = read("-l", "select=1:ncpus=1+2:ncpus=4:mpiprocs=4")
+    assert PROCESSES not in variables(mixed, "/", "login1", {})
+    with pytest.raises(OptionError, match="chunks of the same mpiprocs"):
+        prepared(b"#!/bin/sh\ncat $PBS_NODEFILE\n", mixed)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""LSF's commands on a live cluster: a job's life, what its script finds, arrays, dependencies and ends."""
+"""LSF's and PBS's commands on a live cluster: a job's life, what its script finds, arrays, dependencies and ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from escli.lsf.launch import main
+from escli.lsf.launch import COMMANDS
+from escli.lsf.launch import main as lsf
+from escli.pbs.launch import main as pbs
 from tests.integration.conftest import running
 from tests.kits.cluster import LiveCluster
 
@@ -27,6 +29,7 @@ def say(cluster: LiveCluster, capsys: pytest.CaptureFixture[str], monkeypatch: p
 
     def run(*words: str, script: str = "") -> tuple[int, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(script.encode())))
+        main = lsf if words[0] in COMMANDS else pbs
         code = main(words[0], words[1:], socket=str(cluster.socket))
         said = capsys.readouterr()
         return code, said.out + said.err
@@ -80,3 +83,14 @@ def test_arrays_dependencies_and_ends(cluster: LiveCluster, say: Say) -> None:
     assert shown == ["1", "3", "4"]
     assert say("bkill", "0")[0] == 0
     cluster.wait_idle()
+
+
+def test_a_file_of_nodes_for_pbs(cluster: LiveCluster, say: Say) -> None:
+    script = "#PBS -l select=3:ncpus=2:mpiprocs=2 -l place=scatter\n#PBS -o nodes -j oe\ncat $PBS_NODEFILE\n"
+    code, said = say("qsub", "-", script=script)
+    job = int(said)
+    assert code == 0 and cluster.end(job) == "COMPLETED"
+    hosts = (cluster.work / "nodes").read_text().split()
+    assert len(hosts) == 6 and len(set(hosts)) == 3 and all(hosts.count(host) == 2 for host in hosts)
+    code, said = say("qstat", "-x", "-f", str(job))
+    assert code == 0 and said.startswith(f"Job Id: {job}\n") and "    Exit_status = 0\n" in said
