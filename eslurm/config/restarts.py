@@ -28,7 +28,8 @@ def _keys(started: Config, read: Config) -> Iterator[str]:
         if isinstance(before, list):
             yield section
             continue
-        for key in type(before).__struct_fields__:
+        kind = type(before)
+        for key, written in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
             is_live = section == "policy" and key in NUMBERS
             if not is_live and getattr(before, key) != getattr(after, key):
-                yield f"{section}.{key}"
+                yield f"{section}.{written}"

@@ -42,6 +42,7 @@ def test_the_same_file_needs_nothing() -> None:
         ("[[satellite]]\nname = 's1'\nlisten = 'h:1'", ("satellite",)),
         ("[controller]\nlisten = 'h:2'\nlease_s = 9.0", ("controller.listen", "controller.lease_s")),
         ("[priority]\nage = 5", ("priority.age",)),
+        ("[mail]\nsmtp = 'h:25'\nfrom = 'a@example.org'", ("mail.smtp", "mail.from")),
         ("[[nodes]]\nnames = 'x1'\ncores = 1\nmemory_mib = 1", ()),
         ("[login]\nnodes = 'login1'", ()),
     ],
