@@ -170,6 +170,9 @@ ROWS: tuple[Option, ...] = (
         ("--pty", "task 0 has a terminal, which is this one: --pty bash"),
         ("--mpi TYPE", "the tasks are one MPI program: pmi2 (MPICH), pmix (Open MPI), none, or list to see all (none)",
          "--mpi pmi2"),
+        ("--cpu-bind WHAT", "CPUs of each task, among the job's: none, cores, threads, sockets, ldoms, rank, or a list for "
+         "a node's tasks: map_cpu:0,1 or mask_cpu:0x3,0xc; after `verbose,` each task says which (SLURM_CPU_BIND)",
+         "--cpu-bind=verbose,cores"),
         ("-u --unbuffered", "show output as it comes, not by lines"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("--export LIST", "variables of the tasks: ALL, NONE, NAME or NAME=VALUE (ALL)", "--export ALL,DEBUG=1"),

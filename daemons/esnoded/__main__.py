@@ -29,8 +29,8 @@ from eslurm.telemetry.process import (
 )
 from eslurm.transport.tls_options import add_tls_options, tls_files
 from esnoded.keeper import prepare, split
-from esnoded.procd import groups
 from esnoded.procd.options import JOB_PROCESSES, Options
+from esnoded.stepd.groups import given_controllers
 from esnoded.stepd.launcher import (
     Connect,
     SupervisorUnavailable,
@@ -90,6 +90,7 @@ def main(argv: list[str] | None = None) -> None:
             containment=arguments.containment,
             job_processes=arguments.job_processes,
             oom_ends=arguments.oom_ends,
+            bind_cores=arguments.bind_cores,
             allow_set_user_id=arguments.allow_set_user_id,
             private_dirs=_private_dirs(arguments),
             private_dirs_mib=arguments.private_dirs_mib,
@@ -173,7 +174,7 @@ def _prepare(
         return _Prepared(home)
     end_older(state_dir)
     ensure_supervisor(state_dir, supervisor)
-    contained = _contained(Place(state_dir))
+    contained = _contained(Place(state_dir), supervisor.bind_cores)
     predecessor = find_predecessor(state_dir)
     if account is None:
         return _Prepared(home, None, predecessor, contained)
@@ -183,13 +184,15 @@ def _prepare(
     return _Prepared(home, keeper.connect, former, contained)
 
 
-def _contained(place: Place) -> tuple[str, ...]:
+def _contained(place: Place, binds_cores: bool) -> tuple[str, ...]:
     """Effects of control groups on jobs here, which the log says as well. Raises OSError."""
     base = place.read_groups()
     if not base:
         _log.warning("jobs are in no control groups: %s says why", place.log)
         return ()
-    given = groups.given(base)
+    given = tuple(one for one in given_controllers(base) if binds_cores or one != "cpuset")
+    if binds_cores and "cpuset" not in given:
+        _log.warning("--bind-cores: jobs have no cores of their own, for their control groups have no cpuset")
     _log.info("jobs are in control groups below %s, with %s", base, ", ".join(given) or "no controllers")
     return ("kill", *given)
 
@@ -358,6 +361,11 @@ def _parser() -> argparse.ArgumentParser:
         choices=("step", "job"),
         default="step",
         help="where a job has used its memory, one step of it ends on the node, or all of it (default: step)",
+    )
+    parser.add_argument(
+        "--bind-cores",
+        action="store_true",
+        help="each job has cores of its own on a node, where its control group has cpuset and enough cores are free",
     )
     parser.add_argument(
         "--private-dirs",

@@ -7,6 +7,7 @@ other's.
 
 from __future__ import annotations
 
+from eslurm.compat.cpu_binding import ASKED as BINDING_ASKED
 from eslurm.compat.filenames import routes_file
 from eslurm.compat.hostlist import fold
 from eslurm.compat.lsf import environment as lsf
@@ -46,7 +47,7 @@ PHASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PHASE_VALUE_CHARS_MAX = 65_536
 SPAN_NODELIST_BYTES_MAX = ARGUMENT_BYTES_MAX - len("ESLURM_SPAN_NODELIST=")
 """The lists of sixteen cells may be more than the kernel takes: a job starts without the variable then."""
-_KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR", "SLURM_MPI_TYPE"})
+_KEPT_NAMES = frozenset({"ESLURM_SOCKET", "ESLURM_STATE_DIR", "SLURM_MPI_TYPE", BINDING_ASKED})
 
 
 def encode_environment(variables: Mapping[str, str]) -> bytes:

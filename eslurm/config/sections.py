@@ -175,6 +175,8 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Most processes and threads of a job on a node, where it is in a control group; 0: unlimited."""
     oom_ends: Literal["step", "job"] = "step"
     """End of one step on a node, or of all of a job's there, where the job has used all its memory on that node."""
+    bind_cores: bool = False
+    """Each job has cores of its own on a node, where its control group has cpuset and enough cores are free."""
     private_dirs: list[str] = []
     """Directories of each job's own on a node, empty at its start and gone at its end: /tmp, /var/tmp, /dev/shm."""
     private_dirs_mib: Whole = 0

@@ -12,8 +12,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from eslurm.ports.step_runner import StepEndCause, StepSpec
 from esnoded.procd import groups
@@ -32,6 +34,21 @@ WORK = (
 )
 SHORT_S = 1.0
 ROUNDS = 25
+
+SAY_CORES = """#!/usr/local/bin/python3
+import os, sys
+from eslurm.ports.step_runner import OutputEndpoint, StepSpec
+from esnoded.task.cpu_binding import bind_task
+from eslurm.core.model.step_key import StepKey
+os.sched_setaffinity(0, range(64))
+had = os.sched_getaffinity(0)
+env = {"SLURM_CPUS_PER_TASK": "1"}
+listener = OutputEndpoint("127.0.0.1", 1, b"")
+step = StepSpec(StepKey(1, 1, 0, 0), "cn1", 0, 0, ("true",), env, "/", endpoint=listener, tasks=2, cores=2)
+bound = bind_task(step, 1, 2)
+print(*had, bound.get("SLURM_CPU_BIND"), *os.sched_getaffinity(0))
+"""
+"""What a task of a step of two tasks may use, without and with cores of its own."""
 
 Check = Callable[[Site, SpecClient, Outcomes], Awaitable[str]]
 
@@ -160,6 +177,34 @@ async def shares_follow_cores(site: Site, client: SpecClient, outcomes: Outcomes
     return f"{ratio:.1f} to one"
 
 
+async def jobs_have_cores_of_their_own(site: Site, client: SpecClient, outcomes: Outcomes) -> str:
+    """Two of one core each have one each, a third one runs on all, and one of two cores has both when they are gone. No
+    task gets out of them.
+    """
+    say = site.script(SAY_CORES, "say")
+    numbers = range(20, 23)
+    for number in numbers:
+        gate = site.work / f"gate{number}"
+        os.mkfifo(gate, 0o666)
+        gate.chmod(0o666)
+        script = site.script(f"read line < {gate}; exec {say}", f"waiting{number}")
+        await client.launch(spec(site, number, script, stdout=str(site.work / f"said{number}")))
+    sets = [_read(site, number, "cpuset.cpus") for number in numbers]
+    for number in numbers:
+        (site.work / f"gate{number}").write_text("go\n")
+        await outcomes.of(key(number))
+    said = [(site.work / f"said{number}").read_text().strip() for number in numbers]
+    await client.launch(spec(site, 23, say, cores=2, stdout=str(site.work / "said23")))
+    await outcomes.of(key(23))
+    said.append((site.work / "said23").read_text().strip())
+    require(sets == ["0", "1", ""], f"core sets: {sets}")
+    require(
+        said == ["0 quiet,none 0", "1 quiet,none 1", "0 1 None 0 1", "0 1 quiet,mask_cpu:0x1,0x2 1"],
+        f"tasks: {said}",
+    )
+    return f"{said}"
+
+
 CHECKS: tuple[Check, ...] = (
     limits_are_those_of_the_job,
     a_job_over_its_memory_is_ended_alone,
@@ -175,11 +220,11 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def _all(site: Site) -> int:
+async def _all(site: Site, checks: Sequence[Check]) -> int:
     failures = 0
     outcomes = Outcomes()
     async with site.client(outcomes) as client:
-        for check in CHECKS:
+        for check in checks:
             began = time.monotonic()
             words, told = check.__name__.replace("_", " "), "ok"
             assert isinstance(client, SpecClient)
@@ -194,12 +239,17 @@ async def _all(site: Site) -> int:
 
 def main() -> int:
     """The number of checks that failed."""
+    return _run(CHECKS, bind_cores=False) + _run((jobs_have_cores_of_their_own,), bind_cores=True)
+
+
+def _run(checks: Sequence[Check], *, bind_cores: bool) -> int:
     with tempfile.TemporaryDirectory() as name:
         with supervised(Path(name)) as site:
+            site.options = replace(site.options, bind_cores=bind_cores)
             site.start()
             base = Place(site.state).read_groups()
             _say(f"groups: {base}, with {Path(base, 'cgroup.subtree_control').read_text().strip()}")
-            failures = asyncio.run(_all(site))
+            failures = asyncio.run(_all(site, checks))
         left = [one for one in Path(base).glob("*") if one.is_dir()] if os.path.isdir(base) else []
         if left:
             _say(f"FAILED left: {left}")

@@ -175,6 +175,8 @@ def _containment_words(section: AgentSection) -> Iterator[str]:
             yield from (f"--{name.replace('_', '-')}", str(value))
     if section.private_dirs:
         yield from ("--private-dirs", ",".join(section.private_dirs))
+    if section.bind_cores:
+        yield "--bind-cores"
     if section.allow_set_user_id:
         yield "--allow-set-user-id"
 

@@ -113,6 +113,7 @@ def _run_outside(context: Context, given: Options) -> int:
     from escli.slurm.sbatch import FAILED, adjust, from_environment, invalid, refused_as, to_words
     from escli.user.allocated_step import check_outside, run_allocated_step
     from escli.user.esalloc import allocation_request, immediate_s
+    from escli.user.step_calls import take_binding
     from escli.user.step_run import check_here
 
     words = to_words(from_environment(Parser(ROWS, stops=True), VARIABLES, COMMAND), OPPOSITES)
@@ -126,6 +127,7 @@ def _run_outside(context: Context, given: Options) -> int:
     adjust(words, COMMAND)
     try:
         check_outside(words)
+        take_binding(words, os.environ)
         job = allocation_request(words, words.rest)
         give_up_s = immediate_s(words)
     except OptionError as error:

@@ -11,7 +11,7 @@ import sys
 from escli import program
 from escli.open_api import open_api
 from escli.option_table import OUTSIDE
-from escli.user.step_calls import COMMAND
+from escli.user.step_calls import COMMAND, take_binding
 from escli.user.step_ends import OwnTexts
 from escli.user.step_following import interrupts_of_step
 from escli.user.step_mpi import list_types, read_mpi
@@ -45,6 +45,7 @@ def _run(given: Words, texts: StepTexts) -> int:
     if given.text("mpi") == "list":
         sys.stdout.write(list_types())
         return 0
+    take_binding(given, os.environ)
     _take_part(given)
     job_id = _job_id(given, os.environ)
     if not job_id:

@@ -11,6 +11,7 @@ from escli import program
 from escli.api import GIVE_UP_S, Api, is_away
 from escli.failures import CommandFailed
 from escli.user.exporting import exported
+from eslurm.compat.cpu_binding import ASKED, VARIABLE, parse_binding, wanted_binding, without_binding
 from eslurm.compat.environment import encode_environment
 from eslurm.compat.errors import OptionError, escaped
 from eslurm.compat.hostlist import expand
@@ -71,6 +72,13 @@ def _towards(node_list: str) -> str:
         return ""
 
 
+def take_binding(given: Words, environ: Mapping[str, str]) -> None:
+    """Take `--cpu-bind` from the environment where it is not given, and check it. Raises OptionError."""
+    if not given.has("cpu-bind") and (wanted := wanted_binding(environ)):
+        given.put("cpu-bind", wanted, VARIABLE)
+    parse_binding(given.text("cpu-bind"), given.spelling("cpu-bind"))
+
+
 def step_request(
     given: Words,
     job_id: int,
@@ -85,8 +93,10 @@ def step_request(
     from eslurm.v1 import controller_pb2 as pb
 
     choice = environ.get("SLURM_EXPORT_ENV", "") or "ALL"
-    variables = exported(given.text("export", choice), environ, given.spelling("export"))
+    variables = without_binding(exported(given.text("export", choice), environ, given.spelling("export")))
     variables |= propagated(given.text("propagate"), given.spelling("propagate"))
+    if given.has("cpu-bind"):
+        variables[ASKED] = given.text("cpu-bind")
     request = pb.CreateStepRequest(
         job_id=job_id,
         environment=encode_environment(variables),

@@ -15,7 +15,7 @@ from eslurm.core.model.step_key import StepKey
 from eslurm.security.account import Account
 from eslurm.telemetry.clocks import boot_us
 
-CONTROLLERS = ("memory", "pids", "cpu")
+CONTROLLERS = ("memory", "pids", "cpu", "cpuset")
 DAEMONS = "daemons"
 """The group in which a service manager starts the agent (`DelegateSubgroup`), beside that of steps.
 
@@ -58,13 +58,6 @@ def delegate(name: str, account: Account | None) -> str:
         for file in ("", *(one for one in _GIVEN if os.path.exists(f"{path}/{one}"))):
             os.chown(f"{path}/{file}", account.uid, account.gid, follow_symlinks=False)
     return path
-
-
-def given(base: str) -> tuple[str, ...]:
-    """The controllers that the groups below may have. Raises OSError."""
-    with open(f"{base}/cgroup.controllers", encoding="ascii") as file:
-        found = file.read().split()
-    return tuple(one for one in CONTROLLERS if one in found)
 
 
 def path_of(base: str, key: StepKey) -> str:

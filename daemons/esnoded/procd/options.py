@@ -18,8 +18,9 @@ class Options(msgspec.Struct, frozen=True):
     of a job's gateways that names none of its own; it runs as the job's user. `containment` says whether steps have control
     groups: where the host has them, never, or else the supervisor does not start. `job_processes` is the greatest number of
     processes and threads of a job on a node, 0: any. Where memory runs out, a step ends or with `oom_ends` its whole job.
-    Set-user-id programs gain no rights in users' jobs, unless `allow_set_user_id`. `private_dirs` are each job's own on a
-    node and hold `private_dirs_mib` each, 0: half of the memory. Both need root.
+    With `bind_cores` each job has cores of its own. Set-user-id programs gain no rights in users' jobs, unless
+    `allow_set_user_id`. `private_dirs` are each job's own on a node and hold `private_dirs_mib` each, 0: half of the memory.
+    Both need root.
     """
 
     nodes: str
@@ -39,6 +40,7 @@ class Options(msgspec.Struct, frozen=True):
     containment: Literal["auto", "none", "required"] = "auto"
     job_processes: int = JOB_PROCESSES
     oom_ends: Literal["step", "job"] = "step"
+    bind_cores: bool = False
     allow_set_user_id: bool = False
     private_dirs: tuple[str, ...] = ()
     private_dirs_mib: int = 0

@@ -46,9 +46,9 @@ def spawn_task(
     """
     me = (os.geteuid(), os.getegid())
     is_own = me[0] != 0 or not user.groups or {*user.groups, user.gid} == {*os.getgroups(), me[1]}
-    is_bound = bounds.group or bounds.room >= 0
-    if me == (user.uid, user.gid) and is_own and not program.is_waited_for and not is_bound:
-        return program.spawn(), -1
+    is_plain = not (program.is_waited_for or bounds.group or bounds.room >= 0)
+    if me == (user.uid, user.gid) and is_own and is_plain and (pid := program.spawn()):
+        return pid, -1
     if me[0] not in (0, user.uid):
         text = f"cannot run as uid {user.uid}: the node agent runs as uid {me[0]}, not as root"
         raise SpawnError(FAILED, text)

@@ -8,18 +8,25 @@ group is made, and a step ends as far as `procd` finds its processes.
 from __future__ import annotations
 
 import os
+from collections import deque
 from contextlib import suppress
 
 import msgspec
 
 from eslurm.core.model.step_key import StepKey
-from esnoded.procd.groups import given, path_of, write
+from esnoded.procd.groups import CONTROLLERS, path_of, write
+from esnoded.procd.log import complain
 from esnoded.procd.options import Options
+from esnoded.stepd.core_sets import CoreSets
 from esnoded.stepd.terms import Terms
+from esnoded.topology import SYSTEM, format_cpus, parse_cpus, read_cores
 
 MIB = 1 << 20
 _WEIGHT_MAX = 10_000
-_FILE_BYTES_MAX = 4096
+_FILE_BYTES_MAX = 16_384
+_CPUSET = "cpuset"
+_TOLD_MAX = 256
+"""Latest jobs without cores of their own, of which the log has a line."""
 
 
 class GroupUse(msgspec.Struct, frozen=True):
@@ -34,16 +41,25 @@ class GroupUse(msgspec.Struct, frozen=True):
     oom_kills: int = 0
 
 
-class Groups:
-    """The groups below `base`; empty: there are none."""
+def given_controllers(base: str) -> tuple[str, ...]:
+    """The controllers that the groups below may have. Raises OSError."""
+    found = _read(f"{base}/cgroup.controllers").split()
+    return tuple(one for one in CONTROLLERS if one in found)
 
-    def __init__(self, base: str) -> None:
+
+class Groups:
+    """The groups below `base`; empty: there are none. `system` is where the kernel shows the cores of the host."""
+
+    def __init__(self, base: str, system: str = SYSTEM) -> None:
         self._base = base
+        self._system = system
         self._open: dict[StepKey, str] = {}
+        self._cores: CoreSets | None = None
+        self._told: deque[str] = deque(maxlen=_TOLD_MAX)
         self.controllers: tuple[str, ...] = ()
         if base:
-            self.controllers = given(base)
-            _enable(base, self.controllers)
+            self.controllers = given_controllers(base)
+            _enable(base, self._usual)
 
     def open(self, terms: Terms, options: Options) -> None:
         """Make the step's group, and its job's with the job's limits. Raises OSError."""
@@ -68,7 +84,7 @@ class Groups:
             write(f"{path}/memory.oom.group", "1")
 
     def _limit(self, job: str, terms: Terms, options: Options) -> None:
-        _enable(job, self.controllers)
+        _enable(job, self._usual)
         if terms.key.is_phase:
             return
         if "pids" in self.controllers and options.job_processes:
@@ -82,6 +98,56 @@ class Groups:
                 write(f"{job}/memory.swap.max", "0")
             if options.oom_ends == "job":
                 write(f"{job}/memory.oom.group", "1")
+        if _CPUSET in self.controllers and options.bind_cores and terms.cores:
+            try:
+                self._confine(job, terms)
+            except (OSError, ValueError) as error:
+                self._let_run(job, terms, f"that cannot be set: {error}")
+
+    @property
+    def _usual(self) -> tuple[str, ...]:
+        """Controllers of all groups."""
+        return tuple(one for one in self.controllers if one != _CPUSET)
+
+    def _confine(self, job: str, terms: Terms) -> None:
+        """Give the job cores of its own, if there are enough. Raises OSError, ValueError."""
+        if self._cores is None:
+            _enable(self._base, (_CPUSET,))
+            cpus = parse_cpus(_read(f"{self._base}/cpuset.cpus.effective"))
+            self._cores = CoreSets(read_cores(cpus, self._system))
+        if terms.cores > self._cores.free:
+            self._remove_left(self._cores)
+        chosen = self._cores.take(job, terms.cores)
+        if not chosen:
+            has = f"of the {self._cores.total} cores of this host {self._cores.free} are of no job"
+            self._let_run(job, terms, f"it has {terms.cores} on node {terms.node_name}, and {has}")
+            return
+        try:
+            write(f"{job}/cpuset.cpus", format_cpus([cpu for core in chosen for cpu in core.cpus]))
+        except OSError:
+            self._cores.give_back(job)
+            raise
+        # By it a task knows that its job has cores (`task.cpu_binding`); steps share them.
+        with suppress(OSError):
+            _enable(job, (_CPUSET,))
+
+    def _remove_left(self, cores: CoreSets) -> None:
+        """Free the cores of jobs whose last process was still there when their last step was given up."""
+        used = {os.path.dirname(path) for path in self._open.values()}
+        for job in cores.groups:
+            if job not in used:
+                with suppress(OSError):
+                    for step in list(os.scandir(job)):
+                        if step.is_dir(follow_symlinks=False):
+                            os.rmdir(step.path)
+                    os.rmdir(job)
+                    cores.give_back(job)
+
+    def _let_run(self, job: str, terms: Terms, why: str) -> None:
+        # Its group may come and go with each of its steps.
+        if job not in self._told:
+            self._told.append(job)
+            complain(f"job {terms.key.job_id} has no cores of its own: {why}")
 
     def kill(self, key: StepKey) -> None:
         """Kill all processes of a step, whatever they did to leave it. Raises OSError."""
@@ -114,7 +180,9 @@ class Groups:
             return
         with suppress(OSError):
             os.rmdir(path)
-            os.rmdir(os.path.dirname(path))
+            os.rmdir(job := os.path.dirname(path))
+            if self._cores is not None:
+                self._cores.give_back(job)
 
 
 def _enable(directory: str, controllers: tuple[str, ...]) -> None:

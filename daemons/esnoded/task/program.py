@@ -15,11 +15,13 @@ from typing import NoReturn
 
 import msgspec
 
+from eslurm.compat.cpu_binding import without_binding
 from eslurm.compat.environment import PMI_FD
 from eslurm.compat.resource_limits import without_limits
 from eslurm.core.model.mpi import PMI, PMIX
 from eslurm.ports.step_checks import spec_problem
 from eslurm.ports.step_runner import StepSpec
+from esnoded.task.cpu_binding import BindingFailed, bind_task, is_asked
 from esnoded.task.epilog import EpilogFailed, run_task_epilog
 from esnoded.task.pmix import PmixFailed, join_pmix
 from esnoded.task.prolog import PrologFailed, run_task_prolog
@@ -86,7 +88,12 @@ class Program(msgspec.Struct, frozen=True):
         _enter_directory(spec.cwd)
         library, pipes = self._descriptors(spec.mpi)
         streams = _open_streams(spec, self._is_first, pipes, [])
-        env = spec.env
+        env = without_binding(spec.env)
+        if self.seconds_left is None:
+            try:
+                env |= bind_task(spec, self.local, streams[2])
+            except BindingFailed as error:
+                raise SpawnError(FAILED, str(error)) from None
         if self.prolog:
             # By its mark the supervisor finds the processes of a step.
             try:
@@ -109,12 +116,15 @@ class Program(msgspec.Struct, frozen=True):
             raise _exec_error(program, error) from None
 
     def spawn(self) -> int:
-        """The pid of a task of this process's own user, which is not copied for it: a fork costs 2 ms more.
+        """The pid of a task of this process's own user, which is not copied for it: a fork costs 2 ms more. 0: a task that
+        asks for CPUs binds itself, so it needs a copy.
 
         Working directory and umask, which `posix_spawn` cannot set, are this process's for that moment: it has one thread
         and never depends on them. Raises `SpawnError`, OSError, ValueError.
         """
         spec = self._spec()
+        if is_asked(spec):
+            return 0
         opened: list[int] = []
         mask = os.umask(spec.umask)
         try:
@@ -129,7 +139,7 @@ class Program(msgspec.Struct, frozen=True):
                     pid = os.posix_spawn(
                         program,
                         spec.argv,
-                        without_limits(spec.env),
+                        without_binding(without_limits(spec.env)),
                         file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(streams)],
                         setsid=True,
                         setsigmask=(),

@@ -69,8 +69,10 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """Cores and memory that its agent offered at its last registration; empty: before the controller kept it."""
 
 
-CONTAINMENT = ("kill", "memory", "pids", "cpu")
-"""Words for control groups of jobs: no process survives its step, memory and processes are limited, cores are shared."""
+CONTAINMENT = ("kill", "memory", "pids", "cpu", "cpuset")
+"""Words for control groups of jobs: no process survives its step, memory and processes are limited, cores are shared, or
+each job has its own.
+"""
 
 
 def names_of(nodes: Mapping[int, Node], numbers: Iterable[int]) -> list[str]:

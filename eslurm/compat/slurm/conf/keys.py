@@ -282,8 +282,8 @@ TCPTimeout none {_OWN}
 TLSParameters none see [tls] and docs/guide/tls.md
 TLSType none see [tls] and docs/guide/tls.md
 TaskEpilog yes {_AGENTS} --task-epilog
-TaskPlugin none {_CONTAINED}
-TaskPluginParam no tasks are not bound to cores
+TaskPlugin none tasks are bound by --cpu-bind; agent.bind_cores gives jobs cores of their own
+TaskPluginParam no tasks are bound by --cpu-bind alone, or where jobs have cores of their own: agent.bind_cores
 TaskProlog yes {_AGENTS} --task-prolog
 TmpFS none room on disks of nodes is not counted
 TopologyParam no jobs that fit under one switch are placed under one

@@ -254,6 +254,13 @@ def test_versions_in_order() -> None:
     assert version_key("0.2.1rc1") == (0, 2)
 
 
+def test_agents_are_told_to_give_jobs_cores_of_their_own() -> None:
+    config = config_of(("cn[1-2]", 3))
+    assert "--bind-cores" not in daemons_of(HERE, config, record_of())[-1].arguments
+    config = msgspec.structs.replace(config, agent=AgentSection(bind_cores=True))
+    assert "--bind-cores" in daemons_of(HERE, config, record_of())[-1].arguments
+
+
 def test_agents_are_told_of_the_programs_around_jobs() -> None:
     text = config_of(("cn[1-2]", 3))
     assert not [word for word in daemons_of(HERE, text, record_of())[-1].arguments if "phase" in word]

@@ -14,10 +14,12 @@ from eslurm.ports.step_runner import StepEndCause
 from esnoded.procd import groups as root_groups
 from esnoded.procd.groups import path_of
 from esnoded.procd.options import Options
+from esnoded.stepd import groups as stepd_groups
 from esnoded.stepd.groups import Groups, GroupUse
 from esnoded.stepd.step import Step
 from esnoded.stepd.terms import Terms
 from tests.kits.stepd import key
+from tests.kits.topology import make_system
 
 TERMS = Terms(key(7, step=2, node=3), "cn3", 1, 0, 0, 0, 0, None, None, None, cores=4, memory_mib=100)
 OPTIONS = Options("cn3", "")
@@ -166,3 +168,105 @@ def test_a_job_whose_limits_cannot_be_set_has_no_group_that_its_next_step_would_
     assert not (base / "job_7.1.3").exists()
     groups.open(TERMS, OPTIONS)
     assert content(base / "job_7.1.3")["memory.max"] == str(100 << 20)
+
+
+BOUND = replace(OPTIONS, bind_cores=True)
+
+
+def bound(base: Path) -> Groups:
+    """Groups on a host of two sockets with two cores of two threads each."""
+    system = base / "system"
+    make_system(system, [(0, 0), (0, 0), (1, 1), (1, 1)], threads=2)
+    (base / "cpuset.cpus.effective").write_text("0-7\n")
+    return Groups(str(base), str(system))
+
+
+def of_job(job_id: int, cores: int, **fields: object) -> Terms:
+    return replace(TERMS, key=key(job_id, **fields), cores=cores)  # type: ignore[arg-type]
+
+
+def cpus(base: Path, job_id: int) -> str:
+    path = base / f"job_{job_id}.1.0/cpuset.cpus"
+    return path.read_text() if path.exists() else ""
+
+
+def remove(base: Path, terms: Terms) -> None:
+    """Empty its group, and its job's, of the files that the kernel would remove with them."""
+    job = base / f"job_{terms.key.job_id}.1.0"
+    for path in job.rglob("*"):
+        if path.is_file():
+            path.unlink()
+
+
+def test_jobs_have_cores_of_their_own_until_their_groups_are_gone(base: Path) -> None:
+    groups = bound(base)
+    one, two, three = of_job(1, 1), of_job(2, 2), of_job(3, 1)
+    for terms in (one, of_job(1, 1, step=0), two, three):
+        groups.open(terms, BOUND)
+    assert [cpus(base, number) for number in (1, 2, 3)] == ["0,4", "2-3,6-7", "1,5"]
+    assert content(base / "job_1.1.0")["cgroup.subtree_control"] == "+cpuset", "its tasks know it by that"
+    remove(base, one)
+    groups.close(one.key)
+    groups.open(of_job(4, 1), BOUND)
+    assert cpus(base, 4) == "", "a step of the first job is left"
+    groups.close(key(1, step=0))
+    groups.open(of_job(5, 1), BOUND)
+    assert cpus(base, 5) == "0,4"
+
+
+def test_a_job_that_finds_too_few_runs_on_all_and_the_log_says_so_once(
+    base: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    groups = bound(base)
+    groups.open(of_job(1, 3), BOUND)
+    wide = of_job(2, 2)
+    for _ in range(2):
+        groups.open(wide, BOUND)
+        remove(base, wide)
+        groups.close(wide.key)
+    assert capfd.readouterr().err.count("\n") == 1
+    groups.open(wide, BOUND)
+    assert content(base / "job_2.1.0")["cgroup.subtree_control"] == "+memory +pids +cpu"
+    groups.open(of_job(3, 2, node=3), BOUND)
+    assert capfd.readouterr().err == (
+        "esstepd: job 3 has no cores of its own: it has 2 on node cn3, and of the 4 cores of this host 1 are of no job\n"
+    )
+
+
+def test_cores_of_a_job_that_could_not_be_removed_are_free_when_it_can_be(base: Path) -> None:
+    groups = bound(base)
+    first, second, third = of_job(1, 4), of_job(2, 1), of_job(3, 1)
+    groups.open(first, BOUND)
+    # As with a process that no signal ends, the directory of its step is not empty.
+    groups.close(first.key)
+    groups.open(second, BOUND)
+    assert cpus(base, 2) == ""
+    remove(base, first)
+    groups.open(third, BOUND)
+    assert cpus(base, 3) == "0,4" and not (base / "job_1.1.0").exists()
+
+
+def test_phases_and_jobs_where_it_is_off_run_on_all(base: Path) -> None:
+    groups = bound(base)
+    groups.open(of_job(1, 1), OPTIONS)
+    groups.open(replace(TERMS, key=StepKey(2, 1, EPILOG_STEP, 0)), BOUND)
+    assert not list(base.rglob("cpuset.cpus"))
+
+
+def test_cores_that_cannot_be_set_keep_no_job_from_running(
+    base: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    groups = bound(base)
+    written = stepd_groups.write
+
+    def refuse(path: str, text: str) -> None:
+        if path.endswith("cpuset.cpus"):
+            raise OSError(22, "Invalid argument")
+        written(path, text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stepd_groups, "write", refuse)
+        groups.open(of_job(1, 4), BOUND)
+    assert "job 1 has no cores of its own: that cannot be set: " in capfd.readouterr().err
+    groups.open(of_job(2, 4), BOUND)
+    assert cpus(base, 2) == "0-7"
