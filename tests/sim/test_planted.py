@@ -97,8 +97,6 @@ def first_failure(seeds: Iterable[int], focus: tuple[str, ...]) -> Failure | Non
         (planted.retry_uncounted, ANY, range(1, 61), "times of at most|is retried for"),
         (planted.retried_though_cancelled, ANY, range(101, 141), "told to end for good"),
         (planted.grown_limits_lost, ANY, range(1, 61), "is launched with a limit of"),
-        (planted.older_file_obeyed, LEADERS, range(1, 41), "an older file came back"),
-        (planted.node_number_given_twice, ANY, range(1, 61), "is given to"),
         (planted.no_fence, ANY, range(1, 61), "obey epoch|second time|still runs|is LOST"),
         (planted.no_store_fence, PAUSES, range(1, 41), "though epoch"),
         (planted.lead_with_what_was_known, LEADERS, range(1, 31), "leads from revision"),

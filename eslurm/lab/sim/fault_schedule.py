@@ -27,6 +27,8 @@ HOST_SKEW_US = 15 * SECOND_US
 """Normal error of hosts' wall clocks."""
 GATEWAY_FAULTS = 0.3
 """Of the stages that the gateways of jobs go through, the share in which a fault strikes."""
+RECONFIGURED_FROM = 10_000
+"""Earlier seeds keep the worlds that they had before configurations changed in running clusters."""
 RECONFIGURED_SHARE = 0.3
 RECONFIGURED_MAX = 64
 """Nodes of a cluster whose configuration changes while it runs."""
@@ -82,7 +84,8 @@ def draw_plan(seed: int, nodes: int) -> FaultPlan:
         skew_s=rng.choice((0.0, 2.0, 2 * SKEW_MAX_S)),
         ordeals=ordeals,
         gateway_faults=GATEWAY_FAULTS,
-        reconfigures=nodes <= RECONFIGURED_MAX
+        reconfigures=seed >= RECONFIGURED_FROM
+        and nodes <= RECONFIGURED_MAX
         and random.Random(f"{seed}/reconfigures").random() < RECONFIGURED_SHARE,
     )
 
