@@ -12,5 +12,6 @@ MODULES = {
     "esctl": "escli.admin.esctl",
     "esrun": "escli.user.esrun",
     "esalloc": "escli.user.esalloc",
+    "esattach": "escli.user.esattach",
     "eswhy": "escli.user.eswhy",
 }

@@ -20,7 +20,7 @@ MEANINGS: tuple[tuple[str, str], ...] = (
     ("141", "the reader of the output went away"),
     (
         "any",
-        "`essubmit --wait`, `esrun` and `esalloc` end with the job's, the tasks' or the command's own code; "
+        "`essubmit --wait`, `esrun`, `esattach` and `esalloc` end with the job's, the tasks' or the command's own code; "
         "128 + N when signal N ended them",
     ),
 )

@@ -207,6 +207,18 @@ COMMANDS: dict[str, About] = {
         "Ctrl-C ends the tasks; while it waits for nodes it cancels the job. Options about the job, what it needs and when\n"
         "it runs, and --immediate, are for steps outside of jobs.",
     ),
+    "esattach": About(
+        "esattach [OPTIONS] JOB.STEP",
+        "Show what the tasks of one of your running steps write, from now on, and end with the step's exit code.",
+        (
+            ("esattach 17.0", "the first step of job 17"),
+            ("esattach -l --output-filter 3 17.0", "the lines of task 3 alone, with its number"),
+            ("esattach --layout 17.0", "which tasks are on which nodes"),
+        ),
+        "Ctrl-C leaves the step, which goes on. It is never slowed down: when 16 MiB of output wait to be read here, this\n"
+        "command is cut off, and says so. The input of the tasks stays that of the step's own command. The output of a\n"
+        "job's script is in its file.",
+    ),
     "esalloc": About(
         "esalloc [OPTIONS] [COMMAND [ARGUMENT ...]]",
         "Get nodes, run a command or a shell on this host in the job's environment, and give the nodes back at its end.",

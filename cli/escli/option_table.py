@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from escli.options import IGNORED, OPTIONAL, REFUSED, Option
 
-EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun esalloc eswhy"
-FROM_ANYWHERE = "essubmit esqueue escancel esinfo esacct esctl eswhy"
+EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun esalloc esattach eswhy"
+IN_JSON = "essubmit esqueue escancel esinfo esacct esctl eswhy"
+FROM_ANYWHERE = f"{IN_JSON} esattach"
 _JOB = "What the job is"
 _RESOURCES = "What it needs"
 _WHEN = "When it runs"
@@ -185,6 +186,13 @@ ROWS: tuple[Option, ...] = (
         ("--quit-on-interrupt", "one Ctrl-C ends the step (one: states of the tasks; two within a second: the end)"),
         ("-Q --quiet", "say nothing of tasks that fail"),
     ),
+    *_rows("esattach", _OPTIONS,
+        ("-l --label", "begin each line with the number of its task"),
+        ("--output-filter TASK", "output of this task only; - for all (all)", "--output-filter 3"),
+        ("--error-filter TASK", "error output of this task only; - for all (as --output-filter)", "--error-filter -"),
+        ("--layout", "print which tasks are on which nodes, and attach to nothing"),
+        ("-Q --quiet", "say nothing of tasks that fail"),
+    ),
     *_rows("esqueue escancel esacct", _CHOICE, ("-u --user USER", "jobs of this user", "-u ada")),
     *_rows("esqueue escancel", _CHOICE, ("--me", "my own jobs")),
     *_rows("esqueue esacct", _CHOICE, ("-j --jobs JOBS", "these jobs: 17, 17_4, 17_[4-6], a part 17+1", "-j 17,18_3")),
@@ -314,7 +322,7 @@ ROWS: tuple[Option, ...] = (
     *_rows("esqueue escancel esinfo esacct esctl eswhy", _COMMAND,
         ("--cell NAME", "ask this cell of the federation instead of the cluster's own", "--cell beta"),
     ),
-    *_rows(FROM_ANYWHERE, _COMMAND,
+    *_rows(IN_JSON, _COMMAND,
         ("--json", "print JSON"),
     ),
     *_rows(EVERY, _COMMAND,

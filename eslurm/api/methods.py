@@ -117,6 +117,7 @@ UPDATE_PARTITIONS = Method(
 )
 STEPS = Method("Steps", 64, pb.StepsRequest, pb.StepsReply, False, "anyone")
 TOP_JOB = Method("TopJob", 65, pb.TopJobRequest, pb.ChangeReply, True, "owner")
+ATTACH_STEP = Method("AttachStep", 53, pb.AttachStepRequest, pb.AttachStepReply, False, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -176,6 +177,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     UPDATE_PARTITIONS,
     STEPS,
     TOP_JOB,
+    ATTACH_STEP,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

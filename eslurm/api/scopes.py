@@ -51,11 +51,11 @@ _OWN_JOBS: Final = _READ | {
 }
 _ALLOCATIONS: Final = frozenset({"AttendJob", "ReleaseJob"})
 _CRONTABS: Final = frozenset({"Crontab", "SetCrontab"})
-_SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep", *_ALLOCATIONS, *_CRONTABS}
+_SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep", "AttachStep", *_ALLOCATIONS, *_CRONTABS}
 BY_LEADERS: Final = frozenset({"CreateStep", "FinishStep", "WaitStep", "TellGuest"})
 """Methods that pass between cells only when the leader itself makes the call or has checked it: guests, and their steps."""
-FROM_CELLS: Final = (_SUBMIT | BY_LEADERS) - {"Tokens", "CallCell", *_ALLOCATIONS, *_CRONTABS}
-"""Methods that pass between cells of a federation: a user's, but for tokens, allocations and crontabs. What is not named
+FROM_CELLS: Final = (_SUBMIT | BY_LEADERS) - {"Tokens", "CallCell", "AttachStep", *_ALLOCATIONS, *_CRONTABS}
+"""Methods that pass between cells of a federation: a user's, but for tokens, allocations, crontabs and attaching. What is not named
 here does not pass."""
 _ESTIMATOR: Final = frozenset(("Ping", "JobFeed", "SetForecasts"))
 

@@ -5,12 +5,18 @@ this connection (HKDF-SHA256); every later frame is AES-256-GCM under it, its no
 So a frame that is changed, repeated, left out or moved is noticed, and the first frame that opens proves the cookie. A
 frame is a 4-byte big-endian length and that many bytes. What flows back (the tasks' input) has a key of its own from the
 same cookie and salt, and no opening.
+
+A command that attaches to a running step connects in the same way, with another magic word and a secret of its own, which
+follows from the cookie (`attach_secret`): it opens no stream of the step's nodes, and can be none of them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import struct
+from typing import NamedTuple
 
 from eslurm.core.model.values import COOKIE_BYTES
 
@@ -21,13 +27,39 @@ if TYPE_CHECKING:
 FRAME_BYTES_MAX = 256 * 1024
 FIRST_BYTES_MAX = 4 * 1024
 """Of a frame before one has proven the cookie."""
-_MAGIC = b"eslurm-step-1\0"
 _SALT_BYTES = 32
 _TAG_BYTES = 16
 _HEADER = struct.Struct(">I")
 _NONCE = struct.Struct(">4xQ")
-_INFO = b"eslurm step stream 1: supervisor to listener"
-_INFO_BACK = b"eslurm step stream 1: listener to supervisor"
+_MAGIC_BYTES = 14
+_ATTACH = b"eslurm step stream 1: secret of what attaches"
+
+
+class Purpose(NamedTuple):
+    """What a connection is for: its magic word, and the labels of the keys of both directions."""
+
+    magic: bytes
+    info: bytes
+    info_back: bytes
+
+
+OUTPUT = Purpose(
+    b"eslurm-step-1\0",
+    b"eslurm step stream 1: supervisor to listener",
+    b"eslurm step stream 1: listener to supervisor",
+)
+"""A node's supervisor sends its tasks' output. The secret is the step's cookie."""
+ATTACHED = Purpose(
+    b"eslurm-atch-1\0",
+    b"eslurm step stream 1: attached to listener",
+    b"eslurm step stream 1: listener to attached",
+)
+"""A command gets a copy of the output. The secret is `attach_secret`."""
+
+
+def attach_secret(cookie: bytes) -> bytes:
+    """The secret with which a command attaches to the step of this cookie. The cookie does not follow from it."""
+    return hmac.digest(cookie, _ATTACH, hashlib.sha256)
 
 
 class BadStream(Exception):
@@ -37,17 +69,18 @@ class BadStream(Exception):
 class StreamSealer:
     """The writing end of one direction. Of the end that has connected, `opening` are the first bytes to send."""
 
-    def __init__(self, cookie: bytes, salt: bytes = b"") -> None:
-        """`salt` is the peer's, at the end that was connected to."""
+    def __init__(self, cookie: bytes, salt: bytes = b"", purpose: Purpose = OUTPUT) -> None:
+        """`salt` is the peer's, at the end that was connected to. `cookie` is the secret of the purpose."""
         self._cookie = cookie
         self._salt = salt or os.urandom(_SALT_BYTES)
-        self._cipher = _cipher(cookie, self._salt, _INFO_BACK if salt else _INFO)
+        self._purpose = purpose
+        self._cipher = _cipher(cookie, self._salt, purpose.info_back if salt else purpose.info)
         self._count = 0
-        self.opening = _HEADER.pack(len(_MAGIC) + _SALT_BYTES) + _MAGIC + self._salt
+        self.opening = _HEADER.pack(_MAGIC_BYTES + _SALT_BYTES) + purpose.magic + self._salt
 
     def back(self) -> StreamOpener:
         """The reading end of what comes back, at the end that has connected."""
-        return StreamOpener(self._cookie, self._salt)
+        return StreamOpener(self._cookie, self._salt, self._purpose)
 
     def seal(self, body: bytes) -> bytes:
         """The next frame. Raises ValueError for a body that is too large."""
@@ -63,18 +96,21 @@ class StreamSealer:
 class StreamOpener:
     """The reading end of one direction. Holds at most one frame and the bytes behind it."""
 
-    def __init__(self, cookie: bytes, salt: bytes = b"") -> None:
-        """`salt` is that of the end that has connected, if this is it; else the stream begins with it."""
+    def __init__(self, cookie: bytes, salt: bytes = b"", purpose: Purpose = OUTPUT) -> None:
+        """`salt` is that of the end that has connected, if this is it, and `cookie` the secret of the purpose; else the
+        stream begins with both, and `cookie` is the step's.
+        """
         self._cookie = cookie
         self._salt = salt
-        self._cipher: AESGCM | None = _cipher(cookie, salt, _INFO_BACK) if salt else None
+        self.purpose = purpose
+        self._cipher: AESGCM | None = _cipher(cookie, salt, purpose.info_back) if salt else None
         self._count = 0
         self._buffer = bytearray()
 
     def back(self) -> StreamSealer:
         """The writing end of what goes back. The peer's opening must have come: a frame of it was opened."""
         assert self._salt
-        return StreamSealer(self._cookie, self._salt)
+        return StreamSealer(self._cookie, self._salt, self.purpose)
 
     @property
     def is_proven(self) -> bool:
@@ -105,10 +141,12 @@ class StreamOpener:
 
     def _open(self, header: bytes, frame: bytes) -> bytes | None:
         if self._cipher is None:
-            if len(frame) != len(_MAGIC) + _SALT_BYTES or not frame.startswith(_MAGIC):
+            magic, self._salt = frame[:_MAGIC_BYTES], frame[_MAGIC_BYTES:]
+            if len(self._salt) != _SALT_BYTES or magic not in (OUTPUT.magic, ATTACHED.magic):
                 raise BadStream("no opening of a step's stream")
-            self._salt = frame[len(_MAGIC) :]
-            self._cipher = _cipher(self._cookie, self._salt, _INFO)
+            if magic == ATTACHED.magic:
+                self.purpose, self._cookie = ATTACHED, attach_secret(self._cookie)
+            self._cipher = _cipher(self._cookie, self._salt, self.purpose.info)
             return None
         from cryptography.exceptions import InvalidTag
 

@@ -1435,6 +1435,24 @@ class FinishStepRequest(_message.Message):
     home_job_id: int
     def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., cell: _Optional[str] = ..., home_job_id: _Optional[int] = ...) -> None: ...
 
+class AttachStepRequest(_message.Message):
+    __slots__ = ("job_id", "step")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    step: int
+    def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
+
+class AttachStepReply(_message.Message):
+    __slots__ = ("endpoint", "secret", "layout")
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    endpoint: str
+    secret: bytes
+    layout: _containers.RepeatedCompositeFieldContainer[StepNode]
+    def __init__(self, endpoint: _Optional[str] = ..., secret: _Optional[bytes] = ..., layout: _Optional[_Iterable[_Union[StepNode, _Mapping]]] = ...) -> None: ...
+
 class AttendJobRequest(_message.Message):
     __slots__ = ("job_id", "state", "timeout_s")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,6 +207,48 @@ def test_sbcast_brings_a_file_to_the_nodes(slurm: Slurm, state_dir: Path) -> Non
     ):
         answer = slurm("sbcast", *words)
         assert answer.code == 1 and answer.err.startswith("sbcast: error: "), answer
+
+
+@pytest.mark.slow
+def test_sattach_shows_a_step_that_runs(slurm: Slurm, state_dir: Path) -> None:
+    task = "until test -e go; do echo tick; sleep 0.05; done; echo last $SLURM_PROCID; exit $SLURM_PROCID"
+    # The nodes are virtual ones of this host.
+    answer = slurm("sbatch", "-N2", "-n2", "--parsable", "--wrap", f"srun sh -c '{task}'")
+    job_id = answer.out.strip()
+    nodes = slurm("sinfo", "-h", "-o", "%N").out.strip()
+    stem = nodes.partition("[")[0]
+    slurm.until(
+        f"Job step layout:\n\t2 tasks, 2 nodes ({nodes})\n\n\tNode 0 ({stem}01), 1 task(s): 0\n"
+        f"\tNode 1 ({stem}02), 1 task(s): 1\n",
+        "sattach",
+        "--layout",
+        f"{job_id}.0",
+    )
+    for words, text in (
+        (["7"], "Did not find a period in the step ID string"),
+        (["7.x"], '"7.x" does not look like a stepid'),
+        ([f"{job_id}.9"], f"Could not get job step info: step {job_id}.9 does not exist"),
+        ([f"{job_id}.batch"], f"tail -f {state_dir}/work/slurm-{job_id}.out"),
+        (["--pty", f"{job_id}.0"], "--pty is not supported"),
+        (["--input-filter=1", f"{job_id}.0"], "--input-filter=1 is not supported"),
+        (["--output-filter=x", f"{job_id}.0"], 'Invalid numeric value "x" for output-filter'),
+    ):
+        answer = slurm("sattach", *words)
+        assert answer.code == 1 and answer.err.startswith("sattach: error: ") and text in answer.err, answer
+
+    seen = slurm.work / "seen"
+    with seen.open("w") as out, (slurm.work / "err").open("w") as err:
+        attached = subprocess.Popen(
+            [slurm.bin / "sattach", "-l", f"{job_id}.0"], cwd=slurm.work, stdout=out, stderr=err, env={}
+        )
+    end_s = time.monotonic() + PATIENCE_S
+    while "1: tick" not in seen.read_text():
+        assert time.monotonic() < end_s and attached.poll() is None
+        time.sleep(0.05)
+    (slurm.work / "go").touch()
+    assert attached.wait(PATIENCE_S) == 1
+    assert {"0: last 0", "1: last 1"} <= set(seen.read_text().splitlines())
+    assert (slurm.work / "err").read_text() == "sattach: error: task 1 exited with exit code 1\n"
 
 
 def test_a_real_slurm_is_not_hidden(tmp_path: Path, state_dir: Path) -> None:

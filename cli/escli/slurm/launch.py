@@ -21,6 +21,7 @@ MODULES = {
     "sprio": "escli.slurm.sprio",
     "sshare": "escli.slurm.sshare",
     "sdiag": "escli.slurm.sdiag",
+    "sattach": "escli.slurm.sattach",
     "sbcast": "escli.slurm.sbcast",
     "seff": "escli.slurm.seff",
     "scrontab": "escli.slurm.scrontab",

@@ -20,7 +20,6 @@ version V - yes show the version
 """)
 WHY: Mapping[str, str] = {
     "sstat": "usage of running steps is not collected: see sacct when the job has ended",
-    "sattach": "output of running tasks is not shared out: read the job's output file",
 }
 """The missing things, and what to use instead."""
 

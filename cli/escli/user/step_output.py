@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 import msgspec
 
 from eslurm.ports.step_runner import INPUT_DONE, MPI_STREAM, InputFrame, OutputFrame, OutputHello
-from eslurm.security.step_stream import BadStream, StreamOpener, StreamSealer
+from eslurm.security.step_stream import ATTACHED, BadStream, StreamOpener, StreamSealer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from _typeshed import HasFileno
 
     from escli.user.pmi.program import Failure
+    from escli.user.step_attached import Attachments
     from escli.user.step_ends import TaskEnd
     from escli.user.step_input import Taker
     from escli.user.step_mpi import StepMpi
@@ -217,6 +218,7 @@ class StepOutput:
         port = self._listener.getsockname()[1]
         self.endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._connections: dict[int, _Connection] = {}
+        self._attached: Attachments | None = None
         self._unreported: dict[Source, int] = {}
         self.statuses: dict[int, int] = {}
         self.tasks = 0
@@ -282,6 +284,8 @@ class StepOutput:
         """Close everything; supervisors take a closed connection as the order to end their tasks."""
         for connection in list(self._connections.values()):
             self._forget(connection)
+        if self._attached is not None:
+            self._attached.close()
         self._listener.close()
         self._selector.close()
         self._writer.flush()
@@ -312,6 +316,9 @@ class StepOutput:
             return
         try:
             for body in connection.stream.feed(data):
+                if connection.stream.purpose is ATTACHED:
+                    self._attach(connection, body)
+                    return
                 if connection.source is not None:
                     self._frame(connection, connection.source, _decode_frame(body))
                 else:
@@ -320,6 +327,19 @@ class StepOutput:
                 self._mpi.answer()
         except (BadStream, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
             self._ended(connection)
+
+    def _attach(self, connection: _Connection, body: bytes) -> None:
+        if self._attached is None:
+            # Most steps have none.
+            from escli.user.step_attached import Attachments
+
+            self._attached = Attachments(self._selector)
+        del self._connections[connection.socket.fileno()]
+        self._selector.unregister(connection.socket)
+        try:
+            self._attached.add(connection.socket, connection.stream, body, self.tasks, self.statuses)
+        except msgspec.MsgspecError:
+            connection.socket.close()
 
     def _hello(self, connection: _Connection, hello: OutputHello) -> None:
         source = hello.key.step, hello.node_name
@@ -333,6 +353,8 @@ class StepOutput:
             connection.grant(hello.input_bytes)
 
     def _frame(self, connection: _Connection, source: Source, frame: OutputFrame) -> None:
+        if self._attached is not None and frame.input_bytes is None and frame.stream != MPI_STREAM:
+            self._attached.show(frame)
         if frame.input_bytes is not None:
             connection.grant(frame.input_bytes)
         elif frame.exit_status is not None:

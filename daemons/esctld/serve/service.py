@@ -44,6 +44,7 @@ from eslurm.core.control.jobs.access import check_managed
 from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.privacy import CONFIGURATION, JOBS, Visibility
 from eslurm.core.control.reactor import BatchAnswer
+from eslurm.core.control.step_attachments import find_attachable
 from eslurm.core.control.steps import joint_state, step_parts
 from eslurm.core.dispatch.attendance import Attendance
 from eslurm.core.model.config import ClusterConfig
@@ -68,6 +69,7 @@ from eslurm.core.state.rows import decode_job
 from eslurm.links.blobs import BlobCache
 from eslurm.ports.api import ApiError, Caller, Status
 from eslurm.ports.store import BlobRow, Store, StoreFailed, StoreUnavailable
+from eslurm.security.step_stream import attach_secret
 from eslurm.telemetry.clocks import wall_us
 from eslurm.transport.framing import REQUEST_ID_BYTES
 from eslurm.v1 import controller_pb2 as pb
@@ -148,6 +150,7 @@ class ControllerService:
             "FinishPart": self._finish_part,
             "ResizeJob": Resizes(dispatcher, planner, self).resize_job,
             "WaitStep": self._wait_step,
+            "AttachStep": self._attach_step,
             "Controllers": self._controllers,
             "Takeover": self._takeover,
             "MovePack": moves.move_pack,
@@ -509,6 +512,12 @@ class ControllerService:
                 return pb.StepReply(state=state.value, failed=failed)
             if not await self.moved_by(deadline):
                 return pb.StepReply(state=state.value)
+
+    async def _attach_step(self, request: pb.AttachStepRequest, caller: Caller) -> pb.AttachStepReply:
+        found = find_attachable(self._dispatcher.view, caller.principal, request.job_id, request.step)
+        return pb.AttachStepReply(
+            endpoint=found.endpoint, secret=attach_secret(found.cookie), layout=_step_nodes(found.layout)
+        )
 
 
 def _step_nodes(layout: Iterable[tuple[str, int]]) -> list[pb.StepNode]:

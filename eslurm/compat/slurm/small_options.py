@@ -156,6 +156,21 @@ usage . - yes show this text
 verbose v - none
 version V - yes show the version
 """)
+SATTACH = table("""
+autocomplete . = no shells complete without it
+debugger-test . - no debuggers are not told where tasks run
+error-filter . = yes error output of this task only; - for all
+help h - yes show this text
+input-filter . = no the input of tasks is that of the step's own command
+label l - yes each line begins with the number of its task
+layout . - yes print nodes and tasks, and attach to nothing
+output-filter . = yes output of this task only; - for all
+pty . - no a terminal belongs to the step's own command
+quiet Q - yes say nothing of tasks that fail
+usage u - yes show this text
+verbose v - none
+version V - yes show the version
+""")
 SHARE_WIDTHS: Mapping[str, int] = {
     "Account": -20, "Cluster": 10, "EffectvUsage": 13, "FairShare": 10, "GrpTRESMins": 30, "GrpTRESRaw": 30, "ID": 6,
     "LevelFS": 10, "NormShares": 11, "NormUsage": 11, "Partition": 12, "RawShares": 10, "RawUsage": 11, "TRESRunMins": 30,

@@ -33,6 +33,7 @@ TABLE = {
     "CreateStep": "submit",
     "WaitStep": READ,
     "FinishStep": "submit",
+    "AttachStep": "submit",
     "AttendJob": "submit",
     "ReleaseJob": "submit",
     "FinishPart": CHANGE,

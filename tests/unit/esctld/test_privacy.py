@@ -48,6 +48,7 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Config": None,
     "WaitStep": None,
     # Its owner's alone, whatever is private.
+    "AttachStep": None,
     "AttendJob": None,
     "Broadcasts": None,
     # The answer is another cell's, under that cell's settings.

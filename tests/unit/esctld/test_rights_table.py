@@ -129,6 +129,7 @@ RIGHTS: Final[dict[str, str]] = {
     "ExtendJob": "managed",
     "TellGuest": "cells",
     "ResizeJob": "managed",
+    "AttachStep": "owner",
     "AttendJob": "owner",
     "ReleaseJob": "owner",
 }
@@ -169,6 +170,7 @@ def request_of(method: str, site: Site) -> Message:
         "CreateStep": step_in(site.ada_job),
         "WaitStep": pb.WaitStepRequest(job_id=site.ada_job, step=0, timeout_s=1),
         "FinishStep": pb.FinishStepRequest(job_id=site.ada_job, step=0),
+        "AttachStep": pb.AttachStepRequest(job_id=site.ada_job, step=0),
         "AttendJob": pb.AttendJobRequest(job_id=site.ada_job),
         "ReleaseJob": pb.ReleaseJobRequest(job_id=site.ada_job),
         "FinishPart": pb.FinishPartRequest(job=pb.JobRef(job_id=site.ada_job, part=1)),
