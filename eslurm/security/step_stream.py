@@ -36,7 +36,7 @@ _ATTACH = b"eslurm step stream 1: secret of what attaches"
 
 
 class Purpose(NamedTuple):
-    """What a connection is for: its magic word, and the labels of the keys of both directions."""
+    """The use of a connection: its magic word, and the labels of the keys of both directions."""
 
     magic: bytes
     info: bytes
