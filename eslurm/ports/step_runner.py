@@ -66,6 +66,10 @@ class OutputHello(msgspec.Struct, frozen=True, array_like=True):
 
     `input_bytes` may be sent to it as input (`InputFrame`) before it grants more; 0: none of its tasks reads any. `mpi` is
     the interface to MPI libraries for which its tasks have a socket.
+
+    One that `resumes` connects again when a connection is cut. The command answers the hello of each connection by an
+    `InputFrame` that acknowledges. On a later one `received` is the number of frames that have come before, and output goes
+    on behind the acknowledged frame, once the `nonce` of that answer was sent back: a hello may be an old one.
     """
 
     key: StepKey
@@ -73,6 +77,11 @@ class OutputHello(msgspec.Struct, frozen=True, array_like=True):
     tasks: int
     input_bytes: int = 0
     mpi: str = ""
+    resumes: bool = False
+    received: int = 0
+
+
+NONCE_BYTES = 16
 
 
 class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
@@ -80,8 +89,10 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
 
     `task` is the global rank. `stream` is 1 (stdout), 2 (stderr) or `MPI_STREAM`; on `eof` that stream is complete.
     `exit_status` is given once per task, with stream 0: the exit code, or the negated signal number. `input_bytes`, with
-    stream 0 and of no task, are those that may have been sent as input since the connection began, `INPUT_DONE`: no task
-    reads any more.
+    stream 0 and of no task, are those that may have been sent as input since the step began, `INPUT_DONE`: no task
+    reads any more. `is_last`: no frame follows.
+
+    Frames with an `ack`, the number of frames that have come from the command, or with a `nonce` are not counted themselves.
     """
 
     node: int
@@ -91,6 +102,9 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
     eof: bool = False
     exit_status: int | None = None
     input_bytes: int | None = None
+    is_last: bool = False
+    ack: int | None = None
+    nonce: bytes = b""
 
 
 class InputFrame(msgspec.Struct, frozen=True, array_like=True):
@@ -98,12 +112,17 @@ class InputFrame(msgspec.Struct, frozen=True, array_like=True):
 
     The first one is empty: it proves the cookie before any data is taken. `size` is the new one of a task's terminal. With
     `mpi_rank` the data is for the MPI library of this task.
+
+    A frame with an `ack`, the number of frames of output that the command has shown, is nothing else, and not counted. Of
+    one that answers the hello of a later connection the `nonce` is to be sent back.
     """
 
     data: bytes = b""
     eof: bool = False
     size: TerminalSize | None = None
     mpi_rank: int | None = None
+    ack: int | None = None
+    nonce: bytes = b""
 
 
 class StepWarning(msgspec.Struct, frozen=True, array_like=True):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from escli.options import Words
-    from escli.user.step_output import Source
+    from escli.user.step_node import Source
     from escli.user.step_programs import PartProgram
     from eslurm.core.model.step_input import StepInput
 

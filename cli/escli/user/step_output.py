@@ -2,26 +2,28 @@
 
 The messages are those of `eslurm.ports.step_runner`, in the frames of `eslurm.security.step_stream`. Invariants: nothing
 is shown that is not under the step's cookie; unproven connections are bounded in number and time; a line of one task is
-never torn by another task's; the buffer of an unfinished line is bounded.
+never torn by another task's; the buffer of an unfinished line is bounded; what a node sends is shown once, also when its
+connection is cut and made again (`step_node`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import selectors
 import socket
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from eslurm.ports.step_runner import INPUT_DONE, MPI_STREAM, InputFrame, OutputFrame, OutputHello
-from eslurm.security.step_stream import ATTACHED, BadStream, StreamOpener, StreamSealer
+from escli.user.step_node import Connection, StepNode
+from eslurm.ports.step_runner import MPI_STREAM, OutputFrame, OutputHello
+from eslurm.security.step_frames import BadPosition
+from eslurm.security.step_stream import ATTACHED, BadStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from _typeshed import HasFileno
 
     from escli.user.pmi.program import Failure
@@ -29,14 +31,13 @@ if TYPE_CHECKING:
     from escli.user.step_ends import TaskEnd
     from escli.user.step_input import Taker
     from escli.user.step_mpi import StepMpi
-    from eslurm.core.model.step_input import TerminalSize
+    from escli.user.step_node import Source
 
 _UNPROVEN_MAX = 256
 """Connections that have not shown the cookie yet, besides one of each node: any process that reaches the port may make
 some."""
 _LINE_BYTES_MAX = 64 * 1024
 _READ_BYTES = 256 * 1024
-_QUEUE_BYTES_MAX = 4 * 1024 * 1024
 _HELLO_TIMEOUT_S = 10.0
 _BACKLOG = 4096
 _KEEPALIVE = (
@@ -47,13 +48,8 @@ _KEEPALIVE = (
 )
 """A host that has died says nothing: a job may go on without it, and then its step has to end after three minutes."""
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode_hello = msgspec.msgpack.Decoder(OutputHello).decode
 _decode_frame = msgspec.msgpack.Decoder(OutputFrame).decode
-
-
-Source: TypeAlias = tuple[int, str]
-"""(number of a step, node): each part of a step over several parts of a job has a number, and parts may share a node."""
 
 
 class LineWriter:
@@ -105,98 +101,6 @@ class LineWriter:
         sink.flush()
 
 
-class _Connection:
-    """One supervisor's connection; `source` is set once it has proven itself. It takes input if its node does."""
-
-    def __init__(
-        self,
-        connection: socket.socket,
-        cookie: bytes,
-        selector: selectors.BaseSelector,
-        read: Callable[[], None],
-    ) -> None:
-        self.socket = connection
-        self.stream = StreamOpener(cookie)
-        self.source: Source | None = None
-        self.opened_s = time.monotonic()
-        self._selector = selector
-        self._read_on = read
-        self._sealer: StreamSealer | None = None
-        self._reads = False
-        self._granted = 0
-        self._sent = 0
-        self._queue = bytearray()
-
-    @property
-    def takes_input(self) -> bool:
-        """Check whether a task of its node may still read."""
-        return self._reads
-
-    @property
-    def room(self) -> int:
-        """The number of bytes of input that may be passed on now: none before the network has taken the last ones."""
-        return 0 if self._queue else self._granted - self._sent
-
-    def grant(self, count: int) -> None:
-        """The node takes so many bytes in all; `INPUT_DONE`: no more."""
-        if count == INPUT_DONE:
-            self._reads = False
-        elif not self._reads and not self._granted:
-            self.open_back()
-            self._reads = True
-            self._granted = count
-        else:
-            self._granted = max(self._granted, count)
-
-    def open_back(self) -> None:
-        """Prove the cookie to the node: it is told something from now on."""
-        if self._sealer is None:
-            self._sealer = self.stream.back()
-            # Of this alone, which is short.
-            self._send(InputFrame())
-
-    def give(self, rank: int, data: bytes) -> None:
-        """Hold an answer to the MPI library of a rank for the next `flush`."""
-        if self._sealer is not None:
-            self._queue += self._sealer.seal(_encode(InputFrame(data, mpi_rank=rank)))
-
-    def pass_on(self, data: bytes, *, eof: bool = False) -> None:
-        """Send bytes of input, and with `eof` their end."""
-        self._sent += len(data)
-        self._send(InputFrame(data, eof))
-
-    def resize(self, size: TerminalSize) -> None:
-        """Tell the new size of the terminal."""
-        self._send(InputFrame(size=size))
-
-    def on_ready(self, mask: int) -> None:
-        """Read, or write on."""
-        if mask & selectors.EVENT_WRITE:
-            self.flush()
-        if mask & selectors.EVENT_READ:
-            self._read_on()
-
-    def _send(self, frame: InputFrame) -> None:
-        if self._sealer is not None:
-            self._queue += self._sealer.seal(_encode(frame))
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what the network takes now."""
-        try:
-            del self._queue[: self.socket.send(self._queue)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            # Reading tells that it is gone.
-            self._queue.clear()
-        with contextlib.suppress(KeyError, ValueError):
-            # A node that does not take answers gets no more of them.
-            reads = selectors.EVENT_READ if len(self._queue) <= _QUEUE_BYTES_MAX else 0
-            writes = selectors.EVENT_WRITE if self._queue else 0
-            self._selector.modify(self.socket, reads | writes, self.on_ready)
-
-
 class StepOutput:
     """Listens for a step's nodes and collects their tasks' output and ends.
 
@@ -217,7 +121,9 @@ class StepOutput:
         self._selector.register(self._listener, selectors.EVENT_READ, lambda _mask: self._accept())
         port = self._listener.getsockname()[1]
         self.endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, Connection] = {}
+        self._nodes: dict[Source, StepNode] = {}
+        """Those that have proved themselves and are not gone."""
         self._attached: Attachments | None = None
         self._unreported: dict[Source, int] = {}
         self.statuses: dict[int, int] = {}
@@ -239,8 +145,7 @@ class StepOutput:
     @property
     def connected(self) -> frozenset[Source]:
         """The sources that have proved themselves so far."""
-        live = {one.source for one in self._connections.values() if one.source is not None}
-        return frozenset(live | self.finished | self.lost)
+        return frozenset(self._nodes.keys() | self.finished | self.lost)
 
     def take_ends(self) -> list[TaskEnd]:
         """The tasks that have ended since the last call."""
@@ -260,7 +165,7 @@ class StepOutput:
     @property
     def takers(self) -> list[Taker]:
         """The nodes that take input."""
-        return [one for one in self._connections.values() if one.takes_input]
+        return [one for one in self._nodes.values() if one.takes_input]
 
     def watch(self, readable: HasFileno | int) -> None:
         """Let another descriptor interrupt `run_once`; it is not read."""
@@ -279,14 +184,18 @@ class StepOutput:
         for key, mask in self._selector.select(timeout_s):
             key.data(mask)
         self._drop_silent()
+        for node in [one for one in self._nodes.values() if one.is_lost]:
+            self._settle(node)
 
     def close(self) -> None:
-        """Close everything; supervisors take a closed connection as the order to end their tasks."""
+        """Close everything; supervisors take a closed connection as the order to end their tasks, as no other one can be
+        made.
+        """
+        self._listener.close()
         for connection in list(self._connections.values()):
             self._forget(connection)
         if self._attached is not None:
             self._attached.close()
-        self._listener.close()
         self._selector.close()
         self._writer.flush()
 
@@ -298,11 +207,11 @@ class StepOutput:
         accepted.setblocking(False)
         for level, option, value in _KEEPALIVE:
             accepted.setsockopt(level, option, value)
-        connection = _Connection(accepted, self._cookie, self._selector, lambda: self._read(connection))
+        connection = Connection(accepted, self._cookie, self._selector, self._read)
         self._connections[accepted.fileno()] = connection
         self._selector.register(accepted, selectors.EVENT_READ, connection.on_ready)
 
-    def _read(self, connection: _Connection) -> None:
+    def _read(self, connection: Connection) -> None:
         if connection.socket.fileno() not in self._connections:
             return
         try:
@@ -312,23 +221,40 @@ class StepOutput:
         except OSError:
             data = b""
         if not data:
-            self._ended(connection)
+            self._cut(connection)
             return
         try:
             for body in connection.stream.feed(data):
                 if connection.stream.purpose is ATTACHED:
                     self._attach(connection, body)
                     return
-                if connection.source is not None:
-                    self._frame(connection, connection.source, _decode_frame(body))
-                else:
-                    self._hello(connection, _decode_hello(body))
+                self._take(connection, body)
             if self._mpi is not None:
                 self._mpi.answer()
-        except (BadStream, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _BadConnectionError):
-            self._ended(connection)
+        except BadStream:
+            self._cut(connection)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadPosition, _BadConnectionError):
+            node = connection.node
+            self._forget(connection)
+            if node is not None:
+                self._settle(node)
 
-    def _attach(self, connection: _Connection, body: bytes) -> None:
+    def _take(self, connection: Connection, body: bytes) -> None:
+        """One message of a connection, which is its first one, proves that it is a later one of a node, or is output."""
+        node = connection.node
+        if node is None and connection.claim is None:
+            self._hello(connection, _decode_hello(body))
+            return
+        frame = _decode_frame(body)
+        if node is None:
+            self._resume(connection, frame)
+        elif frame.ack is not None:
+            node.kept.acknowledge(frame.ack)
+        elif node.is_next(connection):
+            self._frame(node, frame)
+            node.shown(len(body))
+
+    def _attach(self, connection: Connection, body: bytes) -> None:
         if self._attached is None:
             # Most steps have none.
             from escli.user.step_attached import Attachments
@@ -341,22 +267,41 @@ class StepOutput:
         except msgspec.MsgspecError:
             connection.socket.close()
 
-    def _hello(self, connection: _Connection, hello: OutputHello) -> None:
+    def _hello(self, connection: Connection, hello: OutputHello) -> None:
         source = hello.key.step, hello.node_name
+        known = self._nodes.get(source)
+        if known is not None and known.resumes and hello.resumes:
+            known.challenge(connection, hello.received)
+            return
         if source not in self._unreported or source in self.connected:
             raise _BadConnectionError
-        connection.source = source
+        node = self._nodes[source] = StepNode(source, connection, hello)
         if self._mpi is not None:
             self._mpi.hello(hello.node_name, hello.mpi)
-            connection.open_back()
-        if hello.input_bytes > 0:
-            connection.grant(hello.input_bytes)
+        if self._mpi is not None or node.takes_input:
+            node.open_back()
 
-    def _frame(self, connection: _Connection, source: Source, frame: OutputFrame) -> None:
-        if self._attached is not None and frame.input_bytes is None and frame.stream != MPI_STREAM:
+    def _resume(self, connection: Connection, frame: OutputFrame) -> None:
+        claim = connection.claim
+        if claim is None or not hmac.compare_digest(frame.nonce, claim.nonce):
+            raise _BadConnectionError
+        node = claim.node
+        if self._nodes.get(node.source) is not node:
+            # It was given up meanwhile.
+            raise _BadConnectionError
+        if node.connection is not None:
+            # The end of the former one has not been noticed here.
+            self._forget(node.connection)
+        node.resume(connection, claim.received)
+
+    def _frame(self, node: StepNode, frame: OutputFrame) -> None:
+        source = node.source
+        if self._attached is not None and (frame.stream in (1, 2) or frame.exit_status is not None):
             self._attached.show(frame)
         if frame.input_bytes is not None:
-            connection.grant(frame.input_bytes)
+            node.grant(frame.input_bytes)
+        elif frame.is_last:
+            node.is_last = True
         elif frame.exit_status is not None:
             if frame.task not in self.statuses:
                 self.statuses[frame.task] = frame.exit_status
@@ -365,28 +310,43 @@ class StepOutput:
                 if self._mpi is not None:
                     self._mpi.ended(frame.task)
         elif frame.stream == MPI_STREAM:
-            if self._mpi is None or not self._mpi.take(connection, frame.task, frame.data):
+            if self._mpi is None or not self._mpi.take(node, frame.task, frame.data):
                 raise _BadConnectionError
         elif frame.eof:
             self._writer.end(frame.task, frame.stream)
         else:
             self._writer.write(frame.task, frame.stream, frame.data)
 
-    def _ended(self, connection: _Connection) -> None:
+    def _cut(self, connection: Connection) -> None:
+        """The connection has ended. Its node may come back, unless it has said that this is all."""
         self._forget(connection)
-        if connection.source is not None:
-            done = self._unreported[connection.source] <= 0
-            (self.finished if done else self.lost).add(connection.source)
+        node = connection.node
+        if node is None:
+            return
+        if node.resumes and not node.is_last:
+            node.cut()
+        else:
+            self._settle(node)
 
-    def _forget(self, connection: _Connection) -> None:
-        self._connections.pop(connection.socket.fileno(), None)
+    def _settle(self, node: StepNode) -> None:
+        """Nothing more comes from the node."""
+        if self._nodes.pop(node.source, None) is None:
+            return
+        if node.connection is not None:
+            self._forget(node.connection)
+        done = self._unreported[node.source] <= 0
+        (self.finished if done else self.lost).add(node.source)
+
+    def _forget(self, connection: Connection) -> None:
+        if self._connections.pop(connection.socket.fileno(), None) is None:
+            return
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(connection.socket)
         connection.socket.close()
 
     def _drop_silent(self) -> None:
         oldest_s = time.monotonic() - _HELLO_TIMEOUT_S
-        unproven = [connection for connection in self._connections.values() if connection.source is None]
+        unproven = [connection for connection in self._connections.values() if connection.node is None]
         too_many = len(unproven) - _UNPROVEN_MAX - len(self._unreported)
         for at, connection in enumerate(unproven):
             if at < too_many or connection.opened_s < oldest_s:

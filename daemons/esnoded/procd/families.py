@@ -35,7 +35,8 @@ class Step(msgspec.Struct, eq=False):
     """Those of them whose epilog was started."""
     asides: int = 0
     is_begun: bool = False
-    is_connected: bool = False
+    connects: int = 1_000
+    """Connections to its listener that may still be made: they are made again when the network has cut them."""
 
     @property
     def uid(self) -> int:

@@ -237,10 +237,10 @@ class Procd:
 
     def _connect(self, step: Step, fd: int) -> None:
         allowed = step.allowed
-        if "" in allowed.streams or allowed.key.is_phase or allowed.key.is_gateway or step.is_connected:
-            raise NotAllowed(f"step {allowed.key} has no listener to connect to")
+        if "" in allowed.streams or allowed.key.is_phase or allowed.key.is_gateway or not step.connects:
+            raise NotAllowed(f"step {allowed.key} has no listener to connect to (any more)")
         self._begin(step)
-        step.is_connected = True
+        step.connects -= 1
         pid = spawn_connector(allowed.user, allowed.make, fd)
         self._connecting[pid] = boot_us() + CONNECTOR_US
 

@@ -1,15 +1,13 @@
 """The streams of one interactive step: its tasks' pipes, merged into one sealed connection to the command that waits.
 
-Invariants: what is held for a slow reader is bounded (the pipes are then left unread, and the tasks wait
-as they would for a slow terminal); a broken connection never blocks or kills a task through its
+Invariants: what is held for a slow reader, or for one whose connection is cut, is bounded (the pipes are then left unread,
+and the tasks wait as they would for a slow terminal); a connection that is gone never blocks or kills a task through its
 pipes, because they are read on and thrown away; the link closes itself, at the latest
-`_LINGER_US` after the step's end. The connection is read on whether or not tasks take their input (`input`), so that its
-end is always noticed.
+`_LINGER_US` after the step's end.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import resource
@@ -21,27 +19,20 @@ import msgspec
 
 from eslurm.core.model.mpi import PMIX
 from eslurm.ports.step_runner import MPI_STREAM, InputFrame, OutputEndpoint, OutputFrame, OutputHello
-from eslurm.security.step_stream import BadStream, StreamSealer
 from eslurm.telemetry.clocks import boot_us
-from esnoded.procd.credential import NotAllowed
-from esnoded.stepd.connect import Connector, receive_terminal
+from esnoded.stepd.connect import receive_terminal
 from esnoded.stepd.guard import Guard
 from esnoded.stepd.input import InputPipes
-from esnoded.stepd.input_window import WINDOW_BYTES, TooMuch
+from esnoded.stepd.input_window import WINDOW_BYTES
+from esnoded.stepd.output_connection import OutputConnection
 from esnoded.stepd.processes import Processes
 from esnoded.stepd.rank_sockets import RankSockets, make_sockets
 from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
-from esnoded.task.connect import CONNECT_S
 
 _READ_BYTES = 64 * 1024
-_QUEUE_BYTES_MAX = 1024 * 1024
 _LINGER_US = 10_000_000
-_CONNECT_US = round((CONNECT_S + 1) * 1_000_000)
 _FDS_RESERVED = 64
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(InputFrame).decode
 
 
 def fds_max() -> int:
@@ -69,7 +60,9 @@ class _Pipe(msgspec.Struct, eq=False):
 
 
 class OutputLink:
-    """One step's pipes and connection. `on_broken` is called once, never from within a method called by the owner."""
+    """One step's pipes and connection. `on_broken` is called once, never from within a method called by the owner; `on_away`
+    when the connection is cut, with True, and when it is there again or given up.
+    """
 
     def __init__(
         self,
@@ -80,13 +73,14 @@ class OutputLink:
         step: Step,
         endpoint: OutputEndpoint,
         on_broken: Callable[[str], None],
+        on_away: Callable[[bool], None],
     ) -> None:
         self._selector = selector
         self._timers = timers
         self._guard = guard
         self._step = step
-        self._ready = guard.wrap(step, self._on_socket)
         self._on_broken = on_broken
+        self.on_away = on_away
         spec = step.spec
         self._node = spec.key.node
         self._first_task = spec.first_task
@@ -95,51 +89,13 @@ class OutputLink:
         """Local rank -> the socket over which its terminal comes."""
         self._paused = False
         self._finished = False
-        self._is_shut = False
         self._fds_max = fds_max()
-        self._sealer = StreamSealer(endpoint.cookie)
-        self._queue = bytearray(self._sealer.opening)
         readers = [local for local in range(spec.tasks) if spec.reads_stream(local)]
-        self._back = self._sealer.back() if readers or spec.mpi else None
         self._input = InputPipes(selector, readers, lambda call: guard.wrap(step, call), self._grant_input)
         self._ranks = RankSockets(selector, lambda call: guard.wrap(step, call), self._pass_on)
         window = WINDOW_BYTES if readers else 0
-        self._queue += self._sealed(OutputHello(spec.key, spec.node_name, spec.tasks, window, spec.mpi))
-        self._connector: Connector | None = None
-        self._socket: socket.socket | None = None
-        self._is_connected = False
-        self._connect(processes)
-
-    def _connect(self, processes: Processes) -> None:
-        try:
-            self._connector = processes.connect(self._step.key)
-        except (OSError, NotAllowed) as error:
-            why = str(error)
-            self._at(0, lambda: self._break(why))
-        else:
-            self._selector.register(
-                self._connector, selectors.EVENT_READ, self._guard.wrap(self._step, self._on_connector)
-            )
-            self._at(boot_us() + _CONNECT_US, self._on_deadline)
-
-    def _use(self, connection: socket.socket) -> None:
-        self._socket = connection
-        self._selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
-
-    def _on_connector(self, _mask: int) -> None:
-        if self._connector is None:
-            return
-        try:
-            connection = self._connector.take()
-        except OSError as error:
-            self._break(error.strerror or str(error))
-            return
-        self._drop_connector()
-        self._use(connection)
-
-    def _on_deadline(self) -> None:
-        if not self._is_connected and (self._socket is not None or self._connector is not None):
-            self._break(f"no connection within {_CONNECT_US / 1e6:g} s")
+        hello = OutputHello(spec.key, spec.node_name, spec.tasks, window, spec.mpi, resumes=True)
+        self._connection = OutputConnection(selector, timers, guard, processes, step, endpoint, hello, self)
 
     def open_pipes(self, local: int) -> tuple[int, ...]:
         """The write ends for stdout and stderr of the task with this local rank, and the read end for stdin if it takes
@@ -221,9 +177,6 @@ class OutputLink:
     def _at(self, due_us: int, callback: Callable[[], None]) -> None:
         self._timers.at(due_us, self._guard.wrap(self._step, callback))
 
-    def _sealed(self, message: OutputHello | OutputFrame) -> bytes:
-        return self._sealer.seal(_encode(message))
-
     def _watch(self, pipe: _Pipe) -> None:
         on_pipe = self._guard.wrap(self._step, self._on_pipe)
         self._selector.register(pipe.fd, selectors.EVENT_READ, lambda _mask: on_pipe(pipe))
@@ -248,57 +201,24 @@ class OutputLink:
         self._close_when_done()
 
     def _send(self, frame: OutputFrame) -> None:
-        if self._is_shut or (self._socket is None and self._connector is None):
-            return
-        self._queue += self._sealed(frame)
-        if self._socket is not None:
-            self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
-        if len(self._queue) > _QUEUE_BYTES_MAX and not self._paused:
+        self._connection.send(frame)
+        if self._connection.is_full and not self._paused:
             self._paused = True
             self._ranks.pause()
             for fd in self._pipes:
                 self._selector.unregister(fd)
 
-    def _on_socket(self, mask: int) -> None:
-        if self._socket is None:
-            return
-        try:
-            if mask & selectors.EVENT_READ:
-                data = self._socket.recv(_READ_BYTES)
-                if not data:
-                    self._break("the reader closed the connection")
-                    return
-                self._take_input(data)
-                if self._socket is None:
-                    return
-            if mask & selectors.EVENT_WRITE:
-                sent = self._socket.send(self._queue)
-                self._is_connected = True
-                del self._queue[:sent]
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._break(error.strerror or str(error))
-            return
-        if not self._queue:
-            self._selector.modify(self._socket, selectors.EVENT_READ, self._ready)
-        if self._paused and len(self._queue) < _QUEUE_BYTES_MAX // 2:
-            self._resume()
-        self._close_when_done()
+    def take(self, frame: InputFrame) -> None:
+        """See `output_connection.Owner`."""
+        if frame.mpi_rank is not None:
+            self._ranks.give(frame.mpi_rank - self._first_task, frame.data)
+        else:
+            self._input.take(frame)
 
-    def _take_input(self, data: bytes) -> None:
-        # A step without input has a reader that says nothing.
-        if self._back is None:
-            return
-        try:
-            for body in self._back.feed(data):
-                frame = _decode(body)
-                if frame.mpi_rank is not None:
-                    self._ranks.give(frame.mpi_rank - self._first_task, frame.data)
-                else:
-                    self._input.take(frame)
-        except (BadStream, TooMuch, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._break(f"the reader has sent what is no input: {error}")
+    def on_sent(self) -> None:
+        """See `output_connection.Owner`."""
+        if self._paused and self._connection.has_room:
+            self._resume()
 
     def _resume(self) -> None:
         self._paused = False
@@ -306,42 +226,21 @@ class OutputLink:
         for pipe in self._pipes.values():
             self._watch(pipe)
 
-    def _break(self, reason: str) -> None:
-        self._close_socket()
+    def on_gone(self, why: str) -> None:
+        """See `output_connection.Owner`."""
         self._input.close()
         self._ranks.close()
-        self._queue.clear()
         if self._paused:
             self._resume()
         if not self._finished:
-            self._on_broken(reason)
+            self._on_broken(why)
 
     def _close_when_done(self) -> None:
-        if not self._finished or self._pipes or self._offers or self._queue:
-            return
-        if self._socket is None or self._back is None:
-            self._close()
-        elif not self._is_shut:
-            # Input may still come: closed with something unread, the connection would be reset, and the last output lost.
-            self._is_shut = True
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_WR)
-
-    def _drop_connector(self) -> None:
-        if self._connector is not None:
-            self._selector.unregister(self._connector)
-            self._connector.close()
-            self._connector = None
-
-    def _close_socket(self) -> None:
-        self._drop_connector()
-        if self._socket is not None:
-            self._selector.unregister(self._socket)
-            self._socket.close()
-            self._socket = None
+        if self._finished and not self._pipes and not self._offers:
+            self._connection.end()
 
     def _close(self) -> None:
-        self._close_socket()
+        self._connection.close()
         self._input.close()
         self._ranks.close()
         for own in self._offers.values():
@@ -353,4 +252,3 @@ class OutputLink:
                 self._selector.unregister(fd)
             os.close(fd)
         self._pipes.clear()
-        self._queue.clear()

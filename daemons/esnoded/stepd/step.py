@@ -80,6 +80,8 @@ class Step(msgspec.Struct, eq=False):
     warning_failure: str = ""
     has_failed_epilog: bool = False
     link: OutputPipes | None = None
+    is_away: bool = False
+    """The connection to its command is cut: it is not over before there is another, or the command is given up."""
     draining: set[int] = msgspec.field(default_factory=set)
     """Process groups whose leader has ended and whose other members, already killed, are not gone yet."""
     ready: tuple[str, ...] = ()

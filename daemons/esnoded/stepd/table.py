@@ -150,6 +150,9 @@ class StepTable:
             return False
         if step.is_over:
             # Its outcome is not on the disk yet; what it was is decided.
+            if step.is_away and step.link is not None:
+                step.link.drop()
+                self._on_away(step, False)
             return True
         due_us = boot_us() + grace_us
         if step.cause is None:
@@ -263,7 +266,7 @@ class StepTable:
         self._deliver(deliveries)
         ended = [step for step in self._touched.values() if step.is_over]
         self._touched.clear()
-        over = [step for step in ended if self._is_gone(step)]
+        over = [step for step in ended if not step.is_away and self._is_gone(step)]
         if over:
             survive("letting go of what is over", self._processes.over, [step.key for step in over])
         for step in over:
@@ -319,6 +322,7 @@ class StepTable:
         """Something about this step went wrong here: it ends, and no other one."""
         if step.link is not None:
             survive("an output link", step.link.drop)
+        step.is_away = False
         if not step.announced:
             step.fail_spawn(1, text)
         elif step.cause is None:
@@ -370,6 +374,7 @@ class StepTable:
                 step,
                 spec.endpoint,
                 lambda why: self._on_output_lost(step, why),
+                lambda is_away: self._on_away(step, is_away),
             )
         elif spec.key.is_phase:
             step.link = PhaseOutput(self._selector, spec.key, self._outputs, partial(self._guard.wrap, step))
@@ -446,6 +451,10 @@ class StepTable:
     def _on_output_lost(self, step: Step, why: str) -> None:
         text = f"connection for its output lost: {why}"
         self.terminate(step.key, StepEndCause.SIGNALLED, step.spec.kill_grace_us, text)
+
+    def _on_away(self, step: Step, is_away: bool) -> None:
+        step.is_away = is_away
+        self._touch(step)
 
     def _spawn(self, step: Step) -> None:
         """Start the tasks that may start now: all, but none before the first has surely opened the files."""

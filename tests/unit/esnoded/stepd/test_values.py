@@ -27,6 +27,7 @@ from esnoded.procd.families import Families
 from esnoded.procd.spawn import spawn_task
 from esnoded.stepd import table as table_module
 from esnoded.stepd.output import OutputLink
+from esnoded.stepd.output_connection import OutputConnection
 from esnoded.stepd.processes import read_report
 from esnoded.task.program import Program, SpawnError
 from tests.kits.stepd import key
@@ -208,7 +209,7 @@ def test_a_fault_in_a_timer_ends_its_step(
 def test_a_fault_in_a_link_for_output_ends_its_step(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr(OutputLink, where, fault)
+    monkeypatch.setattr(OutputConnection if where == "_on_socket" else OutputLink, where, fault)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = OutputEndpoint("127.0.0.1", listener.getsockname()[1], COOKIE)
         # The connection may take longer than a short task.
