@@ -90,7 +90,7 @@ class OutputFrame(msgspec.Struct, frozen=True, array_like=True):
     `task` is the global rank. `stream` is 1 (stdout), 2 (stderr) or `MPI_STREAM`; on `eof` that stream is complete.
     `exit_status` is given once per task, with stream 0: the exit code, or the negated signal number. `input_bytes`, with
     stream 0 and of no task, are those that may have been sent as input since the step began, `INPUT_DONE`: no task
-    reads any more. `is_last`: no frame follows.
+    reads any more. `is_last`: no frame follows. A frame of no task is acknowledged at once.
 
     Frames with an `ack`, the number of frames that have come from the command, or with a `nonce` are not counted themselves.
     """

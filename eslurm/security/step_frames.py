@@ -23,6 +23,8 @@ class KeptFrames:
         self.held_bytes = self.unsent_bytes = 0
         self._first = 0
         """Position of the first one that is kept."""
+        self._end = 0
+        """Position behind all that were ever sent."""
         self._sent: deque[bytes] = deque()
         self._unsent: deque[bytes] = deque()
         self._is_kept = True
@@ -46,6 +48,7 @@ class KeptFrames:
         self.unsent_bytes -= len(body) + COST_BYTES
         if self._is_kept:
             self._sent.append(body)
+            self._end = max(self._end, self._first + len(self._sent))
         else:
             self._drop(body)
         return body
@@ -60,10 +63,16 @@ class KeptFrames:
             self._drop(self._sent.popleft())
 
     def rewind(self, position: int) -> None:
-        """Begin a new connection, whose first frame is the one of this position. Raises `BadPosition`."""
-        self.acknowledge(position)
+        """Begin a new connection, whose first frame is the one of this position. Raises `BadPosition`.
+
+        The peer may have taken more of an earlier connection since it told where the last one begins.
+        """
+        if not self._first <= position <= self._end:
+            raise BadPosition(f"position {position} is not within {self._first}..{self._end}")
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
+        while self._first < position:
+            self._drop(self._unsent.popleft())
         self.unsent_bytes = self.held_bytes
 
     def keep_none(self) -> None:

@@ -32,7 +32,7 @@ AWAY_S = 65.0
 """A node whose connection was cut is lost after this time: a little more than it looks for this command."""
 _QUEUE_BYTES_MAX = 4 * 1024 * 1024
 _SEALED_BYTES_MAX = 256 * 1024
-_SHOWN_BYTES = 512 * 1024
+_SHOWN_BYTES = 1024 * 1024
 """So much that was shown is acknowledged at once."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -193,10 +193,11 @@ class StepNode:
         self.received += 1
         return True
 
-    def shown(self, count: int) -> None:
-        """So many bytes of frames were shown: acknowledge them, now or later."""
+    def shown(self, count: int, *, at_once: bool) -> None:
+        """So many bytes of frames were shown: acknowledge them, at once or with later ones."""
         self._unshown_bytes += count + COST_BYTES
-        if self.resumes and self._unshown_bytes >= _SHOWN_BYTES and self.connection is not None:
+        is_due = at_once or self._unshown_bytes >= _SHOWN_BYTES
+        if self.resumes and is_due and self.connection is not None:
             self._unshown_bytes = 0
             self.connection.send(InputFrame(ack=self.received))
 

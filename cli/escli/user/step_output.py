@@ -124,6 +124,8 @@ class StepOutput:
         self._connections: dict[int, Connection] = {}
         self._nodes: dict[Source, StepNode] = {}
         """Those that have proved themselves and are not gone."""
+        self._former: dict[Source, StepNode] = {}
+        """Those that have finished. One may not have heard that its last frames have come."""
         self._attached: Attachments | None = None
         self._unreported: dict[Source, int] = {}
         self.statuses: dict[int, int] = {}
@@ -252,7 +254,8 @@ class StepOutput:
             node.kept.acknowledge(frame.ack)
         elif node.is_next(connection):
             self._frame(node, frame)
-            node.shown(len(body))
+            # What is of no task is a grant, a question or the last one.
+            node.shown(len(body), at_once=frame.task < 0)
 
     def _attach(self, connection: Connection, body: bytes) -> None:
         if self._attached is None:
@@ -269,7 +272,7 @@ class StepOutput:
 
     def _hello(self, connection: Connection, hello: OutputHello) -> None:
         source = hello.key.step, hello.node_name
-        known = self._nodes.get(source)
+        known = self._nodes.get(source) or self._former.get(source)
         if known is not None and known.resumes and hello.resumes:
             known.challenge(connection, hello.received)
             return
@@ -287,7 +290,7 @@ class StepOutput:
             raise _BadConnectionError
         node = claim.node
         if self._nodes.get(node.source) is not node:
-            # It was given up meanwhile.
+            # It was given up meanwhile, or has finished, and knows that now.
             raise _BadConnectionError
         if node.connection is not None:
             # The end of the former one has not been noticed here.
@@ -336,6 +339,8 @@ class StepOutput:
             self._forget(node.connection)
         done = self._unreported[node.source] <= 0
         (self.finished if done else self.lost).add(node.source)
+        if done:
+            self._former[node.source] = node
 
     def _forget(self, connection: Connection) -> None:
         if self._connections.pop(connection.socket.fileno(), None) is None:

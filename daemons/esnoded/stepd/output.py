@@ -31,6 +31,8 @@ from esnoded.stepd.step import Step
 from esnoded.stepd.timers import Timers
 
 _READ_BYTES = 64 * 1024
+_DRAINS_MAX = 16
+"""Reads of a pipe at the end, which hold all that is in it."""
 _LINGER_US = 10_000_000
 _FDS_RESERVED = 64
 
@@ -60,8 +62,8 @@ class _Pipe(msgspec.Struct, eq=False):
 
 
 class OutputLink:
-    """One step's pipes and connection. `on_broken` is called once, never from within a method called by the owner; `on_away`
-    when the connection is cut, with True, and when it is there again or given up.
+    """One step's pipes and connection. `on_broken` is called once, never from within a method called by the owner;
+    `on_delivered` when a `deliver` that had to wait may be tried again.
     """
 
     def __init__(
@@ -73,14 +75,14 @@ class OutputLink:
         step: Step,
         endpoint: OutputEndpoint,
         on_broken: Callable[[str], None],
-        on_away: Callable[[bool], None],
+        on_delivered: Callable[[], None],
     ) -> None:
         self._selector = selector
         self._timers = timers
         self._guard = guard
         self._step = step
         self._on_broken = on_broken
-        self.on_away = on_away
+        self._on_delivered = on_delivered
         spec = step.spec
         self._node = spec.key.node
         self._first_task = spec.first_task
@@ -89,6 +91,8 @@ class OutputLink:
         """Local rank -> the socket over which its terminal comes."""
         self._paused = False
         self._finished = False
+        self._delivered_by_us = 0
+        """Time after which a command that takes its output slowly is not waited for; 0: the step is not over."""
         self._fds_max = fds_max()
         readers = [local for local in range(spec.tasks) if spec.reads_stream(local)]
         self._input = InputPipes(selector, readers, lambda call: guard.wrap(step, call), self._grant_input)
@@ -157,6 +161,37 @@ class OutputLink:
         """None: its reader has them."""
         return ""
 
+    def deliver(self) -> None:
+        """The tasks have ended: send what is left. Until the step is over a connection that is cut can be made again."""
+        if self._delivered_by_us:
+            return
+        self._delivered_by_us = boot_us() + _LINGER_US
+        for pipe in tuple(self._pipes.values()):
+            self._drain(pipe)
+        if self._pipes or self._offers:
+            # A process that is none of the step's has them.
+            self._connection.ask()
+        self._close_when_done()
+        if not self._connection.is_delivered:
+            self._at(self._delivered_by_us, self._on_delivered)
+
+    @property
+    def is_delivered(self) -> bool:
+        """Check whether the command has all of the output, or is not waited for any longer."""
+        is_late = boot_us() >= self._delivered_by_us and not self._connection.is_away
+        return is_late or self._connection.is_delivered
+
+    def hurry(self) -> None:
+        """Do not wait for a command whose connection is cut."""
+        if self._connection.is_away:
+            self._connection.close()
+            self._on_delivered()
+
+    def _drain(self, pipe: _Pipe) -> None:
+        for _ in range(_DRAINS_MAX):
+            if self._paused or not self._on_pipe(pipe):
+                break
+
     def finish(self) -> None:
         """The step is over: pass on what its pipes still hold, then close."""
         self._finished = True
@@ -181,24 +216,26 @@ class OutputLink:
         on_pipe = self._guard.wrap(self._step, self._on_pipe)
         self._selector.register(pipe.fd, selectors.EVENT_READ, lambda _mask: on_pipe(pipe))
 
-    def _on_pipe(self, pipe: _Pipe) -> None:
+    def _on_pipe(self, pipe: _Pipe) -> bool:
+        """Take what is there; False when that is nothing."""
         if pipe.fd not in self._pipes or self._paused:
-            return
+            return False
         try:
             data = os.read(pipe.fd, _READ_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             # A terminal that no process has open any more.
             data = b""
         if data:
             self._send(OutputFrame(self._node, pipe.task, pipe.stream, data))
-            return
+            return True
         self._selector.unregister(pipe.fd)
         os.close(pipe.fd)
         del self._pipes[pipe.fd]
         self._send(OutputFrame(self._node, pipe.task, pipe.stream, eof=True))
         self._close_when_done()
+        return False
 
     def _send(self, frame: OutputFrame) -> None:
         self._connection.send(frame)
@@ -219,6 +256,8 @@ class OutputLink:
         """See `output_connection.Owner`."""
         if self._paused and self._connection.has_room:
             self._resume()
+        if self._delivered_by_us and not self._finished and self._connection.is_delivered:
+            self._on_delivered()
 
     def _resume(self) -> None:
         self._paused = False
@@ -232,11 +271,13 @@ class OutputLink:
         self._ranks.close()
         if self._paused:
             self._resume()
-        if not self._finished:
+        if self._delivered_by_us:
+            self._on_delivered()
+        elif not self._finished:
             self._on_broken(why)
 
     def _close_when_done(self) -> None:
-        if self._finished and not self._pipes and not self._offers:
+        if (self._finished or self._delivered_by_us) and not self._pipes and not self._offers:
             self._connection.end()
 
     def _close(self) -> None:

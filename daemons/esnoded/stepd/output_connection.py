@@ -39,13 +39,13 @@ from esnoded.task.connect import CONNECT_S
 
 AWAY_US = 60_000_000
 """Time for which a command whose connection is cut is looked for."""
-KEPT_BYTES_MAX = 2 * 1024 * 1024
+KEPT_BYTES_MAX = 8 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 _SEALED_BYTES_MAX = 256 * 1024
 _CONNECT_US = round((CONNECT_S + 1) * 1_000_000)
 _SILENT_US = 5_000_000
 """A command that has acknowledged nothing of so much for so long is of an earlier release."""
-_AGAIN_MIN_US = 250_000
+_AGAIN_MIN_US = 100_000
 _AGAIN_MAX_US = 4_000_000
 _REFUSED = os.strerror(errno.ECONNREFUSED)
 """The answer of a host on which nothing listens any more."""
@@ -62,9 +62,6 @@ class Owner(Protocol):
 
     def on_sent(self) -> None:
         """Something was sent, or acknowledged: there may be room."""
-
-    def on_away(self, is_away: bool) -> None:
-        """The connection was cut, or is there again."""
 
     def on_gone(self, why: str) -> None:
         """There is no connection any more, and there will be none."""
@@ -98,10 +95,10 @@ class OutputConnection:
         self._is_resumable: bool | None = None
         """None: the command has not said anything yet."""
         self._silence: Timer | None = None
-        self._is_ending = self._is_shut = self._is_closed = False
+        self._is_ending = self._is_closed = False
         self._cut = ""
         """The reason for which the command is looked for; empty: it is not."""
-        self._until_us = self._again_us = 0
+        self._until_us = self._again_us = self._mark = 0
         self._attempt = 0
         self._connector: Connector | None = None
         self._socket: socket.socket | None = None
@@ -118,9 +115,23 @@ class OutputConnection:
         return self._kept.held_bytes > KEPT_BYTES_MAX
 
     @property
+    def is_delivered(self) -> bool:
+        """Check whether the command has all that was sent, or cannot say so."""
+        return self._is_closed or not self._is_resumable or not self._kept.held_bytes
+
+    @property
+    def is_away(self) -> bool:
+        """Check whether the connection was cut, and is not there again."""
+        return bool(self._cut)
+
+    @property
     def has_room(self) -> bool:
         """Check whether much may be added again."""
         return self._kept.held_bytes < KEPT_BYTES_MAX // 2
+
+    def ask(self) -> None:
+        """Ask the command to acknowledge now what it has."""
+        self.send(OutputFrame(self._hello.key.node, -1, 0, eof=True))
 
     def send(self, frame: OutputFrame) -> None:
         """Add a frame; it is dropped when there is no connection any more, or after the `end`."""
@@ -140,7 +151,7 @@ class OutputConnection:
 
     def close(self) -> None:
         """Close all now."""
-        self._is_closed = True
+        self._is_closed, self._cut = True, ""
         self._close_socket()
         self._kept.clear()
 
@@ -151,7 +162,7 @@ class OutputConnection:
         self._sealer = StreamSealer(self._cookie)
         self._back: StreamOpener = self._sealer.back()
         self._queue = bytearray(self._sealer.opening + self._sealer.seal(_encode(hello)))
-        self._has_spoken = False
+        self._has_spoken = self._is_shut = False
 
     def _connect(self) -> None:
         self._attempt += 1
@@ -194,8 +205,13 @@ class OutputConnection:
         elif boot_us() >= self._until_us:
             self._give_up(f"{self._cut}, and none was made again within {AWAY_US / 1e6:g} s: {why}")
         else:
-            self._again_us = min(max(_AGAIN_MIN_US, 2 * self._again_us), _AGAIN_MAX_US)
-            self._at(min(boot_us() + self._again_us, self._until_us), self._connect_again)
+            self._connect_later()
+
+    def _connect_later(self) -> None:
+        """Connect: at once after one that has brought something forward, else after a while."""
+        wait_us = self._again_us
+        self._again_us = min(max(_AGAIN_MIN_US, 2 * wait_us), _AGAIN_MAX_US)
+        self._at(min(boot_us() + wait_us, self._until_us) if wait_us else 0, self._connect_again)
 
     def _connect_again(self) -> None:
         if not self._is_closed and self._socket is None and self._connector is None:
@@ -204,22 +220,18 @@ class OutputConnection:
 
     def _lose(self, why: str) -> None:
         """The connection is cut."""
-        if self._cut or not self._is_resumable or self._is_ending:
+        is_done = self._is_ending and self.is_delivered
+        if self._cut or not self._is_resumable or is_done:
             self._failed(why)
             return
         self._close_socket()
-        self._cut, self._again_us = why, 0
-        self._until_us = boot_us() + AWAY_US
-        self._owner.on_away(True)
-        self._connect_again()
+        self._cut, self._until_us = why, boot_us() + AWAY_US
+        self._connect_later()
 
     def _give_up(self, why: str) -> None:
         if self._is_closed:
             return
         self.close()
-        if self._cut:
-            self._cut = ""
-            self._owner.on_away(False)
         self._owner.on_gone(why)
 
     def _drop_connector(self) -> None:
@@ -282,7 +294,8 @@ class OutputConnection:
             self._queue += self._sealer.seal(body)
 
     def _shut_when_sent(self) -> None:
-        is_sent = self._is_ending and not self._queue and not self._kept.has_unsent
+        # Where a later connection goes on is not known before its answer.
+        is_sent = self._is_ending and not self._cut and not self._queue and not self._kept.has_unsent
         if is_sent and not self._is_shut and self._socket is not None:
             # Something may still come: closed with something unread, the connection would be reset, and output lost.
             self._is_shut = True
@@ -329,17 +342,21 @@ class OutputConnection:
     def _acknowledge(self, position: int, nonce: bytes) -> None:
         if self._cut:
             if len(nonce) != NONCE_BYTES:
-                raise BadPosition("an answer to the hello without a nonce")
+                raise BadPosition(f"a nonce of {len(nonce)} bytes")
             self._kept.rewind(position)
             self._cut, self._has_spoken = "", True
+            if position > self._mark:
+                self._mark, self._again_us = position, 0
             self._control(OutputFrame(self._hello.key.node, -1, 0, nonce=nonce))
-            self._owner.on_away(False)
+            self._owner.on_sent()
         elif self._is_resumable is not False:
             self._is_resumable = True
             self._kept.acknowledge(position)
+            self._owner.on_sent()
 
     def _on_silence(self) -> None:
         """The command acknowledges nothing, so what is sent is gone."""
+        self._silence = None
         if self._is_resumable is None:
             self._is_resumable = False
             self._kept.keep_none()

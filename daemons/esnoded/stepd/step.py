@@ -39,6 +39,17 @@ class OutputPipes(Protocol):
     def drop(self) -> None: ...
 
 
+class Delivering(Protocol):
+    """The output of a step that goes to its command (`output.OutputLink`), once its tasks have ended."""
+
+    @property
+    def is_delivered(self) -> bool: ...
+
+    def deliver(self) -> None: ...
+
+    def hurry(self) -> None: ...
+
+
 class Task(msgspec.Struct, eq=False):
     """One process that was started: the leader of its own session and process group.
 
@@ -80,8 +91,8 @@ class Step(msgspec.Struct, eq=False):
     warning_failure: str = ""
     has_failed_epilog: bool = False
     link: OutputPipes | None = None
-    is_away: bool = False
-    """The connection to its command is cut: it is not over before there is another, or the command is given up."""
+    delivery: Delivering | None = None
+    """Its output, which its command is to have before it is over."""
     draining: set[int] = msgspec.field(default_factory=set)
     """Process groups whose leader has ended and whose other members, already killed, are not gone yet."""
     ready: tuple[str, ...] = ()

@@ -150,9 +150,8 @@ class StepTable:
             return False
         if step.is_over:
             # Its outcome is not on the disk yet; what it was is decided.
-            if step.is_away and step.link is not None:
-                step.link.drop()
-                self._on_away(step, False)
+            if step.delivery is not None:
+                self._guard.run(step, step.delivery.hurry)
             return True
         due_us = boot_us() + grace_us
         if step.cause is None:
@@ -266,10 +265,13 @@ class StepTable:
         self._deliver(deliveries)
         ended = [step for step in self._touched.values() if step.is_over]
         self._touched.clear()
-        over = [step for step in ended if not step.is_away and self._is_gone(step)]
+        over = [step for step in ended if self._is_gone(step) and self._is_delivered(step)]
         if over:
             survive("letting go of what is over", self._processes.over, [step.key for step in over])
         for step in over:
+            # A step is not over twice, whatever its delivery has said meanwhile.
+            step.delivery = None
+            self._touched.pop(step.key, None)
             survive("the counts of a group", self._close_group, step)
             self._ledger.add(step)
             if step.link is not None:
@@ -305,6 +307,14 @@ class StepTable:
         step.timers.append(self._at(step, now_us + _GONE_AGAIN_US, lambda: self._touch(step)))
         return False
 
+    def _is_delivered(self, step: Step) -> bool:
+        """Check whether the command has the output of an ended step, or is not waited for."""
+        if step.delivery is None:
+            return True
+        self._guard.run(step, step.delivery.deliver)
+        # After a fault there is none any more.
+        return step.delivery is None or step.delivery.is_delivered
+
     def _close_group(self, step: Step) -> None:
         use = self._groups.use(step.key)
         self._groups.close(step.key)
@@ -322,7 +332,7 @@ class StepTable:
         """Something about this step went wrong here: it ends, and no other one."""
         if step.link is not None:
             survive("an output link", step.link.drop)
-        step.is_away = False
+        step.delivery = None
         if not step.announced:
             step.fail_spawn(1, text)
         elif step.cause is None:
@@ -366,7 +376,7 @@ class StepTable:
     def _begin(self, step: Step) -> None:
         spec = step.spec
         if spec.endpoint is not None:
-            step.link = OutputLink(
+            step.link = step.delivery = OutputLink(
                 self._selector,
                 self._timers,
                 self._guard,
@@ -374,7 +384,7 @@ class StepTable:
                 step,
                 spec.endpoint,
                 lambda why: self._on_output_lost(step, why),
-                lambda is_away: self._on_away(step, is_away),
+                lambda: self._on_delivered(step),
             )
         elif spec.key.is_phase:
             step.link = PhaseOutput(self._selector, spec.key, self._outputs, partial(self._guard.wrap, step))
@@ -452,9 +462,9 @@ class StepTable:
         text = f"connection for its output lost: {why}"
         self.terminate(step.key, StepEndCause.SIGNALLED, step.spec.kill_grace_us, text)
 
-    def _on_away(self, step: Step, is_away: bool) -> None:
-        step.is_away = is_away
-        self._touch(step)
+    def _on_delivered(self, step: Step) -> None:
+        if step.delivery is not None:
+            self._touch(step)
 
     def _spawn(self, step: Step) -> None:
         """Start the tasks that may start now: all, but none before the first has surely opened the files."""
