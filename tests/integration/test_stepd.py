@@ -362,7 +362,7 @@ def test_output_is_streamed_to_a_waiting_command(site: Site, uid: int) -> None:
             await client.launch(spec)
             assert (await outcomes.of(spec.key)).exit_code == 1
             await reader.closed.wait()
-        assert reader.hellos == [OutputHello(spec.key, "cn1", 2)]
+        assert reader.hellos == [OutputHello(spec.key, "cn1", 2, resumes=True)]
         for task in (6, 7):
             assert reader.text(task, 1) == f"out {task}\n".encode() + bytes(3_000_000)
             assert reader.text(task, 2) == b"err\n"

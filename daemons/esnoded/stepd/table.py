@@ -308,8 +308,8 @@ class StepTable:
         return False
 
     def _is_delivered(self, step: Step) -> bool:
-        """Check whether the command has the output of an ended step, or is not waited for."""
-        if step.delivery is None:
+        """Check whether the command has the output of an ended step, or is not waited for: not after an order to end."""
+        if step.delivery is None or step.is_ending:
             return True
         self._guard.run(step, step.delivery.deliver)
         # After a fault there is none any more.
