@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from eslurm.ports.step_runner import INPUT_DONE, NONCE_BYTES, InputFrame, OutputHello
-from eslurm.security.step_frames import COST_BYTES, KeptFrames
+from eslurm.security.step_frames import KeptFrames
 from eslurm.security.step_stream import StreamOpener, StreamSealer
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ class StepNode:
         return True
 
     def shown(self, count: int, *, at_once: bool) -> None:
-        """So many bytes of frames were shown: acknowledge them, at once or with later ones."""
-        self._unshown_bytes += count + COST_BYTES
+        """Frames of so many bytes were shown: acknowledge them, at once or with later ones."""
+        self._unshown_bytes += count
         is_due = at_once or self._unshown_bytes >= _SHOWN_BYTES
         if self.resumes and is_due and self.connection is not None:
             self._unshown_bytes = 0

@@ -20,7 +20,7 @@ import msgspec
 
 from escli.user.step_node import Connection, StepNode
 from eslurm.ports.step_runner import MPI_STREAM, OutputFrame, OutputHello
-from eslurm.security.step_frames import BadPosition
+from eslurm.security.step_frames import COST_BYTES, BadPosition
 from eslurm.security.step_stream import ATTACHED, BadStream
 
 if TYPE_CHECKING:
@@ -225,12 +225,26 @@ class StepOutput:
         if not data:
             self._cut(connection)
             return
+        shown, is_due = 0, False
         try:
             for body in connection.stream.feed(data):
                 if connection.stream.purpose is ATTACHED:
                     self._attach(connection, body)
                     return
-                self._take(connection, body)
+                node = connection.node
+                if node is None:
+                    self._begin(connection, body)
+                    continue
+                frame = _decode_frame(body)
+                if frame.ack is not None:
+                    node.kept.acknowledge(frame.ack)
+                elif node.is_next(connection):
+                    self._frame(node, frame)
+                    shown += len(body) + COST_BYTES
+                    # What is of no task is a grant, a question or the last one.
+                    is_due |= frame.task < 0
+            if shown and connection.node is not None:
+                connection.node.shown(shown, at_once=is_due)
             if self._mpi is not None:
                 self._mpi.answer()
         except BadStream:
@@ -241,21 +255,12 @@ class StepOutput:
             if node is not None:
                 self._settle(node)
 
-    def _take(self, connection: Connection, body: bytes) -> None:
-        """One message of a connection, which is its first one, proves that it is a later one of a node, or is output."""
-        node = connection.node
-        if node is None and connection.claim is None:
+    def _begin(self, connection: Connection, body: bytes) -> None:
+        """One of the first messages of a connection, until it is that of a node."""
+        if connection.claim is None:
             self._hello(connection, _decode_hello(body))
-            return
-        frame = _decode_frame(body)
-        if node is None:
-            self._resume(connection, frame)
-        elif frame.ack is not None:
-            node.kept.acknowledge(frame.ack)
-        elif node.is_next(connection):
-            self._frame(node, frame)
-            # What is of no task is a grant, a question or the last one.
-            node.shown(len(body), at_once=frame.task < 0)
+        else:
+            self._resume(connection, _decode_frame(body))
 
     def _attach(self, connection: Connection, body: bytes) -> None:
         if self._attached is None:
