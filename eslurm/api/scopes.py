@@ -55,8 +55,8 @@ _SUBMIT: Final = _OWN_JOBS | {"Submit", "CreateStep", "FinishStep", "AttachStep"
 BY_LEADERS: Final = frozenset({"CreateStep", "FinishStep", "WaitStep", "TellGuest"})
 """Methods that pass between cells only when the leader itself makes the call or has checked it: guests, and their steps."""
 FROM_CELLS: Final = (_SUBMIT | BY_LEADERS) - {"Tokens", "CallCell", "AttachStep", *_ALLOCATIONS, *_CRONTABS}
-"""Methods that pass between cells of a federation: a user's, but for tokens, allocations, crontabs and attaching. What is not named
-here does not pass."""
+"""Methods that pass between cells of a federation: a user's, but for tokens, allocations, crontabs and attaching. What is
+not named here does not pass."""
 _ESTIMATOR: Final = frozenset(("Ping", "JobFeed", "SetForecasts"))
 
 METHODS_OF: Final[dict[str, frozenset[str]]] = {
