@@ -109,6 +109,7 @@ ATTEND_JOB = Method("AttendJob", 49, pb.AttendJobRequest, pb.AttendJobReply, Fal
 RELEASE_JOB = Method("ReleaseJob", 50, pb.ReleaseJobRequest, pb.ChangeReply, True, "owner")
 STATISTICS = Method("Statistics", 51, pb.StatisticsRequest, pb.StatisticsReply, False, "anyone")
 RECONFIGURE = Method("Reconfigure", 52, pb.ReconfigureRequest, pb.ReconfigureReply, True, "administrator")
+ATTACH_STEP = Method("AttachStep", 53, pb.AttachStepRequest, pb.AttachStepReply, False, "owner")
 JOB_SCRIPT = Method("JobScript", 60, pb.JobScriptRequest, pb.JobScriptReply, False, "owner")
 CRONTAB = Method("Crontab", 61, pb.CrontabRequest, pb.CrontabReply, False, "owner")
 SET_CRONTAB = Method("SetCrontab", 62, pb.SetCrontabRequest, pb.ChangeReply, True, "owner", LARGE_BYTES)
@@ -117,7 +118,6 @@ UPDATE_PARTITIONS = Method(
 )
 STEPS = Method("Steps", 64, pb.StepsRequest, pb.StepsReply, False, "anyone")
 TOP_JOB = Method("TopJob", 65, pb.TopJobRequest, pb.ChangeReply, True, "owner")
-ATTACH_STEP = Method("AttachStep", 53, pb.AttachStepRequest, pb.AttachStepReply, False, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -171,13 +171,13 @@ METHODS: tuple[Method[Any, Any], ...] = (
     RELEASE_JOB,
     STATISTICS,
     RECONFIGURE,
+    ATTACH_STEP,
     JOB_SCRIPT,
     CRONTAB,
     SET_CRONTAB,
     UPDATE_PARTITIONS,
     STEPS,
     TOP_JOB,
-    ATTACH_STEP,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}
