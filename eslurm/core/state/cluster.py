@@ -549,6 +549,10 @@ class State:
         self.config = config
         self.config_revision = revision
         self.partitions = {partition.name: partition for partition in config.partitions}
+        # One that is removed and added again is as its configuration says.
+        self.partition_states = {
+            name: state for name, state in self.partition_states.items() if name in self.partitions
+        }
         self.partition_nodes = {
             partition.name: tuple(self.numbers[name] for name in partition.nodes if name in self.numbers)
             for partition in config.partitions

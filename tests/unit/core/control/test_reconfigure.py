@@ -20,6 +20,7 @@ from eslurm.core.model.messages import (
     Refused,
     SubmitJobs,
     UpdateNodes,
+    UpdatePartitions,
 )
 from eslurm.core.model.request import Request
 from tests.kits.core import World, refused
@@ -220,6 +221,19 @@ def test_partitions_come_change_and_go() -> None:
         "partition debug: removed",
     )
     assert "debug" not in world.state.partitions
+
+
+def test_a_partition_that_comes_again_is_as_the_file_says() -> None:
+    world = World(nodes=2)
+    alone = world.state.config
+    both = replace(alone, partitions=(*alone.partitions, Partition("debug", ("cn1",))))
+    reread(world, both)
+    world.send(UpdatePartitions(ROOT, ("debug",), "DRAIN"))
+    world.restart()
+    assert world.state.partition_states == {"debug": "DRAIN"}
+    reread(world, alone)
+    reread(world, both)
+    assert not world.state.partition_states
 
 
 def test_either_all_of_it_comes_into_force_or_nothing() -> None:
