@@ -175,6 +175,8 @@ ROWS: tuple[Option, ...] = (
          "a node's tasks: map_cpu:0,1 or mask_cpu:0x3,0xc; after `verbose,` each task says which (SLURM_CPU_BIND)",
          "--cpu-bind=verbose,cores"),
         ("-u --unbuffered", "show output as it comes, not by lines"),
+        ("--exact", "take the cores of its tasks (-n times -c), also where neither is given, and not all of its nodes'"),
+        ("--overlap", "inside a job: share the cores of other steps, take none, and never wait"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
         ("--export LIST", "variables of the tasks: ALL, NONE, NAME or NAME=VALUE (ALL)", "--export ALL,DEBUG=1"),
         ("--propagate [=LIST]", "soft limits (ulimit) that tasks have from here: ALL, NONE, or names (ALL)",

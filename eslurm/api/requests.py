@@ -52,6 +52,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.mpi import mpi_problem
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
+from eslurm.core.model.step_claim import ClaimWish
 from eslurm.core.model.step_input import EVERY_RANK, SIZE_MAX, StepInput
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
@@ -699,6 +700,21 @@ def create_step(
         input=_step_input(request.input) if request.HasField("input") else None,
         mpi=_mpi(request.mpi),
         node_names=_nodes("--nodelist", request.node_names),
+        claim=_claim(request.claim) if request.HasField("claim") else None,
+        is_immediate=request.immediate,
+        time_limit_s=_number("--time", request.time_limit_s, limits.TIME_LIMIT_MAX_S),
+    )
+
+
+def _claim(given: pb.StepClaim) -> ClaimWish:
+    if given.memory_mib and given.memory_per_cpu_mib:
+        raise _refuse("--mem: excludes --mem-per-cpu: give one of them")
+    return ClaimWish(
+        whole=given.whole,
+        memory_mib=_number("--mem", given.memory_mib, limits.MEMORY_MAX_MIB),
+        memory_per_cpu_mib=_number("--mem-per-cpu", given.memory_per_cpu_mib, limits.MEMORY_MAX_MIB),
+        per_node=_named("--gres", given.per_node),
+        per_task=_named("--gpus-per-task", given.per_task),
     )
 
 

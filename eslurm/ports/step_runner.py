@@ -179,6 +179,8 @@ class StepSpec(msgspec.Struct, frozen=True, array_like=True):
     """Memory that its job may use on the node, 0: any."""
     mpi: str = ""
     """Of a step with an `endpoint`: the interface to MPI libraries that its command serves (`core.model.mpi`)."""
+    own_memory_mib: int = 0
+    """Memory that the step itself may use on the node, within its job's; 0: all of that."""
 
 
 class StepOrder(msgspec.Struct, frozen=True, array_like=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from eslurm.core.model.accounts import kind_of
 from eslurm.core.model.controller_phases import UNDER_WAY, PhaseStage
 from eslurm.core.model.job import Span
@@ -10,7 +12,7 @@ from eslurm.core.model.job_weight import weight
 from eslurm.core.model.member import JOIN_TOKEN
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.parts import part_ids
-from eslurm.core.model.step import StepState
+from eslurm.core.model.step import LIVE, StepState
 from eslurm.core.model.token import TOKEN
 from eslurm.core.resources.devices import Devices
 from eslurm.core.resources.vector import aligned, subtract
@@ -32,6 +34,7 @@ from eslurm.core.state.job_indexes import has_wish, shorter_at_us
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, running_of
 from eslurm.core.state.references import References
+from eslurm.core.state.step_use import Place, StepUse, Taken
 from eslurm.replay import pack_check
 
 
@@ -262,6 +265,7 @@ def _check_steps(state: State) -> None:
     """Check that steps exist only inside a live attempt."""
     steps_of: dict[int, set[int]] = {}
     step_owed: dict[int, tuple[int, int]] = {}
+    use = StepUse()
     for (job_id, number), step in state.steps.items():
         job = state.jobs.get(job_id)
         live = job is not None and job.attempt is not None and job.attempt.number == step.attempt
@@ -272,8 +276,44 @@ def _check_steps(state: State) -> None:
         require(whole, f"step {job_id}.{number} is none of the parts of step {job_id}.{first}")
         if step.state is StepState.LAUNCHING:
             step_owed[step.revision] = (job_id, number)
+        use.add(step)
+        is_open = step.launch.demand is not None
+        require(is_open or step.state is not StepState.WAITING, f"step {job_id}.{number} waits for nothing")
+        require(not is_open or step.state not in LIVE, f"step {job_id}.{number} runs and is not laid out")
+        require(
+            step.holding <= frozenset(step.nodes), f"step {job_id}.{number} holds nodes that it does not have"
+        )
     require(steps_of == state.steps_of, "the index of steps disagrees with the steps")
     require(step_owed == state.step_owed, "the index of owed step launches disagrees with the steps")
+    require(use.taken == state.step_use.taken, "the index of what steps take disagrees with the steps")
+    require(use.waiting == state.step_use.waiting, "the index of steps that wait disagrees with the steps")
+    for job_id, places in state.step_use.taken.items():
+        _check_taken(state, job_id, places)
+
+
+def _check_taken(state: State, job_id: int, places: Mapping[Place, Taken]) -> None:
+    """Check that the steps of a job take no more than the job has."""
+    attempt = state.jobs[job_id].attempt
+    assert attempt is not None
+    spans = {(span.component, span.node): span for span in attempt.spans}
+    for place, taken in places.items():
+        span = spans.get(place)
+        require(
+            span is not None,
+            f"steps of job {job_id} take resources of node {place[1]}, which it does not have",
+        )
+        assert span is not None
+        for index, amount in enumerate(taken.amounts):
+            has = span.amounts[index] if index < len(span.amounts) else 0
+            require(
+                0 <= amount <= has,
+                f"steps of job {job_id} take {amount} of {has} on node {place[1]} (#{index})",
+            )
+        own = {(index, number) for index, numbers in span.devices for number in numbers}
+        require(
+            taken.devices <= own,
+            f"steps of job {job_id} have devices on node {place[1]} that it does not have",
+        )
 
 
 def _check_timers(state: State) -> None:

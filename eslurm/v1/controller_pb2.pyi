@@ -1286,7 +1286,7 @@ class StepProgram(_message.Message):
     def __init__(self, argv: _Optional[_Iterable[str]] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ...) -> None: ...
 
 class CreateStepRequest(_message.Message):
-    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint", "tasks_open", "nodes_open", "input", "mpi", "node_names")
+    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint", "tasks_open", "nodes_open", "input", "mpi", "node_names", "claim", "immediate", "time_limit_s")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -1306,6 +1306,9 @@ class CreateStepRequest(_message.Message):
     INPUT_FIELD_NUMBER: _ClassVar[int]
     MPI_FIELD_NUMBER: _ClassVar[int]
     NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    IMMEDIATE_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     tasks: int
     nodes: int
@@ -1325,7 +1328,24 @@ class CreateStepRequest(_message.Message):
     input: StepInput
     mpi: str
     node_names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ..., input: _Optional[_Union[StepInput, _Mapping]] = ..., mpi: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ...) -> None: ...
+    claim: StepClaim
+    immediate: bool
+    time_limit_s: int
+    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ..., input: _Optional[_Union[StepInput, _Mapping]] = ..., mpi: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., claim: _Optional[_Union[StepClaim, _Mapping]] = ..., immediate: _Optional[bool] = ..., time_limit_s: _Optional[int] = ...) -> None: ...
+
+class StepClaim(_message.Message):
+    __slots__ = ("whole", "memory_mib", "memory_per_cpu_mib", "per_node", "per_task")
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_CPU_MIB_FIELD_NUMBER: _ClassVar[int]
+    PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    whole: bool
+    memory_mib: int
+    memory_per_cpu_mib: int
+    per_node: _containers.RepeatedCompositeFieldContainer[ResourceAmount]
+    per_task: _containers.RepeatedCompositeFieldContainer[ResourceAmount]
+    def __init__(self, whole: _Optional[bool] = ..., memory_mib: _Optional[int] = ..., memory_per_cpu_mib: _Optional[int] = ..., per_node: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ..., per_task: _Optional[_Iterable[_Union[ResourceAmount, _Mapping]]] = ...) -> None: ...
 
 class StepInput(_message.Message):
     __slots__ = ("rank", "path", "terminal")
@@ -1384,40 +1404,46 @@ class StepPart(_message.Message):
     def __init__(self, component: _Optional[int] = ..., step: _Optional[int] = ..., rank_first: _Optional[int] = ..., layout: _Optional[_Iterable[_Union[StepNode, _Mapping]]] = ...) -> None: ...
 
 class CreateStepReply(_message.Message):
-    __slots__ = ("job_id", "attempt", "step", "layout", "parts")
+    __slots__ = ("job_id", "attempt", "step", "layout", "parts", "waits")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     attempt: int
     step: int
     layout: _containers.RepeatedCompositeFieldContainer[StepNode]
     parts: _containers.RepeatedCompositeFieldContainer[StepPart]
-    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step: _Optional[int] = ..., layout: _Optional[_Iterable[_Union[StepNode, _Mapping]]] = ..., parts: _Optional[_Iterable[_Union[StepPart, _Mapping]]] = ...) -> None: ...
+    waits: bool
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step: _Optional[int] = ..., layout: _Optional[_Iterable[_Union[StepNode, _Mapping]]] = ..., parts: _Optional[_Iterable[_Union[StepPart, _Mapping]]] = ..., waits: _Optional[bool] = ...) -> None: ...
 
 class WaitStepRequest(_message.Message):
-    __slots__ = ("job_id", "step", "timeout_s", "cell", "home_job_id")
+    __slots__ = ("job_id", "step", "timeout_s", "cell", "home_job_id", "turn")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     HOME_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     step: int
     timeout_s: int
     cell: str
     home_job_id: int
-    def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., timeout_s: _Optional[int] = ..., cell: _Optional[str] = ..., home_job_id: _Optional[int] = ...) -> None: ...
+    turn: bool
+    def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., timeout_s: _Optional[int] = ..., cell: _Optional[str] = ..., home_job_id: _Optional[int] = ..., turn: _Optional[bool] = ...) -> None: ...
 
 class StepReply(_message.Message):
-    __slots__ = ("state", "failed")
+    __slots__ = ("state", "failed", "step")
     STATE_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     state: str
     failed: _containers.RepeatedCompositeFieldContainer[Problem]
-    def __init__(self, state: _Optional[str] = ..., failed: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+    step: CreateStepReply
+    def __init__(self, state: _Optional[str] = ..., failed: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., step: _Optional[_Union[CreateStepReply, _Mapping]] = ...) -> None: ...
 
 class FinishStepRequest(_message.Message):
     __slots__ = ("job_id", "step", "exit_code", "signal", "cell", "home_job_id")

@@ -22,7 +22,7 @@ from eslurm.core.agent.pipeline import AgentPipeline, WriteSpool
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.agent.reports import Reports
 from eslurm.core.agent.starts import Starts
-from eslurm.core.control import configuration, decide, reactor, steps
+from eslurm.core.control import configuration, decide, reactor, step_layout, steps
 from eslurm.core.control.commit_pipeline import Commit, CommitPipeline, Give, Show
 from eslurm.core.control.jobs import (
     dependency,
@@ -310,6 +310,11 @@ def one_core_too_few(patch: pytest.MonkeyPatch) -> None:
         hold(self, node, (amounts[0] - 1, *amounts[1:]) if amounts[0] > 1 else amounts, until_us)
 
     patch.setattr(Ledger, "hold", less)
+
+
+def steps_counted_once(patch: pytest.MonkeyPatch) -> None:
+    """A step is given cores that other steps of its job have."""
+    patch.setattr(step_layout, "_free", lambda span, claim, taken: span.amounts)
 
 
 def requeue_at_once(patch: pytest.MonkeyPatch) -> None:

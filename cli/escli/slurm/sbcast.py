@@ -9,6 +9,7 @@ from escli import exits, program
 from escli.failures import CommandFailed
 from escli.options import Words
 from escli.slurm import frame
+from escli.user.step_claim import NOTHING
 from escli.user.step_following import interrupts_of_step
 from escli.user.step_programs import PartProgram
 from escli.user.step_run import check_here, run_step
@@ -69,6 +70,19 @@ class _Texts:
     def interrupted(self, label: str, ended: Sequence[int], running: Sequence[int]) -> None:
         """One interrupt ends the copy."""
 
+    def waits(self, job_id: int) -> None:
+        """It shares the cores of other steps, and waits for none."""
+
+    def begins(self, label: str) -> None:
+        """It has never waited."""
+
+    def timed_out(self, label: str, node: str, limit_s: int) -> None:
+        """It has no limit of its own."""
+
+    def refused(self, job_id: int, text: str) -> str:
+        """The reason as it is."""
+        return text
+
 
 def run(context: Context, given: Options) -> int:
     """The command; returns the exit code: 1 when a node has no copy."""
@@ -87,7 +101,7 @@ def run(context: Context, given: Options) -> int:
         check_here(api)
         nodes = _nodes(api, job_id)
         copying = PartProgram(0, ("/bin/sh", "-c", _TASK, COMMAND, *arguments), nodes, nodes, 1)
-        code = run_step(api, words, job_id, [copying], os.environ, interrupts_of_step(), _Texts())
+        code = run_step(api, words, job_id, [copying], os.environ, interrupts_of_step(), _Texts(), NOTHING)
     return exits.FAILED if code else exits.OK
 
 

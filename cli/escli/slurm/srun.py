@@ -12,7 +12,7 @@ from eslurm.compat.errors import OptionError, whole_number
 from eslurm.compat.filenames import expand_pattern
 from eslurm.compat.slurm.getopt import FLAG, HARMLESS, Parser
 from eslurm.compat.slurm.sbatch_options import OPPOSITES
-from eslurm.compat.slurm.srun_options import INSIDE, OUTSIDE, VARIABLES
+from eslurm.compat.slurm.srun_options import OF_STEPS, OUTSIDE, VARIABLES
 from eslurm.compat.slurm.srun_options import ROWS as ROWS
 
 TYPE_CHECKING = False
@@ -51,17 +51,20 @@ def _check_mpi(given: Options) -> None:
 
 def _run_inside(context: Context, given: Options) -> int:
     from escli.user import esrun
+    from escli.user.step_claim import CLAIMS, LIMITS
 
     words = []
     if not any(os.environ.get(name) for name in frame.NAMED_BY) and context.socket:
         words += ["--socket", context.socket]
     words += _tasks_on_each_node(given, os.environ)
+    if not any(given.has(long) for long in (*OF_STEPS.values(), *CLAIMS)):
+        words += [f"--{long}" for name, long in OF_STEPS.items() if os.environ.get(name)][:1]
     for row, value, spelling in given.found:
         if row.long in ("ntasks-per-node", "multi-prog"):
             continue
-        if row.long in OUTSIDE:
-            why = INSIDE.get(row.long, "the job has its nodes already")
-            raise frame.Failed(f"srun: error: {spelling} is not supported inside of jobs: {why}")
+        if row.long in OUTSIDE and row.long not in CLAIMS | LIMITS:
+            text = "is not supported inside of jobs: the job has its nodes already"
+            raise frame.Failed(f"srun: error: {spelling} {text}")
         if row.treatment != HARMLESS and not row.treatment.startswith("only:") and row.long not in _FILES:
             words.append(f"--{row.long}" if row.kind == FLAG else f"--{row.long}={value}")
     _redirect(given, os.environ)

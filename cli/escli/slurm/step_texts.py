@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 from escli import program
 from eslurm.compat.arrays import fold_tasks, format_array
@@ -43,6 +44,31 @@ class SlurmTexts:
         for tasks, state in ((running, "running"), (ended, "exited")):
             if tasks:
                 program.warn("srun", f"StepId={label} {_tasks(tasks)}: {state}")
+
+    def waits(self, job_id: int) -> None:
+        """As srun does when it is told to come again."""
+        text = f"Job {job_id} step creation temporarily disabled, retrying (Requested nodes are busy)"
+        program.warn("srun", text)
+
+    def begins(self, label: str) -> None:
+        """As srun does after that."""
+        program.warn("srun", f"Step created for StepId={label}")
+
+    def timed_out(self, label: str, node: str, limit_s: int) -> None:
+        """As the step's manager says it."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S")
+        program.warn("srun", f"error: *** STEP {label} ON {node} CANCELLED AT {at} DUE TO TIME LIMIT ***")
+
+    def refused(self, job_id: int, text: str) -> str:
+        """The reason of ours behind those of Slurm that clients look for."""
+        for ours, theirs in (
+            ("would have to wait", "Requested nodes are busy"),
+            (" are more than ", "Requested node configuration is not available"),
+            ("--gres: ", "Invalid generic resource (gres) specification"),
+        ):
+            if ours in text:
+                return f"Unable to create step for job {job_id}: {theirs} ({text})"
+        return text
 
 
 def _tasks(tasks: Sequence[int]) -> str:

@@ -13,6 +13,7 @@ from escli.failures import CommandFailed
 from escli.interrupts import Interrupts
 from escli.user.allocated_command import PENDING, obtain, say
 from escli.user.allocation import Allocation
+from escli.user.step_claim import ALL, NOTHING
 from escli.user.step_programs import read_programs
 from escli.user.step_run import run_step
 from eslurm.compat.errors import OptionError
@@ -87,7 +88,8 @@ def run_allocated_step(
             given.drop(_OF_THE_JOB)
             programs = read_programs(given, environ)
             entered = contextlib.nullcontext(interrupts)
-            code = run_step(api, given, allocation.job_id, programs, environ, entered, texts)
+            claim = NOTHING if given.has("overlap") else ALL
+            code = run_step(api, given, allocation.job_id, programs, environ, entered, texts, claim)
         finally:
             had_ended = keeper.has_ended
             with contextlib.suppress(CommandFailed):

@@ -63,6 +63,24 @@ def draft_resources(given: Words) -> dict[str, Any]:
     return request
 
 
+def claim_amounts(given: Words) -> dict[str, Any]:
+    """What a step takes of its job besides cores, as fields of a `StepClaim`. Raises OptionError."""
+    nodes = positive(given, "nodes")
+    tasks = positive(given, "ntasks")
+    # `--mem 0` is all memory that the job has: nothing that other steps do not have.
+    request: dict[str, Any] = {"exclusive": True, "tasks": tasks or max(1, nodes)}
+    request |= {"nodes_min": nodes, "nodes_max": nodes}
+    _exclusive(given)
+    _add_memory(request, given)
+    _add_devices(request, given, tasks)
+    return {
+        "memory_mib": request.get("memory_per_node_mib", 0),
+        "memory_per_cpu_mib": request.get("memory_per_cpu_mib", 0),
+        "per_node": request["per_node"],
+        "per_task": request["per_task"],
+    }
+
+
 def _chunks(given: Words) -> dict[str, Any]:
     """`--rset` in place of the options for tasks, cores, memory and devices."""
     for long in WITHOUT_RSET:

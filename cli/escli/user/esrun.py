@@ -12,6 +12,7 @@ from escli import program
 from escli.open_api import open_api
 from escli.option_table import OUTSIDE
 from escli.user.step_calls import COMMAND, take_binding
+from escli.user.step_claim import CLAIMS, LIMITS, read_claim
 from escli.user.step_ends import OwnTexts
 from escli.user.step_following import interrupts_of_step
 from escli.user.step_mpi import list_types, read_mpi
@@ -51,6 +52,7 @@ def _run(given: Words, texts: StepTexts) -> int:
     if not job_id:
         return _run_outside(given, texts)
     _check_inside(given, job_id)
+    claim = read_claim(given, os.environ, job_id)
     is_inside = str(job_id) == (os.environ.get("ESLURM_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
     # The sizes of another job are not known here.
     programs = read_programs(given, os.environ if is_inside else {})
@@ -62,7 +64,7 @@ def _run(given: Words, texts: StepTexts) -> int:
             return run_joint(api, given, job_id, programs, texts)
     with open_api(given, COMMAND) as api:
         check_here(api)
-        return run_step(api, given, job_id, programs, os.environ, interrupts_of_step(), texts)
+        return run_step(api, given, job_id, programs, os.environ, interrupts_of_step(), texts, claim)
 
 
 def _run_outside(given: Words, texts: StepTexts) -> int:
@@ -81,7 +83,7 @@ def _run_outside(given: Words, texts: StepTexts) -> int:
 def _check_inside(given: Words, job_id: int) -> None:
     """Refuse what asks for nodes. Raises OptionError."""
     for long in given.names():
-        if long in OUTSIDE:
+        if long in OUTSIDE and long not in CLAIMS | LIMITS:
             raise OptionError(
                 given.spelling(long),
                 given.text(long) or None,

@@ -21,7 +21,7 @@ from eslurm.core.model.request_limits import NAME_CHARS_MAX, NODES_NAMED_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from escli.options import Words
@@ -165,6 +165,28 @@ def layout_of(step: Any) -> list[tuple[int, str, int]]:
     return [(number, node.name, node.tasks) for number, layout in parts for node in layout]
 
 
+def await_step(api: Api, step: Any, is_known: Callable[[Any], bool], **fields: Any) -> Any:
+    """The first word of the controller about the step that `is_known` takes. `fields` are more of a `WaitStepRequest`.
+
+    Raises CommandFailed.
+    """
+    from eslurm.v1 import controller_pb2 as pb
+
+    request = pb.WaitStepRequest(job_id=step.job_id, step=step.step, timeout_s=_LAUNCH_POLL_S, **fields)
+    heard_s = time.monotonic()
+    while True:
+        try:
+            reply = api.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
+        except CommandFailed as failure:
+            # Another controller takes over, and the step goes on meanwhile.
+            if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
+                raise
+            continue
+        if is_known(reply):
+            return reply
+        heard_s = time.monotonic()
+
+
 class Launch:
     """Waits in a thread of its own for the answer to the launch, which may take as long as the slowest node.
 
@@ -203,27 +225,10 @@ class Launch:
             self._tell.close()
 
     def _ask_until_launched(self, api: Api) -> None:
-        from eslurm.v1 import controller_pb2 as pb
-
-        request = pb.WaitStepRequest(
-            job_id=self._step.job_id,
-            step=self._step.step,
-            timeout_s=_LAUNCH_POLL_S,
-            cell=self._cell,
-            home_job_id=self._home_job_id,
-        )
-        heard_s = time.monotonic()
-        while self.state == "LAUNCHING":
-            try:
-                reply = api.call("WaitStep", request, _LAUNCH_POLL_S + _CALL_MARGIN_S)
-            except CommandFailed as failure:
-                # Another controller takes over, and the launch goes on meanwhile.
-                if not is_away(failure) or time.monotonic() - heard_s > GIVE_UP_S:
-                    raise
-                continue
-            heard_s = time.monotonic()
-            self.failed = [(problem.what, problem.text) for problem in reply.failed]
-            self.state = reply.state
+        where = {"cell": self._cell, "home_job_id": self._home_job_id}
+        reply = await_step(api, self._step, lambda reply: reply.state != "LAUNCHING", **where)
+        self.failed = [(problem.what, problem.text) for problem in reply.failed]
+        self.state = reply.state
 
 
 def finish(api: Api, step: Any, code: int, number: int, cell: str = "", home_job_id: int = 0) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     """Rank, node, and exit code or the negated number of the signal that ended it."""
 
 _WAIT_MAX_S = 366 * 86_400
+_LAUNCH_S = 0.5
+"""A node counts the time from its launch on, which may precede the command's first look by so much."""
 
 
 class StepTexts(Protocol):
@@ -38,6 +40,18 @@ class StepTexts(Protocol):
 
     def interrupted(self, label: str, ended: Sequence[int], running: Sequence[int]) -> None:
         """Ctrl-C was pressed once; once more within a second ends the step."""
+
+    def waits(self, job_id: int) -> None:
+        """Other steps of the job have what the step claims."""
+
+    def begins(self, label: str) -> None:
+        """A step of which that was told has its turn."""
+
+    def timed_out(self, label: str, node: str, limit_s: int) -> None:
+        """Its time limit has passed, and the first of its tasks, on this node, has been ended."""
+
+    def refused(self, job_id: int, text: str) -> str:
+        """The line about a step that its job does not take, or not now."""
 
 
 class OwnTexts:
@@ -73,6 +87,23 @@ class OwnTexts:
         text = f"task {_ranks(running)} running: one more Ctrl-C within a second ends the step"
         program.warn(self._command, f"step {label}: {text}")
 
+    def waits(self, job_id: int) -> None:
+        """Tell it, and how not to wait."""
+        text = f"other steps of job {job_id} have its cores: it waits for its turn (--overlap shares them)"
+        program.warn(self._command, text)
+
+    def begins(self, label: str) -> None:
+        """Tell it."""
+        program.warn(self._command, f"step {label} has its turn")
+
+    def timed_out(self, label: str, node: str, limit_s: int) -> None:
+        """Tell it."""
+        program.warn(self._command, f"step {label}: its time limit of {limit_s} s has passed")
+
+    def refused(self, job_id: int, text: str) -> str:
+        """The reason as it is."""
+        return text
+
 
 def _ranks(tasks: Sequence[int]) -> str:
     return format_array(fold_tasks(tasks))
@@ -93,6 +124,10 @@ class TaskEnds:
         `quits_on_interrupt`: one Ctrl-C ends them all.
         """
         self.quits_on_interrupt = quits_on_interrupt
+        self.time_limit_s = 0
+        """The step's own; its nodes keep it, and what they end is told as that."""
+        self._begun_s: float | None = None
+        self._was_late = False
         self._texts = texts
         self._kills = kill_on_bad_exit
         self._wait_s = wait_s
@@ -105,7 +140,10 @@ class TaskEnds:
         if news and not self._ended:
             self._first_s = now_s
         failed: dict[tuple[str, int], list[int]] = {}
+        self._begun_s = now_s if self._begun_s is None else self._begun_s
         for task, node, status in news:
+            if status < 0:
+                self._look_at_limit(label, node, now_s - self._begun_s)
             self._ended.add(task)
             if status:
                 failed.setdefault((node, status), []).append(task)
@@ -124,11 +162,28 @@ class TaskEnds:
             self._texts.ending(label, int(waited_s) if is_late else 0, sorted(self._ended), running)
         return True
 
+    def _look_at_limit(self, label: str, node: str, ran_s: float) -> None:
+        if not 0 < self.time_limit_s <= ran_s + _LAUNCH_S or self._was_late:
+            return
+        self._was_late = True
+        if self._texts is not None:
+            self._texts.timed_out(label, node, self.time_limit_s)
+
     def interrupted(self, label: str, tasks: int) -> None:
         """Tell how many tasks run after one Ctrl-C."""
         if self._texts is not None:
             running = [task for task in range(tasks) if task not in self._ended]
             self._texts.interrupted(label, sorted(self._ended), running)
+
+    def waits(self, job_id: int) -> None:
+        """Tell that the step waits for its turn."""
+        if self._texts is not None:
+            self._texts.waits(job_id)
+
+    def begins(self, label: str) -> None:
+        """Tell that it has its turn."""
+        if self._texts is not None:
+            self._texts.begins(label)
 
     def problem(self, label: str, text: str) -> None:
         """Tell of what else went wrong."""

@@ -13,6 +13,7 @@ from escli.user.step_following import follow
 from escli.user.step_input import InputPump, read_choice
 from escli.user.step_mpi import StepMpi, check_alone, read_mpi
 from escli.user.step_output import LineWriter, StepOutput
+from escli.user.step_turn import begin
 from eslurm.core.model.values import COOKIE_BYTES
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from escli.api import Api
     from escli.interrupts import Interrupts
     from escli.options import Words
+    from escli.user.step_claim import Claim
     from escli.user.step_ends import StepTexts
     from escli.user.step_programs import PartProgram
 
@@ -45,12 +47,14 @@ def run_step(
     environ: Mapping[str, str],
     entering: AbstractContextManager[Interrupts],
     texts: StepTexts,
+    claim: Claim,
 ) -> int:
     """The whole life of a step; returns its exit code. `environ` is the job's; signals count from `entering` on.
 
     Raises OptionError, CommandFailed.
     """
     choice, ends = read_choice(given, environ), read_ends(given, environ, texts)
+    ends.time_limit_s = claim.time_limit_s
     cookie = os.urandom(COOKIE_BYTES)
     writer = LineWriter(
         sys.stdout.buffer, sys.stderr.buffer, is_unbuffered=given.has("unbuffered") or given.has("pty")
@@ -62,15 +66,18 @@ def run_step(
     pump = InputPump(choice.open(), output)
     try:
         request = step_request(given, job_id, programs, output.endpoint, cookie, environ, choice.step, word)
-        step = api.call("CreateStep", request, request_id=os.urandom(16))
-        tasks = tasks_by_source(step)
-        if given.has("label"):
-            writer.label_width = len(str(sum(tasks.values()) - 1))
-        output.expect(tasks)
-        label = f"{step.job_id}.{step.step}"
-        if mpi is not None:
-            mpi.begin(label, [(name, count) for _, name, count in layout_of(step)])
+        claim.put(request)
         with entering as interrupts:
+            step = begin(api, request, interrupts, ends, texts, claim)
+            if step is None:
+                return 128 + interrupts.last
+            tasks = tasks_by_source(step)
+            if given.has("label"):
+                writer.label_width = len(str(sum(tasks.values()) - 1))
+            output.expect(tasks)
+            label = f"{step.job_id}.{step.step}"
+            if mpi is not None:
+                mpi.begin(label, [(name, count) for _, name, count in layout_of(step)])
             launch = Launch(api, step)
             code, number = follow(output, launch, label, interrupts, pump, ends)
         finish(api, step, code, number)

@@ -12,7 +12,7 @@ import itertools
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -39,6 +39,7 @@ from eslurm.api import requests
 from eslurm.api.infos import given_back
 from eslurm.api.limits import charging
 from eslurm.api.shapes import Submission
+from eslurm.api.step_infos import created, step_reply
 from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
 from eslurm.core.control.jobs.access import check_managed
 from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
@@ -342,21 +343,7 @@ class ControllerService:
         await self._endpoints.check(message, caller)
         answer = await self._decide(message, caller, blobs.rows)
         assert isinstance(answer, StepCreated)
-        return pb.CreateStepReply(
-            job_id=answer.job_id,
-            attempt=answer.attempt,
-            step=answer.step,
-            layout=_step_nodes(answer.layout),
-            parts=[
-                pb.StepPart(
-                    component=part.component,
-                    step=part.step,
-                    rank_first=part.rank_first,
-                    layout=_step_nodes(part.layout),
-                )
-                for part in answer.parts
-            ],
-        )
+        return step_reply(answer)
 
     async def _finish_part(self, request: pb.FinishPartRequest, caller: Caller) -> pb.FinishPartReply:
         answer = await self._decide(requests.finish_part(request, caller.principal), caller)
@@ -503,7 +490,9 @@ class ControllerService:
                 )
             parts = step_parts(view.steps, step)
             state = joint_state(parts)
-            if state is not StepState.LAUNCHING:
+            if request.turn and state not in (StepState.WAITING, StepState.FAILED, StepState.CANCELLED):
+                return pb.StepReply(state=state.value, step=step_reply(created(view, parts)))
+            if state not in (StepState.LAUNCHING, StepState.WAITING):
                 failed = [
                     pb.Problem(what=view.nodes[node].name, code="failed", text=text)
                     for part in parts
@@ -518,10 +507,6 @@ class ControllerService:
         return pb.AttachStepReply(
             endpoint=found.endpoint, secret=attach_secret(found.cookie), layout=_step_nodes(found.layout)
         )
-
-
-def _step_nodes(layout: Iterable[tuple[str, int]]) -> list[pb.StepNode]:
-    return [pb.StepNode(name=name, tasks=tasks) for name, tasks in layout]
 
 
 def _named(struct: Any) -> Any:

@@ -82,6 +82,8 @@ class Groups:
         if "memory" in self.controllers:
             # A step that has lost one of its processes is of no use to its job.
             write(f"{path}/memory.oom.group", "1")
+            if terms.own_memory_mib:
+                write(f"{path}/memory.max", str(terms.own_memory_mib * MIB))
 
     def _limit(self, job: str, terms: Terms, options: Options) -> None:
         _enable(job, self._usual)

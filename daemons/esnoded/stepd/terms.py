@@ -40,6 +40,7 @@ class Terms(msgspec.Struct, frozen=True):
     mpi: str = ""
     cores: int = 0
     memory_mib: int = 0
+    own_memory_mib: int = 0
 
     def reads_stream(self, local: int) -> bool:
         """Check whether the task of this rank on its node reads what the step's command passes on."""
@@ -91,4 +92,5 @@ def terms_of(spec: StepSpec) -> Terms:
         spec.mpi,
         spec.cores,
         spec.memory_mib,
+        spec.own_memory_mib,
     )

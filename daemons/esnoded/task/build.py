@@ -149,6 +149,8 @@ def _task(
         stdin=stdin,
         input=given,
         mpi=request.mpi,
+        time_limit_us=request.time_limit_s * 1_000_000,
+        own_memory_mib=request.memory_mib + request.memory_per_task_mib * share[0],
     )
 
 

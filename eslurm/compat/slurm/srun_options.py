@@ -25,8 +25,9 @@ cpu_bind . = as:cpu-bind
 cpus-per-task c = yes cores for each task
 distribution m = only:block|block:block|block:cyclic tasks are dealt to nodes in blocks
 error e = yes file of standard error
-exact . - no a step has cores by -n and -c
+exact . - yes the step takes the cores of its tasks, not all of its nodes
 export . = yes variables of the tasks
+external-launcher . - as:overlap
 het-group . = yes parts of the job to run in (inside jobs)
 help h - yes show this text
 input i = yes all, none, the number of a task, or a file
@@ -42,7 +43,7 @@ nodes N = yes number of nodes
 ntasks n = yes number of tasks
 open-mode . = yes append to files that exist, or truncate them
 output o = yes file of standard output
-overlap . - none steps of a job share its cores
+overlap . - yes the step shares the cores of other steps, and never waits
 pack-group . = as:het-group
 propagate . ? yes soft limits that tasks have from here
 pty . - yes task 0 has a terminal, which is this one
@@ -72,13 +73,11 @@ ROWS = tuple(
     )
 )
 """Options that are not here are refused by their name, as are all others of srun."""
-INSIDE: Mapping[str, str] = {
-    "exclusive": "a step has cores by -n and -c",
-    "mem": "a step has the memory of its job",
-    "mem-per-cpu": "a step has the memory of its job",
-    "time": "a step has the time of its job",
+OF_STEPS: Mapping[str, str] = {
+    "SLURM_EXACT": "exact",
+    "SLURM_OVERLAP": "overlap",
 }
-"""Why some of `OUTSIDE` are refused inside a job; all others: the job has its nodes."""
+"""Variables that give an option of a step inside a job, unless another one of these is given."""
 VARIABLES: Mapping[str, str] = {
     "SLURM_ACCOUNT": "account",
     "SLURM_CONSTRAINT": "constraint",

@@ -156,6 +156,8 @@ class Attempt:
     cores: Cores | None = None
     """The words of its application for its cores here, if there are any."""
     live: set[int] = field(default_factory=set)
+    uncounted: set[int] = field(default_factory=set)
+    """Steps of esrun whose end is not reported. After a restart none is known, and all ends are."""
     steps: dict[int, PendingStep] = field(default_factory=dict)
     starts: list[Waiter] = field(default_factory=list)
     ends: list[Waiter] = field(default_factory=list)

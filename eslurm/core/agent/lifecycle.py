@@ -34,6 +34,7 @@ from eslurm.core.model.protocol import (
     Signal,
     Start,
     StepEnded,
+    TasksOver,
 )
 from eslurm.core.model.step_key import BATCH_STEP, EPILOG_STEP, GATEWAY_STEPS, PROLOG_STEP, StepKey
 from eslurm.core.relay.results import FAILED, OK, failed
@@ -167,9 +168,11 @@ class Lifecycle:
                 self._buffer.emit(AcknowledgeSteps((step,)))
             return
         if not step.is_batch:
-            if not step.is_gateway:
-                self._buffer.emit(AcknowledgeSteps((step,)))
             self.tasks.on_ended(attempt, step.step, end)
+            if step.step in attempt.uncounted:
+                self._buffer.emit(AcknowledgeSteps((step,)))
+            elif not step.is_gateway:
+                self._reports.owe_tasks(self._nodes[step.node], attempt, step.step, end)
         elif attempt.end is None:
             self.ends.on_batch_ended(attempt, end)
         if was_live and not attempt.live:
@@ -200,9 +203,16 @@ class Lifecycle:
     # ---- acknowledgements, restart ----
 
     def on_committed(
-        self, node: LocalNode, body: StepEnded | NodeGone | PhaseReported | GatewayReported, revision: int
+        self,
+        node: LocalNode,
+        body: StepEnded | NodeGone | PhaseReported | GatewayReported | TasksOver,
+        revision: int,
     ) -> None:
         """The controller knows what was reported, by `revision`: in the end a tombstone is all that is kept."""
+        if isinstance(body, TasksOver):
+            step = StepKey(body.job_id, body.attempt, body.step, node.number)
+            self._buffer.emit(AcknowledgeSteps((step,)))
+            return
         attempt = node.attempts.get((body.job_id, body.attempt))
         if attempt is None:
             return

@@ -22,11 +22,14 @@ from eslurm.core.model.protocol import (
     NodeGone,
     PhaseReported,
     StepEnded,
+    TasksOver,
 )
 
-OwedBody: TypeAlias = StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported | CoresReported
+OwedBody: TypeAlias = (
+    StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported | CoresReported | TasksOver
+)
 OwedKey: TypeAlias = tuple[type[OwedBody], int, int, str]
-"""(kind of report, job, attempt, phase)."""
+"""(kind of report, job, attempt, phase or number of the step)."""
 
 
 class Parked(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from eslurm.core.model.protocol import (
     NodeGone,
     PhaseReported,
     StepEnded,
+    TasksOver,
 )
 from eslurm.core.model.step_key import PROLOG
 
@@ -54,6 +55,10 @@ class Reports:
         """Owe the report of a phase's end."""
         body = PhaseReported(node.number, node.incarnation, attempt.job_id, attempt.number, phase, end)
         self._owe(node, body)
+
+    def owe_tasks(self, node: LocalNode, attempt: Attempt, step: int, end: StepEnd) -> None:
+        """Owe the report that no task of this step is left here."""
+        self._owe(node, TasksOver(node.number, node.incarnation, attempt.job_id, attempt.number, step, end))
 
     def owe_addresses(self, node: LocalNode, attempt: Attempt, addresses: tuple[str, ...]) -> None:
         """Owe the report of the addresses at which an attempt's gateway daemons serve."""
@@ -136,4 +141,9 @@ _CHECK: OwedKey = (CheckPassed, 0, 0, "")
 def _key(body: OwedBody) -> OwedKey:
     if isinstance(body, CheckPassed):
         return _CHECK
-    return type(body), body.job_id, body.attempt, body.phase if isinstance(body, PhaseReported) else ""
+    what = ""
+    if isinstance(body, PhaseReported):
+        what = body.phase
+    elif isinstance(body, TasksOver):
+        what = str(body.step)
+    return type(body), body.job_id, body.attempt, what

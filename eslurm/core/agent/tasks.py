@@ -79,6 +79,8 @@ class Tasks:
             self.refuse(attempt, step, "the step has no tasks for this node")
         elif not self._blob_waiters.ask(attempt, step, (request.environment_hash,)):
             attempt.live.add(step)
+            if not request.is_counted and step not in _GATEWAYS:
+                attempt.uncounted.add(step)
             key = StepKey(attempt.job_id, attempt.number, step, attempt.node)
             contact_us = self._nodes[attempt.node].contact_us
             self._buffer.emit(RunTasks(key, attempt.launch, request, *share, pending.credential, contact_us))

@@ -100,6 +100,7 @@ from eslurm.core.model.protocol import (
     RegistrationReply,
     ReportBody,
     StepEnded,
+    TasksOver,
 )
 from eslurm.core.state.cluster import State
 
@@ -122,6 +123,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return [], None
         case StepEnded():
             return outcomes.on_step_ended(state, message, now_us), None
+        case TasksOver():
+            return steps.on_tasks_over(state, message), None
         case NodeGone():
             return outcomes.on_node_gone(state, message, now_us), None
         case PhaseReported():

@@ -37,8 +37,9 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.request import Request
 from eslurm.core.model.step import StepState
+from eslurm.core.model.step_claim import StepClaim
 from eslurm.core.model.step_key import BATCH_STEP
-from eslurm.core.resources.vector import RESOURCES
+from eslurm.core.resources.vector import MEMORY_MIB, RESOURCES
 from eslurm.core.state.allocation_amounts import limit_s, spans_to_come
 from eslurm.core.state.cluster import State, attempts_of
 from eslurm.core.state.endings import grace_s
@@ -75,6 +76,7 @@ def effect_of(state: State, fact: facts.Fact) -> Effect | None:
             | facts.TimeChanged()
             | facts.AttemptEnded()
             | facts.StepCreated()
+            | facts.StepGranted()
             | facts.PartFinished()
             | facts.JobShrunk()
             | facts.GrowthPlaced()
@@ -266,6 +268,31 @@ def _without_arguments(launch: JobLaunch) -> JobLaunch:
     return msgspec.structs.replace(launch, spec=msgspec.structs.replace(launch.spec, arguments=()))
 
 
+def _memory_mib(claim: StepClaim | None) -> int:
+    """The memory that a claim names for each node; 0: none."""
+    return sum(claim.on_node[MEMORY_MIB : MEMORY_MIB + 1]) if claim is not None else 0
+
+
+def with_devices(state: State, launch: JobLaunch, step: facts.StepCreated) -> JobLaunch:
+    """The launch for a step: of a resource that its claim names it sees its own devices only."""
+    if not step.devices:
+        return launch
+    names = _resource_names(state)
+    own = {(node, names[index]): numbers for node, index, numbers in step.devices}
+    parts = launch.device_parts or (0,) * len(launch.devices)
+    devices = tuple(
+        [
+            (node, name, own.get((node, name), numbers) if part == step.component else numbers)
+            for (node, name, numbers), part in zip(launch.devices, parts, strict=True)
+        ]
+    )
+    return msgspec.structs.replace(launch, devices=devices)
+
+
+def _resource_names(state: Described) -> list[str]:
+    return [*RESOURCES, *(one.name for one in state.config.resources if not one.wide_total)]
+
+
 def _devices(
     state: Described, spans: Sequence[Span]
 ) -> tuple[tuple[tuple[int, str, tuple[int, ...]], ...], tuple[int, ...]]:
@@ -275,7 +302,7 @@ def _devices(
     components = []
     for span in spans:
         for index, numbers in span.devices:
-            names = names or [*RESOURCES, *(one.name for one in state.config.resources if not one.wide_total)]
+            names = names or _resource_names(state)
             found.append((span.node, names[index], numbers))
             components.append(span.component)
     return tuple(found), tuple(components) if spans[-1].component else ()
@@ -334,7 +361,7 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         cookie=launch.cookie,
         tasks=step.tasks,
         cpus_per_task=launch.cpus_per_task,
-        launch=shared.launch if shared is not None else None,
+        launch=with_devices(state, shared.launch, launch) if shared is not None else None,
         component=launch.component,
         rank_first=launch.rank_first,
         tasks_total=launch.tasks_total,
@@ -343,6 +370,10 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         joint=launch.joint,
         input=launch.input,
         mpi=launch.mpi,
+        is_counted=launch.claim is not None,
+        time_limit_s=launch.time_limit_s,
+        memory_mib=_memory_mib(launch.claim),
+        memory_per_task_mib=launch.claim.by_cpu_mib * launch.cpus_per_task if launch.claim is not None else 0,
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)
 

@@ -17,6 +17,7 @@ from eslurm.core.control.effects import Effect, effect_of
 from eslurm.core.control.jobs.controller_phases import begun
 from eslurm.core.control.jobs.dependency import affected, dependents_of_all, reconsider
 from eslurm.core.control.jobs.preemption import resumptions
+from eslurm.core.control.steps import next_turn
 from eslurm.core.control.timers import pop_due
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job
@@ -78,6 +79,7 @@ class Reactor:
         self._epoch_before = state.epoch
         # The former leader may have owed some of them; a needless check costs little.
         state.unsettled = dict.fromkeys(dependents_of_all(state))
+        state.step_use.due = dict.fromkeys(state.step_use.waiting)
 
     def process(self, messages: Iterable[Message], wall_us: int) -> Batch:
         """Decide and apply all messages. Time never goes back: the batch's `now` is at least the last one's."""
@@ -94,8 +96,18 @@ class Reactor:
             self._apply_all(resumptions(self.state, now_us), batch)
         if self.state.phases_waiting and self.state.epoch != self._epoch_before:
             self._apply_all(begun(self.state), batch)
+        self._give_turns(batch)
         batch.touched = self.state.take_touched()
         return batch
+
+    def _give_turns(self, batch: Batch) -> None:
+        """Launch the steps that have waited for what has become free, each job's in their order."""
+        use = self.state.step_use
+        while use.due:
+            job_id, _ = use.due.popitem()
+            while found := next_turn(self.state, job_id):
+                self._apply_all(found, batch)
+            use.due.pop(job_id, None)
 
     def _answer(self, message: Message, batch: Batch) -> BatchAnswer:
         match message:
@@ -149,6 +161,8 @@ class Reactor:
             batch.effects.append(effect)
         for job_id in reversed(affected(self.state, fact)):
             self.state.unsettled[job_id] = None
+        if (waiting := self.state.step_use.waiting) and getattr(fact, "job_id", None) in waiting:
+            self.state.step_use.due[fact.job_id] = None  # type: ignore[union-attr]
         if self._observe is not None:
             self._observe(self.state, fact)
 

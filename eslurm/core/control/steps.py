@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from eslurm.core.control.jobs.access import check_owned, get_seen
 from eslurm.core.control.privacy import Visibility
+from eslurm.core.control.step_layout import Laid, Layout, Wanted, lay_out
 from eslurm.core.model import facts
 from eslurm.core.model.guests import JointStep
 from eslurm.core.model.job import Attempt, Job, Principal, Span
@@ -24,8 +26,11 @@ from eslurm.core.model.messages import (
     StepProgram,
 )
 from eslurm.core.model.parts import user_parts
-from eslurm.core.model.step import Step, StepState
+from eslurm.core.model.protocol import TasksOver
+from eslurm.core.model.step import OVER, Step, StepState
+from eslurm.core.model.step_claim import StepClaim, StepDemand
 from eslurm.core.model.step_input import problem_of as input_problem
+from eslurm.core.plan.placement.compiled_request import amounts_of
 from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 
@@ -35,7 +40,8 @@ STEPS_MAX = 10_000
 def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], StepCreated]:
     """Lay the tasks out over the job's nodes: block-wise, at most what each node's share of the job allows.
 
-    A step over several parts of the job is a step in each of them, with consecutive numbers and one order of ranks.
+    A step with a claim waits while other steps have what it claims, or wait themselves. A step over several parts of the
+    job is a step in each of them, with consecutive numbers and one order of ranks.
     """
     job, attempt = _running(state, message.by, message.job_id)
     if job.job_id != message.job_id:
@@ -55,73 +61,217 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
             RefusalCode.CONFLICT,
             f"--het-group: part {back} of job {job.job_id} was given back: use {', '.join(map(str, left))}",
         )
+    claim = _claim(state, message)
+    demands = _demands(message)
+    where = _Where(state, job, attempt, parts, claim)
     programs = programs_of(message)
+    laid = _lay_out(where, programs, demands)
+    waits = claim is not None and (laid is None or job.job_id in state.step_use.waiting)
+    if waits and message.is_immediate:
+        text = f"--immediate: the step would have to wait for others of job {job.job_id}"
+        raise Refused(RefusalCode.CONFLICT, text)
+    counts = [sum(tasks for _, tasks in one.layout) for one in laid or ()]
+    first_rank = total = 0
+    if message.joint is not None:
+        assert laid is not None
+        first_rank, total = _joint(message.joint, parts, laid[0].layout)
+    if laid is not None and (problem := input_problem(message.input, total or sum(counts))):
+        raise Refused(RefusalCode.INVALID, problem)
+    first = attempt.next_step
+    found: list[facts.StepCreated] = []
+    for at, (component, program, demand) in enumerate(zip(parts, programs, demands, strict=True)):
+        own = facts.StepCreated(
+            job_id=job.job_id,
+            attempt=attempt.number,
+            step=first + at,
+            name=message.name,
+            layout=(),
+            argv=program.argv,
+            environment_hash=message.environment_hash,
+            work_dir=message.work_dir,
+            endpoint=message.endpoint,
+            cookie=message.cookie,
+            cpus_per_task=program.cpus_per_task,
+            component=component,
+            rank_first=first_rank,
+            tasks_total=total,
+            first=first if len(parts) > 1 else -1,
+            others=tuple([(part, ()) for part in parts[1:]]) if not at else (),
+            joint=message.joint,
+            input=message.input,
+            mpi=message.mpi,
+            claim=claim,
+            demand=demand,
+            time_limit_s=message.time_limit_s,
+        )
+        found.append(own)
+    if waits:
+        made = [PartCreated(part, first + at, 0, ()) for at, part in enumerate(parts)]
+    else:
+        assert laid is not None
+        granted = _grants(job.job_id, first, parts, laid, first_rank, total)
+        found = [_begun(one, grant) for one, grant in zip(found, granted, strict=True)]
+        made = [
+            PartCreated(part, grant.step, grant.rank_first, _named(state, grant.layout))
+            for part, grant in zip(parts, granted, strict=True)
+        ]
+    whole = tuple(one for part in made for one in part.layout)
+    answered = tuple(made) if len(parts) > 1 else ()
+    return [*found], StepCreated(job.job_id, attempt.number, first, whole, answered, waits)
+
+
+def _claim(state: State, message: CreateStep) -> StepClaim | None:
+    """The claim by the indexes of the resources. Raises `Refused` for one that no node has."""
+    wish = message.claim
+    if wish is None or message.joint is not None:
+        # The cells of a step over several know nothing of each other's steps: such a step shares.
+        return None
+    names = state.ledger.topology.resources
+    by_task, on_node = (amounts_of(named, names) for named in (wish.per_task, wish.per_node))
+    if by_task is None or on_node is None:
+        missing = next(name for name, _ in (*wish.per_task, *wish.per_node) if name not in names)
+        text = f"--gres: no node here has {missing}: see `esinfo -N` for what they have"
+        raise Refused(RefusalCode.INVALID, text)
+    if wish.memory_mib:
+        on_node = (0, wish.memory_mib, *on_node[2:])
+    return StepClaim(
+        wish.whole,
+        on_node if any(on_node) else (),
+        by_task if any(by_task) else (),
+        wish.memory_per_cpu_mib,
+    )
+
+
+class _Where(NamedTuple):
+    """Parts of a running job, and the claim of a step to them."""
+
+    state: State
+    job: Job
+    attempt: Attempt
+    parts: Sequence[int]
+    claim: StepClaim | None
+
+
+def _lay_out(
+    where: _Where, programs: Sequence[StepProgram], demands: Sequence[StepDemand]
+) -> list[Laid] | None:
+    """Each program laid out in its part; None while other steps have too much. Raises `Refused` for what never fits."""
+    state, job, attempt, parts, claim = where
     has_parts = user_parts(job.spec) > 1
     spans: dict[int, list[Span]] = {component: [] for component in parts}
     for span in spans_to_come(attempt):
         if span.component in spans and span.node in attempt.held:
             spans[span.component].append(span)
-    if message.node_names:
-        spans = _on_named(state, message, spans)
+    if demands[0].node_names:
+        spans = _on_named(state, job.job_id, demands[0].node_names, spans)
     if attempt.is_resized:
-        programs = (_of_now(programs[0], message, spans[0]),)
-    layouts = [
-        _layout(spans[component], program, f"part {component}: " if has_parts else "")
-        for component, program in zip(parts, programs, strict=True)
+        programs = (_of_now(programs[0], demands[0], spans[0]),)
+    taken = state.step_use.taken.get(job.job_id, {})
+    found: list[Laid] = []
+    is_free = True
+    for component, program, demand in zip(parts, programs, demands, strict=True):
+        text = f"part {component}: " if has_parts else ""
+        wanted = Wanted(program, claim, demand.nodes_open, text)
+        laid = lay_out(spans[component], wanted, taken)
+        is_free &= laid is not None
+        found += [laid] if laid is not None else []
+    return found if is_free else None
+
+
+def _demands(message: CreateStep) -> list[StepDemand]:
+    """The size of the step in each of its parts."""
+    return [
+        StepDemand(one.tasks, one.nodes, message.tasks_open, message.nodes_open, message.node_names)
+        for one in programs_of(message)
     ]
-    counts = [sum(tasks for _, tasks in layout) for layout in layouts]
+
+
+def _grants(
+    job_id: int, first: int, parts: Sequence[int], laid: Sequence[Laid], first_rank: int = 0, total: int = 0
+) -> list[facts.StepGranted]:
+    """What the layouts give to each of the steps that form one. `total`: the ranks of all cells together."""
+    counts = [sum(tasks for _, tasks in one.layout) for one in laid]
     together = len(parts) > 1
-    first_rank = total = 0
-    if message.joint is not None:
-        first_rank, total = _joint(message.joint, parts, layouts[0])
-    if problem := input_problem(message.input, total or sum(counts)):
-        raise Refused(RefusalCode.INVALID, problem)
-    found: list[facts.Fact] = []
-    made: list[PartCreated] = []
-    for at, (component, program, layout) in enumerate(zip(parts, programs, layouts, strict=True)):
-        number, rank_first = attempt.next_step + at, first_rank + sum(counts[:at])
-        found.append(
-            facts.StepCreated(
-                job_id=job.job_id,
-                attempt=attempt.number,
-                step=number,
-                name=message.name,
-                layout=layout,
-                argv=program.argv,
-                environment_hash=message.environment_hash,
-                work_dir=message.work_dir,
-                endpoint=message.endpoint,
-                cookie=message.cookie,
-                cpus_per_task=program.cpus_per_task,
-                component=component,
-                rank_first=rank_first,
-                tasks_total=sum(counts) if together else total,
-                first=attempt.next_step if together else -1,
-                others=tuple(zip(parts[1:], layouts[1:], strict=True)) if not at else (),
-                joint=message.joint,
-                input=message.input,
-                mpi=message.mpi,
-            )
+    return [
+        facts.StepGranted(
+            job_id,
+            first + at,
+            one.layout,
+            rank_first=first_rank + sum(counts[:at]),
+            tasks_total=sum(counts) if together else total,
+            others=tuple([(part, other.layout) for part, other in zip(parts[1:], laid[1:], strict=True)])
+            if not at
+            else (),
+            takes=one.takes,
+            devices=one.devices,
         )
-        named = tuple((state.nodes[node].name, tasks) for node, tasks in layout)
-        made.append(PartCreated(component, number, rank_first, named))
-    whole = tuple(one for part in made for one in part.layout)
-    return found, StepCreated(
-        job.job_id, attempt.number, attempt.next_step, whole, tuple(made) if together else ()
+        for at, one in enumerate(laid)
+    ]
+
+
+def _begun(created: facts.StepCreated, grant: facts.StepGranted) -> facts.StepCreated:
+    """The fact of a step that does not wait."""
+    return replace(
+        created,
+        layout=grant.layout,
+        rank_first=grant.rank_first,
+        tasks_total=grant.tasks_total,
+        others=grant.others,
+        demand=None,
+        takes=grant.takes,
+        devices=grant.devices,
     )
 
 
+def _named(state: State, layout: Layout) -> tuple[tuple[str, int], ...]:
+    return tuple([(state.nodes[node].name, tasks) for node, tasks in layout])
+
+
+def next_turn(state: State, job_id: int) -> list[facts.Fact]:
+    """The facts that give the first step that waits its turn; none while it has to wait on.
+
+    A step that fits into its job no more fails, so that those behind it have their turn.
+    """
+    job = state.find_job(job_id)
+    waiting = state.step_use.waiting.get(job_id)
+    if job is None or not waiting or _why_not(job) is not None:
+        return []
+    assert job.attempt is not None
+    steps = step_parts(state.steps, state.steps[job_id, waiting[0]])
+    launches = [step.launch for step in steps]
+    parts = [launch.component for launch in launches]
+    demands = [launch.demand for launch in launches if launch.demand is not None]
+    programs = [
+        StepProgram(launch.argv, demand.tasks, demand.nodes, launch.cpus_per_task)
+        for launch, demand in zip(launches, demands, strict=True)
+    ]
+    where = _Where(state, job, job.attempt, parts, launches[0].claim)
+    try:
+        laid = _lay_out(where, programs, demands)
+        if laid is None:
+            return []
+        tasks = sum(count for one in laid for _, count in one.layout)
+        if problem := input_problem(launches[0].input, tasks):
+            raise Refused(RefusalCode.INVALID, problem)
+    except Refused as refused:
+        why = ((job.attempt.first, refused.text),)
+        return [facts.StepAnswered(job_id, step.step, (), why) for step in steps]
+    return [*_grants(job_id, steps[0].step, parts, laid)]
+
+
 def _on_named(
-    state: State, message: CreateStep, spans: Mapping[int, Sequence[Span]]
+    state: State, job_id: int, names: Sequence[str], spans: Mapping[int, Sequence[Span]]
 ) -> dict[int, list[Span]]:
     """Those of the spans of each part that are on the named nodes. Raises `Refused` for a node that the job has not."""
-    named = set(message.node_names)
+    named = set(names)
     found = {
         part: [span for span in own if state.nodes[span.node].name in named] for part, own in spans.items()
     }
     there = {state.nodes[span.node].name for own in found.values() for span in own}
     if missing := sorted(named - there):
-        text = f"--nodelist: {missing[0]} is none of the nodes of job {message.job_id}: name some of those that it has"
+        text = (
+            f"--nodelist: {missing[0]} is none of the nodes of job {job_id}: name some of those that it has"
+        )
         raise Refused(RefusalCode.INVALID, text)
     return found
 
@@ -146,10 +296,10 @@ def programs_of(message: CreateStep) -> tuple[StepProgram, ...]:
     return message.programs or (same,) * len(message.components)
 
 
-def _of_now(program: StepProgram, message: CreateStep, spans: Sequence[Span]) -> StepProgram:
+def _of_now(program: StepProgram, demand: StepDemand, spans: Sequence[Span]) -> StepProgram:
     """The program of a step in a job whose nodes have changed: what its user left open is as many as there are now."""
-    tasks = sum([span.tasks for span in spans]) if message.tasks_open else program.tasks
-    return replace(program, tasks=tasks, nodes=0 if message.nodes_open else program.nodes)
+    tasks = sum([span.tasks for span in spans]) if demand.tasks_open else program.tasks
+    return replace(program, tasks=tasks, nodes=0 if demand.nodes_open else program.nodes)
 
 
 def _check_parts(job: Job, message: CreateStep) -> None:
@@ -179,60 +329,27 @@ def not_running(job: Job) -> Refused:
 def _running(state: State, by: Principal, job_id: int) -> tuple[Job, Attempt]:
     job = get_seen(state, by, job_id)
     check_owned(by, job)
-    if job.attempt is None or (job.state not in STARTED and job.state is not JobState.LAUNCHING):
-        raise not_running(job)
-    if job.state is JobState.SUSPENDED:
-        raise Refused(
-            RefusalCode.CONFLICT, f"job {job_id} is suspended: steps start when it has been resumed"
-        )
-    if job.attempt.stop is not None:
-        raise Refused(RefusalCode.CONFLICT, f"job {job_id} is being ended")
-    is_preparing = job.attempt.phase is AttemptPhase.PREPARING and job.attempt.prepares_first
-    if is_preparing or job.attempt.awaits_prolog:
-        # If a node cannot be prepared the job starts elsewhere at once: nothing of it may run by then.
-        raise Refused(RefusalCode.CONFLICT, f"job {job_id} is still being prepared: try again in a moment")
+    if (refused := _why_not(job)) is not None:
+        raise refused
+    assert job.attempt is not None
     return job, job.attempt
 
 
-def _layout(spans: Sequence[Span], program: StepProgram, where: str) -> tuple[tuple[int, int], ...]:
-    """(node, tasks) of a program within one part's spans; `where` begins the texts of refusals."""
-    if program.cpus_per_task < 1:
-        text = f"--cpus-per-task: {program.cpus_per_task} is too few: a task needs one cpu"
-        raise Refused(RefusalCode.INVALID, where + text)
-    if program.tasks < 0 or program.nodes < 0:
-        text = "--ntasks and --nodes must not be negative: leave out what is open"
-        raise Refused(RefusalCode.INVALID, where + text)
-    nodes = program.nodes or (len(spans) if program.tasks == 0 else min(len(spans), program.tasks))
-    if nodes > len(spans):
-        owner = "part" if where else "job"
-        text = f"--nodes: {nodes} are more than the {owner}'s {len(spans)} nodes"
-        raise Refused(RefusalCode.INFEASIBLE, where + text)
-    if not nodes:
-        raise Refused(RefusalCode.CONFLICT, where + "none of its nodes is left")
-    tasks = program.tasks or nodes
-    if tasks < nodes:
-        text = f"--ntasks: {tasks} tasks cannot be spread over {nodes} nodes"
-        raise Refused(RefusalCode.INVALID, where + text)
-    room = [span.amounts[0] // program.cpus_per_task for span in spans]
-    chosen = list(range(nodes))
-    share, more = divmod(tasks, nodes)
-    wanted = [share + (at < more) for at in chosen]
-    if all(want <= room[at] for at, want in zip(chosen, wanted, strict=True)):
-        return tuple((spans[at].node, want) for at, want in zip(chosen, wanted, strict=True))
-    if sum(room[:nodes]) < tasks or not all(room[:nodes]):
-        owner = "part" if where else "job"
-        text = (
-            f"--ntasks: {tasks} tasks of {program.cpus_per_task} cpus are more than {nodes} nodes of the {owner} hold "
-            f"({sum(room[:nodes])})"
-        )
-        raise Refused(RefusalCode.INFEASIBLE, where + text)
-    filled = [1] * nodes
-    left = tasks - nodes
-    for at in chosen:
-        extra = min(left, room[at] - 1)
-        filled[at] += extra
-        left -= extra
-    return tuple((spans[at].node, count) for at, count in zip(chosen, filled, strict=True))
+def _why_not(job: Job) -> Refused | None:
+    """The reason why no step of the job starts now; None: they do."""
+    attempt = job.attempt
+    if attempt is None or (job.state not in STARTED and job.state is not JobState.LAUNCHING):
+        return not_running(job)
+    if job.state is JobState.SUSPENDED:
+        text = f"job {job.job_id} is suspended: steps start when it has been resumed"
+        return Refused(RefusalCode.CONFLICT, text)
+    if attempt.stop is not None:
+        return Refused(RefusalCode.CONFLICT, f"job {job.job_id} is being ended")
+    if (attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first) or attempt.awaits_prolog:
+        # If a node cannot be prepared the job starts elsewhere at once: nothing of it may run by then.
+        text = f"job {job.job_id} is still being prepared: try again in a moment"
+        return Refused(RefusalCode.CONFLICT, text)
+    return None
 
 
 def step_parts(steps: Mapping[tuple[int, int], Step], step: Step) -> list[Step]:
@@ -245,12 +362,12 @@ def step_parts(steps: Mapping[tuple[int, int], Step], step: Step) -> list[Step]:
 
 
 def joint_state(parts: Iterable[Step]) -> StepState:
-    """The state of a step over several parts: failed where one is, launching until all have started."""
+    """The state of a step over several parts: failed where one is, waiting or launching while one does."""
     states = {part.state for part in parts}
-    for state in (StepState.FAILED, StepState.LAUNCHING, StepState.RUNNING):
+    for state in (StepState.FAILED, StepState.WAITING, StepState.LAUNCHING, StepState.RUNNING):
         if state in states:
             return state
-    return StepState.ENDED
+    return StepState.CANCELLED if StepState.CANCELLED in states else StepState.ENDED
 
 
 def on_finish(state: State, message: FinishStep) -> tuple[list[facts.Fact], Changed]:
@@ -260,9 +377,25 @@ def on_finish(state: State, message: FinishStep) -> tuple[list[facts.Fact], Chan
     if job is None or step is None or not Visibility(state, message.by).job(job):
         return [], Changed(0)
     check_owned(message.by, job)
+    code = message.exit_code, message.signal
     found: list[facts.Fact] = [
-        facts.StepFinished(one.job_id, one.step, message.exit_code, message.signal)
+        facts.StepFinished(one.job_id, one.step, *code)
         for one in step_parts(state.steps, step)
-        if one.state not in (StepState.ENDED, StepState.FAILED)
+        if one.state not in OVER or _is_corrected(one, code)
     ]
     return found, Changed(1 if found else 0)
+
+
+def _is_corrected(step: Step, code: tuple[int, int]) -> bool:
+    """Check whether the nodes have told of the step's end before its command, which knows how all of its parts ended."""
+    return step.state is StepState.ENDED and code != (step.exit_code, step.signal) == step.worst
+
+
+def on_tasks_over(state: State, report: TasksOver) -> list[facts.Fact]:
+    """A node has no task of a step left."""
+    step = state.steps.get((report.job_id, report.step))
+    if step is None or step.attempt != report.attempt or report.node not in step.holding:
+        return []
+    end = report.end
+    code = (128 + end.signal, end.signal) if end.signal else (end.exit_code, 0)
+    return [facts.TasksEnded(report.job_id, report.step, (report.node,), *code)]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from eslurm.core.model.accounts import Policy
+from eslurm.core.model.amounts import Vector
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.crontab import Crontab
 from eslurm.core.model.federation import FederationWish, Outcome
@@ -29,6 +30,7 @@ from eslurm.core.model.pack import MoveWish, PackPlace
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.retry import Retried
 from eslurm.core.model.satellite_states import SatelliteState
+from eslurm.core.model.step_claim import NumberedDevices, StepClaim, StepDemand
 from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.token import IssuedToken
@@ -610,7 +612,7 @@ class JobsForgotten(FactBase, frozen=True, tag=True):
 
 
 class StepCreated(FactBase, frozen=True, tag=True):
-    """`layout` gives (node, tasks) in order."""
+    """`layout` gives (node, tasks) in order; of a step that waits for its turn it is empty."""
 
     job_id: int
     attempt: int
@@ -635,6 +637,28 @@ class StepCreated(FactBase, frozen=True, tag=True):
     input: StepInput | None = None
     """None: its tasks have no input."""
     mpi: str = ""
+    claim: StepClaim | None = None
+    """None: it shares what other steps have."""
+    demand: StepDemand | None = None
+    """It waits for its turn; None: it has what it asked for."""
+    takes: tuple[Vector, ...] = ()
+    """What its claim takes on each node of `layout`."""
+    devices: NumberedDevices = ()
+    """The numbered devices among them."""
+    time_limit_s: int = 0
+
+
+class StepGranted(FactBase, frozen=True, tag=True):
+    """It is the turn of a step that has waited: what `StepCreated` had left open."""
+
+    job_id: int
+    step: int
+    layout: tuple[tuple[int, int], ...]
+    rank_first: int = 0
+    tasks_total: int = 0
+    others: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    takes: tuple[Vector, ...] = ()
+    devices: NumberedDevices = ()
 
 
 class StepAnswered(FactBase, frozen=True, tag=True):
@@ -664,6 +688,16 @@ class MailTold(FactBase, frozen=True, tag=True):
 
     job_id: int
     number: int
+
+
+class TasksEnded(FactBase, frozen=True, tag=True):
+    """None of a step's tasks is left on these nodes, where the worst of them ended so; 128 + N by signal N."""
+
+    job_id: int
+    step: int
+    nodes: tuple[int, ...]
+    exit_code: int = 0
+    signal: int = 0
 
 
 # ---- policies ----
@@ -881,6 +915,8 @@ Fact: TypeAlias = (
     | StepCreated
     | StepAnswered
     | StepFinished
+    | StepGranted
+    | TasksEnded
     | PolicySet
     | PolicyRemoved
     | NodeSetAside

@@ -25,6 +25,7 @@ from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.protocol import Report
 from eslurm.core.model.request import Request as ResourceRequest
+from eslurm.core.model.step_claim import ClaimWish
 from eslurm.core.model.step_input import StepInput
 
 
@@ -349,6 +350,12 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     mpi: str = ""
     node_names: tuple[str, ...] = ()
     """Its tasks go to these nodes of the job; empty: to the first ones."""
+    claim: ClaimWish | None = None
+    """None: it shares what other steps have."""
+    is_immediate: bool = False
+    """Refuse it when it would have to wait."""
+    time_limit_s: int = 0
+    """0: the step may run as long as its job."""
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):
@@ -824,6 +831,8 @@ class StepCreated(msgspec.Struct, frozen=True, array_like=True, tag="step_create
     step: int
     layout: tuple[tuple[str, int], ...]
     parts: tuple[PartCreated, ...] = ()
+    waits: bool = False
+    """It waits for its turn: the layouts are empty."""
 
 
 class Amounts(msgspec.Struct, frozen=True, array_like=True, gc=False):

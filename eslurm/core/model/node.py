@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.protocol import AGENT_PROTOCOL
+from eslurm.core.model.protocol import KNOWS_PARTS
 
 
 class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -87,4 +87,4 @@ def is_usable(node: Node) -> bool:
 
 def is_older(node: Node) -> bool:
     """Check whether its agent is of a release that knows neither jobs of several parts nor phases."""
-    return node.incarnation > 0 and node.protocol < AGENT_PROTOCOL
+    return node.incarnation > 0 and node.protocol < KNOWS_PARTS

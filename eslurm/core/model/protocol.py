@@ -20,8 +20,12 @@ from eslurm.core.model.job import JobSpec, StepEnd
 from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import BATCH_STEP
 
-AGENT_PROTOCOL: Final = 1
-"""The protocol of an agent of this release: launches of several parts, and phases. Agents of earlier releases say 0."""
+KNOWS_PARTS: Final = 1
+"""From this protocol on an agent knows launches of several parts, and phases."""
+TELLS_OF_TASKS: Final = 2
+"""From this protocol on an agent sends `TasksOver`."""
+AGENT_PROTOCOL: Final = TELLS_OF_TASKS
+"""The protocol of an agent of this release. The earliest ones say 0."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -158,6 +162,13 @@ class LaunchStep(
     input: StepInput | None = None
     mpi: str = ""
     """The interface to MPI libraries that the step's command serves (`model.mpi`); empty: none."""
+    is_counted: bool = False
+    """It takes resources of its job until each node has said that none of its tasks is left (`TasksOver`)."""
+    time_limit_s: int = 0
+    """0: none but that of its job."""
+    memory_mib: int = 0
+    """Memory that its tasks may use on each node, besides `memory_per_task_mib`; 0 both: what the job has there."""
+    memory_per_task_mib: int = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):
@@ -267,6 +278,17 @@ class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     epilog: StepEnd | None = None
 
 
+class TasksOver(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="tasks_over", gc=False):
+    """None of the tasks of a step that is counted is left on this node."""
+
+    node: int
+    incarnation: int
+    job_id: int
+    attempt: int
+    step: int
+    end: StepEnd
+
+
 class PhaseReported(
     msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="phase_reported", gc=False
 ):
@@ -369,7 +391,14 @@ class CoresReported(
 
 
 ReportBody: TypeAlias = (
-    Registration | StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported | CoresReported
+    Registration
+    | StepEnded
+    | NodeGone
+    | PhaseReported
+    | CheckPassed
+    | GatewayReported
+    | CoresReported
+    | TasksOver
 )
 
 

@@ -104,6 +104,8 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.StepCreated: step.apply_created,
     facts.StepAnswered: step.apply_answered,
     facts.StepFinished: step.apply_finished,
+    facts.StepGranted: step.apply_granted,
+    facts.TasksEnded: step.apply_tasks_ended,
     facts.PolicySet: account.apply_policy_set,
     facts.PolicyRemoved: account.apply_policy_removed,
     facts.TokenIssued: token.apply_issued,

@@ -35,7 +35,7 @@ from eslurm.core.model.phase_lengths import PhaseLengths
 from eslurm.core.model.promise import PROMISE, Promise
 from eslurm.core.model.request import Request
 from eslurm.core.model.satellite import SatelliteDown
-from eslurm.core.model.step import Step, StepState
+from eslurm.core.model.step import OVER, Step, StepState
 from eslurm.core.model.timekeeping import lost_after_s
 from eslurm.core.model.token import TOKEN, IssuedToken
 from eslurm.core.model.units import SECOND_US
@@ -66,6 +66,7 @@ from eslurm.core.state.ledger_index import follow_holdings, fresh_ledger
 from eslurm.core.state.members import Members
 from eslurm.core.state.queue_entries import foreseeable, pending_of, running_of
 from eslurm.core.state.references import References
+from eslurm.core.state.step_use import StepUse
 
 __all__ = [
     "REMOVED_LOOK_US",
@@ -207,6 +208,7 @@ class State:
         self.owed: dict[int, int] = {}
         self.step_owed: dict[int, tuple[int, int]] = {}
         self.steps_of: dict[int, set[int]] = {}
+        self.step_use = StepUse()
         self.pending_count = 0
         # What waits of each user, by uid: the sum of its jobs' weights.
         self.pending_of: dict[int, int] = {}
@@ -525,8 +527,11 @@ class State:
         """Insert or replace a step's record."""
         key = (new.job_id, new.step)
         old = self.steps.get(key)
-        if old is not None and old.state is StepState.LAUNCHING:
-            self.step_owed.pop(old.revision, None)
+        if old is not None:
+            self.step_use.remove(old)
+            if old.state is StepState.LAUNCHING:
+                self.step_owed.pop(old.revision, None)
+        self.step_use.add(new)
         self.steps[key] = new
         self.steps_of.setdefault(new.job_id, set()).add(new.step)
         self.touched.steps.add(key)
@@ -537,11 +542,13 @@ class State:
         """Drop the steps of an attempt that is over."""
         for step in self.steps_of.pop(job_id, ()):
             old = self.steps.pop((job_id, step))
+            self.step_use.remove(old)
             self.step_owed.pop(old.revision, None)
             self.touched.steps.add((job_id, step))
-            if old.state in (StepState.LAUNCHING, StepState.RUNNING):
-                old = replace(old, state=StepState.ENDED, waiting=frozenset(), ended_us=self.now_us)
-            self.touched.steps_ended.append(old)
+            if old.state not in OVER:
+                to = StepState.CANCELLED if old.state is StepState.WAITING else StepState.ENDED
+                old = replace(old, state=to, waiting=frozenset(), ended_us=self.now_us)
+            self.touched.steps_ended.append(replace(old, holding=frozenset()) if old.holding else old)
 
     def set_config(self, config: ClusterConfig, revision: int) -> None:
         """Bring a configuration into force; its nodes must be present already."""

@@ -42,6 +42,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.parts import partition_of
 from eslurm.core.model.request import Request as ResourceRequest
+from eslurm.core.model.step_claim import ClaimWish
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.plan.placement.compiled_request import compile_job
 from eslurm.core.plan.placement.feasible import empty_ledger
@@ -122,6 +123,7 @@ class Client(Process):
         self._failing_random = random.Random(f"{world.seed}/failing packs")
         self._moves_random = random.Random(f"{world.seed}/moves")
         self._parts_random = random.Random(f"{world.seed}/finished parts")
+        self._claims_random = random.Random(f"{world.seed}/claims of steps")
         self._gateways_random = random.Random(f"{world.seed}/gateway jobs")
         self._lending_random = random.Random(f"{world.seed}/lending jobs")
         self._movable_random = random.Random(f"{world.seed}/movable jobs")
@@ -550,7 +552,10 @@ class Client(Process):
             if len(parts) > 1:
                 chosen = self._random.sample(parts, self._random.randint(1, len(parts)))
                 step = msgspec.structs.replace(step, components=tuple(sorted(chosen)))
-            self.call(step)
+            for _ in range(self._claims_random.choice((1, 2, 4))):
+                # Several at once: some of them have to wait.
+                claim = self._claims_random.choice((None, ClaimWish(), ClaimWish(), ClaimWish(whole=True)))
+                self.call(msgspec.structs.replace(step, claim=claim))
 
     def _finish_part(self) -> None:
         """A running job gives a part back. It has a random source of its own: its draws move no other's."""

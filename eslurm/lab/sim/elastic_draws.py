@@ -14,6 +14,7 @@ from eslurm.core.model.job import Job, JobSpec, Principal
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.messages import CreateStep, JobRef, ResizeJob
 from eslurm.core.model.request import Request
+from eslurm.core.model.step_claim import ClaimWish
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
 from eslurm.ports.store import content_hash
@@ -29,6 +30,7 @@ class ElasticDraws:
 
     def __init__(self, seed: float, environment: bytes) -> None:
         self._random = random.Random(f"{seed}/elastic")
+        self._claims_random = random.Random(f"{seed}/claims of steps over nodes that change")
         self._environment = content_hash(environment)
         self.is_on = self._random.random() < WORLDS_SHARE
 
@@ -64,6 +66,7 @@ class ElasticDraws:
                 *("login:1", b"c"),
                 tasks_open=True,
                 nodes_open=True,
+                claim=self._claims_random.choice((None, ClaimWish(), ClaimWish(whole=True))),
             )
             calls.append((0, step))
         return [*calls, (rng.randint(0, 2 * SECOND_US), change)]

@@ -13,6 +13,7 @@ from eslurm.core.control.jobs import gateways, growing
 from eslurm.core.control.jobs.grown_retries import grown
 from eslurm.core.control.jobs.launch_answers import launch_answers
 from eslurm.core.control.jobs.retries import judged
+from eslurm.core.control.jobs.step_ends import left
 from eslurm.core.control.jobs.stopping import ended, ended_by, outcome_of, stop_text
 from eslurm.core.control.jobs.times import end_in_time, start_in_time
 from eslurm.core.model import facts
@@ -274,7 +275,8 @@ def given_back(
         return [*failed, facts.NodesReleased(job_id, number, (node,), epilog_us)]
     if attempt is job.attempt and attempt.phase is not AttemptPhase.RELEASING and node == attempt.first:
         return []
-    return [facts.NodesReleased(job_id, number, (node,), epilog_us)]
+    own = left(state, job_id, (node,)) if attempt is job.attempt else []
+    return [*own, facts.NodesReleased(job_id, number, (node,), epilog_us)]
 
 
 def _on_step_launched(state: State, message: EffectDone) -> list[facts.Fact]:

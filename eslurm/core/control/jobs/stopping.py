@@ -8,6 +8,7 @@ from __future__ import annotations
 from eslurm.core.control.jobs.cron_times import again_us
 from eslurm.core.control.jobs.growing import failed as growth_failed
 from eslurm.core.control.jobs.retries import judged, unchanged
+from eslurm.core.control.jobs.step_ends import without
 from eslurm.core.control.jobs.times import retry_at_us
 from eslurm.core.model import facts
 from eslurm.core.model.job import Attempt, Job, StepEnd, Stop
@@ -188,15 +189,6 @@ def _told(
     return [facts.StopRequested(job.job_id, attempt.number, told)]
 
 
-def _without(state: State, job: Job, number: int, why: str) -> list[facts.Fact]:
-    """Fail the part of steps that wait for this node to start them; a step that runs there loses its connection."""
-    return [
-        facts.StepAnswered(job.job_id, step, (), ((number, why),))
-        for step in sorted(state.steps_of.get(job.job_id, ()))
-        if number in state.steps[job.job_id, step].waiting
-    ]
-
-
 def node_gone(
     state: State, job: Job, attempt: Attempt, number: int, now_us: int, why: str, *, is_silent: bool = False
 ) -> list[facts.Fact]:
@@ -249,10 +241,10 @@ def node_gone(
     if number in attempt.leaving:
         # The job has given it back: it only waited for what was left there.
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
-        return [released, *([lost] if may_run_on else ()), *_without(state, job, number, why)]
+        return [released, *([lost] if may_run_on else ()), *without(state, job, number, why)]
     if job.spec.no_kill and attempt.stop is None:
         lost = facts.NodesLost(job.job_id, attempt.number, (number,), why)
-        return [released, lost, *_without(state, job, number, why)]
+        return [released, lost, *without(state, job, number, why)]
     if may_run_on and (attempt.stop is None or ended_by(job, attempt.stop) in AGAIN_OR_LOST):
         return [released, *_told(job, attempt, StopCause.NODE_LOST, now_us, why, is_final=True)]
     return [released, *stop(state, job, StopCause.NODE_LOST, now_us, why)]

@@ -402,7 +402,7 @@ def test_outside_a_job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         assert capsys.readouterr().err.startswith(says)
 
 
-@pytest.mark.parametrize("line", ["-p short x", "--mem 1G x", "--immediate x", "--jobid 18 -t 5 x"])
+@pytest.mark.parametrize("line", ["-p short x", "-A physics x", "--jobid 18 -p short x"])
 def test_a_step_in_a_job_asks_for_no_nodes(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split()) == exits.USAGE
     assert "is for steps outside of jobs: inside job 1" in capsys.readouterr().err

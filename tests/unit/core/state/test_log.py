@@ -83,6 +83,7 @@ from tests.kits.gateways import ALL, MODULES, ends, started
 from tests.kits.mirror import picture
 from tests.kits.packs import pack
 from tests.kits.parts import parted, place, span, submit
+from tests.kits.steps import create, over
 from tests.support.golden import Golden
 
 
@@ -97,6 +98,10 @@ def history() -> World:
     world.send(CreateStep(ALICE, wide, 2, 2, ("app",), b"e", "/tmp", "host:1", b"c"))
     world.deliver()
     world.send(FinishStep(ALICE, wide, 0, 0))
+    for _ in range(2):
+        create(world, wide, 8, 2)
+    world.deliver()
+    over(world, wide, 1)
     world.send(CancelJobs(ALICE, (JobRef(wide),), signal=10))
     world.send(UpdateJob(ALICE, JobRef(after), name="renamed", time_limit_s=60))
     world.hold(after)

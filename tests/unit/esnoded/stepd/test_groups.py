@@ -61,6 +61,13 @@ def test_limits_are_the_job_s_and_its_step_ends_as_a_whole(base: Path) -> None:
     assert content(base / "job_7.1.3/step_2") == {"memory.oom.group": "1"}
 
 
+def test_a_step_has_the_memory_that_it_named_within_its_job_s(base: Path) -> None:
+    groups = Groups(str(base))
+    groups.open(replace(TERMS, own_memory_mib=10), OPTIONS)
+    assert content(base / "job_7.1.3")["memory.max"] == str(100 << 20)
+    assert content(base / "job_7.1.3/step_2") == {"memory.oom.group": "1", "memory.max": str(10 << 20)}
+
+
 def test_the_site_may_have_all_of_a_job_ended_and_any_number_of_processes(base: Path) -> None:
     Groups(str(base)).open(TERMS, replace(OPTIONS, oom_ends="job", job_processes=0))
     found = content(base / "job_7.1.3")
