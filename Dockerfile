@@ -47,7 +47,7 @@ RUN --mount=type=bind,source=deploy/containers/exercise.py,target=/tmp/exercise.
     ldconfig \
  && python -c 'import esctld.roles, esctld.__main__, essatd.daemon, essatd.__main__, esnoded.daemon, esnoded.__main__, \
         esnoded.stepd.__main__, esnoded.stepd.supervisor, eslurm.store.sql, psycopg, uvloop, escli.local.main, escli.admin.esctl' \
- && for command in 'eslurm health' essubmit esqueue escancel esinfo esacct esctl esrun eswhy; do $command --help >/dev/null || exit 1; done \
+ && for command in 'eslurm health' essubmit esqueue escancel esinfo esacct esctl esrun eswait eswhy; do $command --help >/dev/null || exit 1; done \
  && PYTHONDONTWRITEBYTECODE=1 python /tmp/exercise.py \
  && find / -xdev -name __pycache__ -type d -empty -delete
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

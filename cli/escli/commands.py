@@ -11,6 +11,7 @@ MODULES = {
     "esacct": "escli.user.esacct",
     "esctl": "escli.admin.esctl",
     "esrun": "escli.user.esrun",
+    "eswait": "escli.user.eswait",
     "esalloc": "escli.user.esalloc",
     "esattach": "escli.user.esattach",
     "eswhy": "escli.user.eswhy",

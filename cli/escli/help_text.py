@@ -202,10 +202,20 @@ COMMANDS: dict[str, About] = {
             ("esrun -n 4 -l ./solve input", "four tasks, lines labelled 0: to 3:"),
             ("esrun -N 2 -n 2 df /tmp", "one task on each of two nodes"),
             ("esrun -n 2 ./master : -n 8 ./solve", "one step over parts 0 and 1 of the job, ranks 0 to 9"),
+            ("esrun -n 1 --async ./part 7", "a step that needs no command: see `eswait`"),
             ("esrun -N 2 -t 10 -p short hostname", "outside of a job: on two nodes, when they are free"),
         ),
-        "Ctrl-C ends the tasks; while it waits for nodes it cancels the job. Options about the job, what it needs and when\n"
-        "it runs, and --immediate, are for steps outside of jobs.",
+        "Ctrl-C ends the tasks; while it waits for nodes it cancels the job. Inside a job a step waits until others leave\n"
+        "it its cores: those of -n and -c, else all of the job. Options about the job and its start are for steps outside.",
+    ),
+    "eswait": About(
+        "eswait [OPTIONS] [STEP ...]",
+        "Wait for steps of the job that `esrun --async` has started, and end with the highest exit code of their tasks.",
+        (
+            ("eswait", "for all of them"),
+            ("eswait 3 17.4", "for two of them"),
+        ),
+        "When the script ends without it, so do the steps that still run.",
     ),
     "esattach": About(
         "esattach [OPTIONS] JOB.STEP",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from escli.options import IGNORED, OPTIONAL, REFUSED, Option
 
-EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun esalloc esattach eswhy"
+EVERY = "essubmit esqueue escancel esinfo esacct esctl esrun eswait esalloc esattach eswhy"
 IN_JSON = "essubmit esqueue escancel esinfo esacct esctl eswhy"
 FROM_ANYWHERE = f"{IN_JSON} esattach"
 _JOB = "What the job is"
@@ -175,6 +175,12 @@ ROWS: tuple[Option, ...] = (
          "a node's tasks: map_cpu:0,1 or mask_cpu:0x3,0xc; after `verbose,` each task says which (SLURM_CPU_BIND)",
          "--cpu-bind=verbose,cores"),
         ("-u --unbuffered", "show output as it comes, not by lines"),
+        ("--async", "inside a job: do not wait for the step: print its number; its tasks write to files (`eswait` waits)"),
+        ("--each FILE", "with --async: a step for each line of this file, a shell command; - reads them from here",
+         "--async --each parts"),
+        ("-o --output FILE", "with --async: file of the tasks (slurm-%J.out); %J job and step, %t task, %N node",
+         "-o part-%t.out"),
+        ("-e --error FILE", "with --async: file of their standard error (where output goes)", "-e part-%t.err"),
         ("--exact", "take the cores of its tasks (-n times -c), also where neither is given, and not all of its nodes'"),
         ("--overlap", "inside a job: share the cores of other steps, take none, and never wait"),
         ("-D --chdir DIR", "run in this directory (the current one)", "-D /scratch/run1"),
@@ -274,6 +280,10 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows("esalloc esrun", _COMMAND,
         ("-I --immediate [=S]", "give up when the nodes are not there within S seconds (1)", "--immediate=5", OPTIONAL),
+    ),
+    *_rows("eswait", _OPTIONS,
+        ("--jobid JOB", "the job of the steps (the surrounding one)", "--jobid 17"),
+        ("-Q --quiet", "say nothing of steps that fail"),
     ),
     *_rows("esalloc", _COMMAND,
         ("--no-shell", "run no command: the nodes are held until `escancel`, or the time limit"),

@@ -52,7 +52,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.mpi import mpi_problem
 from eslurm.core.model.pack import PackDraft
 from eslurm.core.model.request import Chunk, PartSpec, Request
-from eslurm.core.model.step_claim import ClaimWish
+from eslurm.core.model.step_claim import ClaimWish, StepFiles
 from eslurm.core.model.step_input import EVERY_RANK, SIZE_MAX, StepInput
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.model.values import COOKIE_BYTES, EXIT_CODE_MAX, parts_problem, signal_problem, umask_problem
@@ -678,7 +678,10 @@ def create_step(
     # Each part of the step has a record with its own words.
     together = [word for one in programs for word in one.argv] or argv * max(1, len(request.components))
     _arguments(together)
-    if len(request.cookie) != COOKIE_BYTES:
+    files = _step_files(request.files) if request.HasField("files") else None
+    if files is not None and (request.endpoint or request.cookie):
+        raise _refuse("--async: the step has files, and no command that it could send its output to")
+    if files is None and len(request.cookie) != COOKIE_BYTES:
         raise _refuse(f"cookie: {len(request.cookie)} bytes instead of {COOKIE_BYTES}: use esrun")
     return CreateStep(
         by=by,
@@ -690,7 +693,7 @@ def create_step(
         work_dir=_work_dir(request.work_dir),
         components=tuple(_number("--het-group", one) for one in request.components) or (0,),
         programs=programs,
-        endpoint=_endpoint(request.endpoint),
+        endpoint=_endpoint(request.endpoint) if files is None else "",
         cookie=request.cookie,
         cpus_per_task=_number("--cpus-per-task", request.cpus_per_task or 1),
         name=_line("--job-name", request.name),
@@ -702,8 +705,15 @@ def create_step(
         node_names=_nodes("--nodelist", request.node_names),
         claim=_claim(request.claim) if request.HasField("claim") else None,
         is_immediate=request.immediate,
+        files=files,
         time_limit_s=_number("--time", request.time_limit_s, limits.TIME_LIMIT_MAX_S),
     )
+
+
+def _step_files(given: pb.StepFiles) -> StepFiles:
+    if not given.output:
+        raise _refuse("--output: it is empty: name a file, e.g. slurm-%J.out")
+    return StepFiles(_path("--output", given.output), _path("--error", given.error) if given.error else "")
 
 
 def _claim(given: pb.StepClaim) -> ClaimWish:

@@ -32,13 +32,13 @@ def step_reply(answer: StepCreated) -> pb.CreateStepReply:
         job_id=answer.job_id,
         attempt=answer.attempt,
         step=answer.step,
-        layout=_nodes(answer.layout),
+        layout=step_nodes(answer.layout),
         parts=[
             pb.StepPart(
                 component=part.component,
                 step=part.step,
                 rank_first=part.rank_first,
-                layout=_nodes(part.layout),
+                layout=step_nodes(part.layout),
             )
             for part in answer.parts
         ],
@@ -46,5 +46,6 @@ def step_reply(answer: StepCreated) -> pb.CreateStepReply:
     )
 
 
-def _nodes(layout: Iterable[tuple[str, int]]) -> list[pb.StepNode]:
+def step_nodes(layout: Iterable[tuple[str, int]]) -> list[pb.StepNode]:
+    """Nodes and their tasks on the wire, in the order of ranks."""
     return [pb.StepNode(name=name, tasks=tasks) for name, tasks in layout]

@@ -1286,7 +1286,7 @@ class StepProgram(_message.Message):
     def __init__(self, argv: _Optional[_Iterable[str]] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ...) -> None: ...
 
 class CreateStepRequest(_message.Message):
-    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint", "tasks_open", "nodes_open", "input", "mpi", "node_names", "claim", "immediate", "time_limit_s")
+    __slots__ = ("job_id", "tasks", "nodes", "argv", "environment", "work_dir", "endpoint", "cookie", "cpus_per_task", "name", "components", "programs", "cell", "joint", "tasks_open", "nodes_open", "input", "mpi", "node_names", "claim", "immediate", "time_limit_s", "files")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -1309,6 +1309,7 @@ class CreateStepRequest(_message.Message):
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     IMMEDIATE_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     tasks: int
     nodes: int
@@ -1331,7 +1332,16 @@ class CreateStepRequest(_message.Message):
     claim: StepClaim
     immediate: bool
     time_limit_s: int
-    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ..., input: _Optional[_Union[StepInput, _Mapping]] = ..., mpi: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., claim: _Optional[_Union[StepClaim, _Mapping]] = ..., immediate: _Optional[bool] = ..., time_limit_s: _Optional[int] = ...) -> None: ...
+    files: StepFiles
+    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ..., nodes: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[bytes] = ..., work_dir: _Optional[str] = ..., endpoint: _Optional[str] = ..., cookie: _Optional[bytes] = ..., cpus_per_task: _Optional[int] = ..., name: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ..., programs: _Optional[_Iterable[_Union[StepProgram, _Mapping]]] = ..., cell: _Optional[str] = ..., joint: _Optional[_Union[JointStep, _Mapping]] = ..., tasks_open: _Optional[bool] = ..., nodes_open: _Optional[bool] = ..., input: _Optional[_Union[StepInput, _Mapping]] = ..., mpi: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., claim: _Optional[_Union[StepClaim, _Mapping]] = ..., immediate: _Optional[bool] = ..., time_limit_s: _Optional[int] = ..., files: _Optional[_Union[StepFiles, _Mapping]] = ...) -> None: ...
+
+class StepFiles(_message.Message):
+    __slots__ = ("output", "error")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    output: str
+    error: str
+    def __init__(self, output: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
 class StepClaim(_message.Message):
     __slots__ = ("whole", "memory_mib", "memory_per_cpu_mib", "per_node", "per_task")
@@ -1420,30 +1430,40 @@ class CreateStepReply(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step: _Optional[int] = ..., layout: _Optional[_Iterable[_Union[StepNode, _Mapping]]] = ..., parts: _Optional[_Iterable[_Union[StepPart, _Mapping]]] = ..., waits: _Optional[bool] = ...) -> None: ...
 
 class WaitStepRequest(_message.Message):
-    __slots__ = ("job_id", "step", "timeout_s", "cell", "home_job_id", "turn")
+    __slots__ = ("job_id", "step", "timeout_s", "cell", "home_job_id", "turn", "over", "steps")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     HOME_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     step: int
     timeout_s: int
     cell: str
     home_job_id: int
     turn: bool
-    def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., timeout_s: _Optional[int] = ..., cell: _Optional[str] = ..., home_job_id: _Optional[int] = ..., turn: _Optional[bool] = ...) -> None: ...
+    over: bool
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job_id: _Optional[int] = ..., step: _Optional[int] = ..., timeout_s: _Optional[int] = ..., cell: _Optional[str] = ..., home_job_id: _Optional[int] = ..., turn: _Optional[bool] = ..., over: _Optional[bool] = ..., steps: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StepReply(_message.Message):
-    __slots__ = ("state", "failed", "step")
+    __slots__ = ("state", "failed", "step", "left", "exit_code", "waited")
     STATE_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
     state: str
     failed: _containers.RepeatedCompositeFieldContainer[Problem]
     step: CreateStepReply
-    def __init__(self, state: _Optional[str] = ..., failed: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., step: _Optional[_Union[CreateStepReply, _Mapping]] = ...) -> None: ...
+    left: int
+    exit_code: int
+    waited: int
+    def __init__(self, state: _Optional[str] = ..., failed: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., step: _Optional[_Union[CreateStepReply, _Mapping]] = ..., left: _Optional[int] = ..., exit_code: _Optional[int] = ..., waited: _Optional[int] = ...) -> None: ...
 
 class FinishStepRequest(_message.Message):
     __slots__ = ("job_id", "step", "exit_code", "signal", "cell", "home_job_id")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.integration.test_steps import door, step
@@ -84,3 +86,21 @@ def test_waiting_steps_outlive_the_controller_and_the_agent(broken: LiveCluster)
     (broken.work / "gate").touch()
     assert broken.end(job_id) == "COMPLETED"
     assert broken.lines("runs") == ["ran"] * 3
+
+
+def test_steps_without_a_command_queue_up_and_are_waited_for(cluster: LiveCluster) -> None:
+    # Other installations of this environment may have no launcher for it.
+    wait = f"{sys.executable} -c 'from escli.user.eswait import main; raise SystemExit(main())'"
+    command = (
+        f"for at in 1 2 3 4; do esrun -n1 --async -o part-%s sh -c '{ALONE}; echo $SLURM_STEP_ID'; done; "
+        f"esrun --async -o part-%s sh -c 'exit 5'; {wait}; echo code $?; {wait} 0 1; echo code $?; cat part-*"
+    )
+    state, said = step(cluster, command, "-n", "1")
+    job_id = said[0].partition(".")[0]
+    assert state == "COMPLETED"
+    assert said == [
+        *(f"{job_id}.{at}" for at in range(5)),
+        f"eswait: step {job_id}.4: exit code 5",
+        *("code 5", "code 0"),
+        *map(str, range(4)),
+    ]

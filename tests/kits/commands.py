@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 
 def preload() -> None:
     """Import what commands import only when they need it: a child without root's rights may not be able to."""
-    for command in ("essubmit", "esrun", "esalloc", "escancel", "esqueue", "esctl"):
+    for command in ("essubmit", "esrun", "eswait", "esalloc", "escancel", "esqueue", "esctl"):
         importlib.import_module(MODULES[command])
     for module in (
         *(
@@ -41,6 +41,7 @@ def preload() -> None:
             "eslurm.api.unix_client",
         ),
         *("escli.user.step_run", "escli.user.allocated_step", "escli.user.allocation"),
+        "escli.user.async_step",
         *("eslurm.compat.arrays", "eslurm.compat.moments", "eslurm.compat.states", "eslurm.ports.api"),
     ):
         importlib.import_module(module)

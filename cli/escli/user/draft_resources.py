@@ -64,7 +64,7 @@ def draft_resources(given: Words) -> dict[str, Any]:
 
 
 def claim_amounts(given: Words) -> dict[str, Any]:
-    """What a step takes of its job besides cores, as fields of a `StepClaim`. Raises OptionError."""
+    """The claim of a step to resources of its job besides cores, as fields of a `StepClaim`. Raises OptionError."""
     nodes = positive(given, "nodes")
     tasks = positive(given, "ntasks")
     # `--mem 0` is all memory that the job has: nothing that other steps do not have.

@@ -52,10 +52,21 @@ def _run(given: Words, texts: StepTexts) -> int:
     if not job_id:
         return _run_outside(given, texts)
     _check_inside(given, job_id)
+    if given.has("each"):
+        from escli.user.async_step import check_each
+
+        check_each(given)
     claim = read_claim(given, os.environ, job_id)
     is_inside = str(job_id) == (os.environ.get("ESLURM_JOB_ID") or os.environ.get("SLURM_JOB_ID"))
     # The sizes of another job are not known here.
     programs = read_programs(given, os.environ if is_inside else {})
+    _check_files(given)
+    if given.has("async"):
+        from escli.user.async_step import read_files, start
+
+        files = read_files(given)
+        with open_api(given, COMMAND) as api:
+            return start(api, given, job_id, programs, os.environ, texts, claim, files)
     if _spans_cells(job_id, os.environ):
         from escli.user.joint_step import run_joint
 
@@ -71,6 +82,10 @@ def _run_outside(given: Words, texts: StepTexts) -> int:
     from escli.user.allocated_step import check_outside, run_allocated_step
     from escli.user.esalloc import allocation_request, immediate_s
 
+    if given.has("async"):
+        why = "is for steps inside of jobs, which is there until they end"
+        raise OptionError(given.spelling("async"), None, why, "use essubmit")
+    _check_files(given)
     check_outside(given)
     read_mpi(given, os.environ)
     job = allocation_request(given, given.rest)
@@ -89,6 +104,15 @@ def _check_inside(given: Words, job_id: int) -> None:
                 given.text(long) or None,
                 f"is for steps outside of jobs: inside job {job_id} they have what the job has",
                 "leave it out",
+            )
+
+
+def _check_files(given: Words) -> None:
+    """Refuse files of a step that sends its output here. Raises OptionError."""
+    for long in ("output", "error", "each"):
+        if given.has(long) and not given.has("async"):
+            raise OptionError(
+                given.spelling(long), given.text(long), "is for --async", "leave it out, or add --async"
             )
 
 

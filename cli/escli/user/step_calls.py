@@ -88,6 +88,7 @@ def step_request(
     environ: Mapping[str, str],
     step_input: StepInput | None = None,
     mpi: str = "",
+    files: Any = None,
 ) -> Any:
     """The request for a step of these programs, whose tasks get these variables. Raises OptionError."""
     from eslurm.v1 import controller_pb2 as pb
@@ -99,6 +100,7 @@ def step_request(
         variables[ASKED] = given.text("cpu-bind")
     request = pb.CreateStepRequest(
         job_id=job_id,
+        files=files,
         environment=encode_environment(variables),
         work_dir=os.path.join(os.getcwd(), given.text("chdir")) if given.has("chdir") else os.getcwd(),
         endpoint=endpoint,
@@ -165,14 +167,11 @@ def layout_of(step: Any) -> list[tuple[int, str, int]]:
     return [(number, node.name, node.tasks) for number, layout in parts for node in layout]
 
 
-def await_step(api: Api, step: Any, is_known: Callable[[Any], bool], **fields: Any) -> Any:
-    """The first word of the controller about the step that `is_known` takes. `fields` are more of a `WaitStepRequest`.
-
-    Raises CommandFailed.
-    """
+def await_step(api: Api, is_known: Callable[[Any], bool], **fields: Any) -> Any:
+    """The first answer to a `WaitStepRequest` of these fields that `is_known` takes. Raises CommandFailed."""
     from eslurm.v1 import controller_pb2 as pb
 
-    request = pb.WaitStepRequest(job_id=step.job_id, step=step.step, timeout_s=_LAUNCH_POLL_S, **fields)
+    request = pb.WaitStepRequest(timeout_s=_LAUNCH_POLL_S, **fields)
     heard_s = time.monotonic()
     while True:
         try:
@@ -225,8 +224,14 @@ class Launch:
             self._tell.close()
 
     def _ask_until_launched(self, api: Api) -> None:
-        where = {"cell": self._cell, "home_job_id": self._home_job_id}
-        reply = await_step(api, self._step, lambda reply: reply.state != "LAUNCHING", **where)
+        reply = await_step(
+            api,
+            lambda reply: reply.state != "LAUNCHING",
+            job_id=self._step.job_id,
+            step=self._step.step,
+            cell=self._cell,
+            home_job_id=self._home_job_id,
+        )
         self.failed = [(problem.what, problem.text) for problem in reply.failed]
         self.state = reply.state
 

@@ -26,7 +26,7 @@ _BY_SIZE = ("ntasks", "cpus-per-task", "exact", "exclusive")
 
 
 class Claim:
-    """What a step takes of its job: `fields` of the request, None: nothing. `immediate_s`: how long it may wait for its
+    """The claim of a step to its job: `fields` of the request, None: nothing. `immediate_s`: how long it may wait for its
     turn; None: as long as it takes. `time_limit_s`: how long it may run then; 0: as long as its job.
     """
 

@@ -115,7 +115,10 @@ class _Turn:
     def _ask(self) -> None:
         try:
             with self._api as api:
-                reply = await_step(api, self._asked, lambda reply: reply.state != "WAITING", turn=True)
+                step = self._asked
+                reply = await_step(
+                    api, lambda reply: reply.state != "WAITING", job_id=step.job_id, step=step.step, turn=True
+                )
             if reply.HasField("step"):
                 self.step = reply.step
             else:

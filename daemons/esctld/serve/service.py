@@ -31,6 +31,7 @@ from esctld.serve.request_ids import bound_id, is_own, kind_of
 from esctld.serve.resizes import Resizes
 from esctld.serve.scripts import Scripts
 from esctld.serve.step_endpoints import StepEndpoints
+from esctld.serve.step_ends import StepEnds
 from esctld.serve.steps import live_steps
 from esctld.serve.views import Queries
 from esctld.serve.why import Inquiries
@@ -39,14 +40,14 @@ from eslurm.api import requests
 from eslurm.api.infos import given_back
 from eslurm.api.limits import charging
 from eslurm.api.shapes import Submission
-from eslurm.api.step_infos import created, step_reply
+from eslurm.api.step_infos import created, step_nodes, step_reply
 from eslurm.core.control.commit_pipeline import InboxFull, NotNow, Unsettled
 from eslurm.core.control.jobs.access import check_managed
 from eslurm.core.control.jobs.dependency import forgotten_targets, settled_by
 from eslurm.core.control.privacy import CONFIGURATION, JOBS, Visibility
 from eslurm.core.control.reactor import BatchAnswer
 from eslurm.core.control.step_attachments import find_attachable
-from eslurm.core.control.steps import joint_state, step_parts
+from eslurm.core.control.steps import STEPS_MAX, joint_state, step_parts
 from eslurm.core.dispatch.attendance import Attendance
 from eslurm.core.model.config import ClusterConfig
 from eslurm.core.model.job import Dependency, JobSpec, Principal
@@ -81,6 +82,7 @@ READ_SLICE_S = 0.004
 FULL_RETRY_S = 0.25
 WAITING_FEW = 16
 LOOK_S = 0.0005
+LOOK_AT_END_S = 0.00002
 """Interval of looks by many waiters: every commit wakes all of them, and together they look at most 2,000 times a second."""
 STORE_AWAY = "the job store does not answer at present: try again in a moment"
 STORE_AWAY_RETRY_S = 0.5
@@ -476,8 +478,29 @@ class ControllerService:
         alias = self._dispatcher.view.alias
         return await account(self._store, self._owner, request, self._sight(caller), alias)
 
+    async def _wait_step_ends(
+        self, request: pb.WaitStepRequest, caller: Caller, deadline: float
+    ) -> pb.StepReply:
+        """Answer when all of these steps are over, or at the deadline with those that are."""
+        view = self._dispatcher.view
+        job = view.find_named(request.job_id)
+        if job is None or not self._sight(caller).job(job):
+            raise ApiError(Status.NOT_FOUND, f"job {request.job_id} does not exist (any more)")
+        check_managed(view, caller.principal, job, str(job.job_id))
+        if len(request.steps) > STEPS_MAX:
+            text = f"{len(request.steps)} steps are more than a job may have: name none to wait for all"
+            raise Refused(RefusalCode.INVALID, text)
+        ends = StepEnds(view, job, request.steps)
+        while True:
+            reply = ends.look()
+            if not reply.left or not await self.moved_by(deadline):
+                return reply
+            await asyncio.sleep(reply.left * LOOK_AT_END_S)
+
     async def _wait_step(self, request: pb.WaitStepRequest, caller: Caller) -> pb.StepReply:
         deadline = asyncio.get_running_loop().time() + min(request.timeout_s or WAIT_MAX_S, WAIT_MAX_S)
+        if request.over:
+            return await self._wait_step_ends(request, caller, deadline)
         while True:
             view = self._dispatcher.view
             step, job = view.steps.get((request.job_id, request.step)), view.jobs.get(request.job_id)
@@ -505,7 +528,7 @@ class ControllerService:
     async def _attach_step(self, request: pb.AttachStepRequest, caller: Caller) -> pb.AttachStepReply:
         found = find_attachable(self._dispatcher.view, caller.principal, request.job_id, request.step)
         return pb.AttachStepReply(
-            endpoint=found.endpoint, secret=attach_secret(found.cookie), layout=_step_nodes(found.layout)
+            endpoint=found.endpoint, secret=attach_secret(found.cookie), layout=step_nodes(found.layout)
         )
 
 

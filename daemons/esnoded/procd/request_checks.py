@@ -101,7 +101,7 @@ class RequestChecks:
         options = self._options
         has_prolog = options.task_prolog and not key.is_gateway
         prolog = _program("task prolog", options.task_prolog) if has_prolog else ""
-        streams = shapes_of(request.input, request.mpi)
+        streams = shapes_of(request.input, request.mpi, request.files)
         return Allowed(key, user, until_us, make, found.tasks, streams, False, prolog, options.phase_limit_s)
 
     def _gateway_daemon(self, launch: JobLaunch) -> str:

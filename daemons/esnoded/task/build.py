@@ -135,15 +135,23 @@ def _task(
     share: tuple[int, int],
     local: int = 0,
 ) -> StepSpec:
-    address, port = parse_endpoint(request.endpoint)
     step = user_step(key, launch, node_name, request.argv, env, request.work_dir)
-    endpoint = OutputEndpoint(address, port, request.cookie)
+    place = (launch, request, key, node_name, share[1] + local)
+    if request.files is not None:
+        step = replace(
+            step,
+            stdout=_task_file(request.files.output, *place),
+            stderr=_task_file(request.files.error, *place) if request.files.error else "",
+            open_mode="append",
+        )
+    else:
+        address, port = parse_endpoint(request.endpoint)
+        step = replace(step, endpoint=OutputEndpoint(address, port, request.cookie))
     given, stdin = request.input, step.stdin
     if given is not None and given.path:
-        stdin = _input_file(given.path, launch, request, key, node_name, share[1] + local)
+        stdin = _task_file(given.path, *place)
     return replace(
         step,
-        endpoint=endpoint,
         tasks=share[0],
         first_task=share[1],
         stdin=stdin,
@@ -154,10 +162,10 @@ def _task(
     )
 
 
-def _input_file(
+def _task_file(
     pattern: str, launch: JobLaunch, request: LaunchStep, key: StepKey, node_name: str, rank: int
 ) -> str:
-    """The path of a task's own file of input."""
+    """The path of a task's own file."""
     node = find_place(request.whole or request.groups, key.node) or 0
     fields = _name_fields(
         launch,

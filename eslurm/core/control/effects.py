@@ -370,9 +370,10 @@ def _step_effect(state: State, job_id: int, number: int) -> Effect | None:
         joint=launch.joint,
         input=launch.input,
         mpi=launch.mpi,
-        is_counted=launch.claim is not None,
+        is_counted=launch.is_counted,
         time_limit_s=launch.time_limit_s,
         memory_mib=_memory_mib(launch.claim),
+        files=launch.files,
         memory_per_task_mib=launch.claim.by_cpu_mib * launch.cpus_per_task if launch.claim is not None else 0,
     )
     return Effect(step.revision, tuple(node for node in step.nodes if node in step.waiting), body)

@@ -162,7 +162,7 @@ def _too_many(
 
 
 def _amounts(span: Span, tasks: int, claim: StepClaim, by_task: Vector) -> Vector:
-    """What so many tasks take on a node."""
+    """The amounts that so many tasks take on a node."""
     size = max(len(claim.on_node), len(by_task))
     found = [
         (claim.on_node[index] if index < len(claim.on_node) else 0)

@@ -35,6 +35,7 @@ from eslurm.core.state.allocation_amounts import spans_to_come
 from eslurm.core.state.cluster import State
 
 STEPS_MAX = 10_000
+SIGNAL_MAX = 64
 
 
 def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], StepCreated]:
@@ -44,23 +45,8 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     job is a step in each of them, with consecutive numbers and one order of ranks.
     """
     job, attempt = _running(state, message.by, message.job_id)
-    if job.job_id != message.job_id:
-        part = message.job_id - job.job_id
-        text = f"job {message.job_id} is part {part} of job {job.job_id}: name it --jobid {job.job_id}+{part}"
-        raise Refused(RefusalCode.INVALID, text)
-    _check_parts(job, message)
+    _check(job, attempt, message)
     parts = message.components
-    if attempt.next_step + len(parts) > STEPS_MAX:
-        raise Refused(
-            RefusalCode.EXHAUSTED, f"job {job.job_id} has started {STEPS_MAX} steps, the most it may"
-        )
-    back = next((part for part in parts if part in attempt.finished), None)
-    if back is not None:
-        left = [part for part in range(len(job.spec.components)) if part not in attempt.finished]
-        raise Refused(
-            RefusalCode.CONFLICT,
-            f"--het-group: part {back} of job {job.job_id} was given back: use {', '.join(map(str, left))}",
-        )
     claim = _claim(state, message)
     demands = _demands(message)
     where = _Where(state, job, attempt, parts, claim)
@@ -78,6 +64,33 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
     if laid is not None and (problem := input_problem(message.input, total or sum(counts))):
         raise Refused(RefusalCode.INVALID, problem)
     first = attempt.next_step
+    found = _created(job, attempt, message, claim, programs, demands, (first_rank, total))
+    if waits:
+        made = [PartCreated(part, first + at, 0, ()) for at, part in enumerate(parts)]
+    else:
+        assert laid is not None
+        granted = _grants(job.job_id, first, parts, laid, first_rank, total)
+        found = [_begun(one, grant) for one, grant in zip(found, granted, strict=True)]
+        made = [
+            PartCreated(part, grant.step, grant.rank_first, _named(state, grant.layout))
+            for part, grant in zip(parts, granted, strict=True)
+        ]
+    whole = tuple(one for part in made for one in part.layout)
+    answered = tuple(made) if len(parts) > 1 else ()
+    return [*found], StepCreated(job.job_id, attempt.number, first, whole, answered, waits)
+
+
+def _created(
+    job: Job,
+    attempt: Attempt,
+    message: CreateStep,
+    claim: StepClaim | None,
+    programs: Sequence[StepProgram],
+    demands: Sequence[StepDemand],
+    ranks: tuple[int, int],
+) -> list[facts.StepCreated]:
+    """The facts of the step's parts, not laid out yet. `ranks`: the first one, and all of a step over several cells."""
+    parts, first = message.components, attempt.next_step
     found: list[facts.StepCreated] = []
     for at, (component, program, demand) in enumerate(zip(parts, programs, demands, strict=True)):
         own = facts.StepCreated(
@@ -93,8 +106,8 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
             cookie=message.cookie,
             cpus_per_task=program.cpus_per_task,
             component=component,
-            rank_first=first_rank,
-            tasks_total=total,
+            rank_first=ranks[0],
+            tasks_total=ranks[1],
             first=first if len(parts) > 1 else -1,
             others=tuple([(part, ()) for part in parts[1:]]) if not at else (),
             joint=message.joint,
@@ -103,21 +116,34 @@ def on_create(state: State, message: CreateStep) -> tuple[list[facts.Fact], Step
             claim=claim,
             demand=demand,
             time_limit_s=message.time_limit_s,
+            files=message.files,
         )
         found.append(own)
-    if waits:
-        made = [PartCreated(part, first + at, 0, ()) for at, part in enumerate(parts)]
-    else:
-        assert laid is not None
-        granted = _grants(job.job_id, first, parts, laid, first_rank, total)
-        found = [_begun(one, grant) for one, grant in zip(found, granted, strict=True)]
-        made = [
-            PartCreated(part, grant.step, grant.rank_first, _named(state, grant.layout))
-            for part, grant in zip(parts, granted, strict=True)
-        ]
-    whole = tuple(one for part in made for one in part.layout)
-    answered = tuple(made) if len(parts) > 1 else ()
-    return [*found], StepCreated(job.job_id, attempt.number, first, whole, answered, waits)
+    return found
+
+
+def _check(job: Job, attempt: Attempt, message: CreateStep) -> None:
+    """Raise `Refused` for a step that the job cannot have, whatever its other steps do."""
+    if job.job_id != message.job_id:
+        part = message.job_id - job.job_id
+        text = f"job {message.job_id} is part {part} of job {job.job_id}: name it --jobid {job.job_id}+{part}"
+        raise Refused(RefusalCode.INVALID, text)
+    _check_parts(job, message)
+    parts = message.components
+    if attempt.next_step + len(parts) > STEPS_MAX:
+        raise Refused(
+            RefusalCode.EXHAUSTED, f"job {job.job_id} has started {STEPS_MAX} steps, the most it may"
+        )
+    back = next((part for part in parts if part in attempt.finished), None)
+    if back is not None:
+        left = [part for part in range(len(job.spec.components)) if part not in attempt.finished]
+        raise Refused(
+            RefusalCode.CONFLICT,
+            f"--het-group: part {back} of job {job.job_id} was given back: use {', '.join(map(str, left))}",
+        )
+    if message.files is not None and (message.input is not None or message.mpi or message.joint is not None):
+        text = "--async: the step has no input, no MPI and no other cells: its command does not serve it"
+        raise Refused(RefusalCode.INVALID, text)
 
 
 def _claim(state: State, message: CreateStep) -> StepClaim | None:
@@ -189,7 +215,7 @@ def _demands(message: CreateStep) -> list[StepDemand]:
 def _grants(
     job_id: int, first: int, parts: Sequence[int], laid: Sequence[Laid], first_rank: int = 0, total: int = 0
 ) -> list[facts.StepGranted]:
-    """What the layouts give to each of the steps that form one. `total`: the ranks of all cells together."""
+    """The facts that give its layout to each of the steps that form one. `total`: the ranks of all cells together."""
     counts = [sum(tasks for _, tasks in one.layout) for one in laid]
     together = len(parts) > 1
     return [
@@ -397,5 +423,7 @@ def on_tasks_over(state: State, report: TasksOver) -> list[facts.Fact]:
     if step is None or step.attempt != report.attempt or report.node not in step.holding:
         return []
     end = report.end
-    code = (128 + end.signal, end.signal) if end.signal else (end.exit_code, 0)
+    # A node's word counts as far as the numbers are possible ones.
+    exit_code, signal = min(max(end.exit_code, 0), 255), min(max(end.signal, 0), SIGNAL_MAX)
+    code = (128 + signal, signal) if signal else (exit_code, 0)
     return [facts.TasksEnded(report.job_id, report.step, (report.node,), *code)]

@@ -30,7 +30,7 @@ from eslurm.core.model.pack import MoveWish, PackPlace
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.retry import Retried
 from eslurm.core.model.satellite_states import SatelliteState
-from eslurm.core.model.step_claim import NumberedDevices, StepClaim, StepDemand
+from eslurm.core.model.step_claim import NumberedDevices, StepClaim, StepDemand, StepFiles
 from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import BATCH_STEP
 from eslurm.core.model.token import IssuedToken
@@ -642,10 +642,17 @@ class StepCreated(FactBase, frozen=True, tag=True):
     demand: StepDemand | None = None
     """It waits for its turn; None: it has what it asked for."""
     takes: tuple[Vector, ...] = ()
-    """What its claim takes on each node of `layout`."""
+    """Amounts that its claim takes on each node of `layout`."""
     devices: NumberedDevices = ()
     """The numbered devices among them."""
     time_limit_s: int = 0
+    files: StepFiles | None = None
+    """It runs without its command."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Check whether its nodes say when none of its tasks is left."""
+        return self.claim is not None or self.files is not None
 
 
 class StepGranted(FactBase, frozen=True, tag=True):

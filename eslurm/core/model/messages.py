@@ -25,7 +25,7 @@ from eslurm.core.model.placement import Placement
 from eslurm.core.model.promise import Promise
 from eslurm.core.model.protocol import Report
 from eslurm.core.model.request import Request as ResourceRequest
-from eslurm.core.model.step_claim import ClaimWish
+from eslurm.core.model.step_claim import ClaimWish, StepFiles
 from eslurm.core.model.step_input import StepInput
 
 
@@ -356,6 +356,8 @@ class CreateStep(msgspec.Struct, frozen=True, gc=False):
     """Refuse it when it would have to wait."""
     time_limit_s: int = 0
     """0: the step may run as long as its job."""
+    files: StepFiles | None = None
+    """It runs without its command, and its tasks write to these files. Then `endpoint` and `cookie` are empty."""
 
 
 class FinishStep(msgspec.Struct, frozen=True, gc=False):

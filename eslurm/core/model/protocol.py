@@ -17,6 +17,7 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.gateways import GatewayStep
 from eslurm.core.model.guests import Guest, JointStep
 from eslurm.core.model.job import JobSpec, StepEnd
+from eslurm.core.model.step_claim import StepFiles
 from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import BATCH_STEP
 
@@ -169,6 +170,8 @@ class LaunchStep(
     memory_mib: int = 0
     """Memory that its tasks may use on each node, besides `memory_per_task_mib`; 0 both: what the job has there."""
     memory_per_task_mib: int = 0
+    files: StepFiles | None = None
+    """It runs without its command: `endpoint` and `cookie` are empty."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="heartbeat", gc=False):

@@ -46,5 +46,13 @@ class StepDemand(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tru
     node_names: tuple[str, ...] = ()
 
 
+class StepFiles(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """Files of a step that runs without its command, as patterns (`compat.filenames`), relative to its directory."""
+
+    output: str
+    error: str = ""
+    """Empty: where output goes."""
+
+
 NumberedDevices: TypeAlias = tuple[tuple[int, int, tuple[int, ...]], ...]
 """(node, index of a resource, numbers of the devices)."""

@@ -38,7 +38,7 @@ def apply_created(state: State, fact: facts.StepCreated) -> None:
             revision=state.revision,
             waiting=frozenset(nodes),
             launch=fact,
-            holding=frozenset(nodes) if fact.claim is not None else frozenset(),
+            holding=frozenset(nodes) if fact.is_counted else frozenset(),
         )
     )
 
@@ -81,7 +81,7 @@ def apply_answered(state: State, fact: facts.StepAnswered) -> None:
         to = StepState.FAILED if failed else StepState.RUNNING
     holding = step.holding.difference(without)
     step = replace(step, waiting=waiting, failed=failed, state=moved(step, to), holding=holding)
-    if to is StepState.RUNNING and step.launch.claim is not None and not holding:
+    if to is StepState.RUNNING and step.launch.is_counted and not holding:
         # Its tasks have ended before the last answer.
         step = _over(state, step)
     state.put_step(step)

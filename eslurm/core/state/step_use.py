@@ -19,7 +19,7 @@ Device = tuple[int, int]
 
 
 class Taken:
-    """What steps take of one part of a job on one node: amounts by resource, and numbered devices."""
+    """The amounts that steps take of one part of a job on one node: amounts by resource, and numbered devices."""
 
     __slots__ = ("amounts", "devices", "steps")
 
@@ -94,7 +94,7 @@ class StepUse:
 
 
 def taken_by(step: Step) -> Iterator[tuple[Place, Vector, list[Device]]]:
-    """What a step takes on each node that it holds."""
+    """The amounts and devices that a step takes on each node that it holds."""
     launch = step.launch
     for (node, _), amounts in zip(launch.layout, launch.takes, strict=False):
         if node in step.holding:

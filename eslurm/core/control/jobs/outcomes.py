@@ -12,6 +12,7 @@ from eslurm.core.control.effects import Owing, find_owing
 from eslurm.core.control.jobs import gateways, growing
 from eslurm.core.control.jobs.grown_retries import grown
 from eslurm.core.control.jobs.launch_answers import launch_answers
+from eslurm.core.control.jobs.parts import SIGKILL
 from eslurm.core.control.jobs.retries import judged
 from eslurm.core.control.jobs.step_ends import left
 from eslurm.core.control.jobs.stopping import ended, ended_by, outcome_of, stop_text
@@ -292,4 +293,9 @@ def _on_step_launched(state: State, message: EffectDone) -> list[facts.Fact]:
             failed += [(node, outcome.text) for node in nodes]
     if not started and not failed:
         return []
-    return [facts.StepAnswered(job_id, number, tuple(started), tuple(failed))]
+    answered: list[facts.Fact] = [facts.StepAnswered(job_id, number, tuple(started), tuple(failed))]
+    left = step.waiting.difference(started, [node for node, _ in failed])
+    if step.launch.files is not None and not left and (failed or step.failed):
+        # No command notices it, whose end would end the tasks on the other nodes.
+        answered.append(facts.JobSignalled(job_id, step.attempt, SIGKILL, "eslurm", number))
+    return answered

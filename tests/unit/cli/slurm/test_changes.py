@@ -189,7 +189,7 @@ def test_srun_is_for_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert main("srun", ["--mpi=lam", "hostname"]) == 1
     assert main("srun", ["-n1", "-pshort", "hostname"]) == 1
     assert main("srun", ["-n1", "--exclusive=user", "hostname"]) == 1
-    assert main("srun", ["-n1", "--overlap", "--exact", "hostname"]) == 1
+    assert main("srun", ["-n1", "--overlap", "--exact", "hostname"]) == 2
     assert main("srun", ["-n1"]) == 1
     assert capsys.readouterr().err.splitlines() == [
         "srun: error: --het-group: '1' names a part of no job: submit a job of several parts",
@@ -199,8 +199,9 @@ def test_srun_is_for_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         "srun: error: --output=out-%J is not supported: the step's number is not known here",
         "srun: error: Invalid MPI type 'lam', --mpi=list for acceptable types",
         "srun: error: -p is not supported inside of jobs: the job has its nodes already",
-        "srun: error: --exclusive: 'user' is a kind that is not supported: use --exclusive alone",
-        "srun: error: --exact: excludes --overlap, which takes nothing of the job: give one of them",
+        "srun: error: --exclusive=user is not supported: jobs have their nodes alone, or share them with all "
+        "(outside of jobs)",
+        "srun: error: --exact excludes --overlap, which takes nothing of the job: give one of them",
         "srun: fatal: No command given to execute.",
     ]
 

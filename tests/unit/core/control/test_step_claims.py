@@ -10,10 +10,19 @@ from eslurm.core.model.config import Resource
 from eslurm.core.model.facts import StepCreated as StepCreatedFact
 from eslurm.core.model.facts import StepGranted
 from eslurm.core.model.job import Span, StepEnd
-from eslurm.core.model.messages import FinishStep, JobRef, StepCreated, StepProgram, SuspendJobs
-from eslurm.core.model.protocol import KNOWS_PARTS, JobLaunch, LaunchStep
+from eslurm.core.model.messages import (
+    EffectDone,
+    FinishStep,
+    JobRef,
+    NodeOutcome,
+    StepCreated,
+    StepProgram,
+    SuspendJobs,
+)
+from eslurm.core.model.protocol import KNOWS_PARTS, JobLaunch, LaunchStep, Signal
 from eslurm.core.model.request import Request
-from eslurm.core.model.step_claim import ClaimWish, StepClaim
+from eslurm.core.model.step_claim import ClaimWish, StepClaim, StepFiles
+from eslurm.core.model.step_input import StepInput
 from eslurm.core.state.step_use import Taken
 from tests.kits.core import ALICE, ROOT, World, refused
 from tests.kits.parts import parted, place, span, submit
@@ -234,3 +243,48 @@ def test_a_step_knows_its_own_devices_and_those_of_kinds_that_it_did_not_name() 
     step = StepCreatedFact(*(1, 1, 0, "x", ((0, 1),), ("x",), b"", "/", "h:1", b"c"), devices=((0, 2, (1,)),))
     world = World(nodes=1, resources=(Resource("gpu"), Resource("fpga")))
     assert with_devices(world.state, launch, step).devices == ((0, "gpu", (1,)), (0, "fpga", (5,)))
+
+
+def test_a_step_without_a_command_is_over_when_its_nodes_say_so() -> None:
+    world = World(nodes=2)
+    job = running(world)
+    shares, takes = (
+        number(create(world, job, 2, 2, claim=claim, files=StepFiles("out-%t"))) for claim in (None, SIZE)
+    )
+    bodies = [send.body for send in world.deliver()]
+    assert all(isinstance(body, LaunchStep) and body.is_counted and body.files for body in bodies)
+    assert [dict(state_use(world, job)), state_of(world, job, shares)] == [{(0, 0): 1, (0, 1): 1}, "RUNNING"]
+    over(world, job, takes)
+    over(world, job, shares, 0, end=StepEnd(3))
+    assert state_of(world, job, shares) == "RUNNING"
+    over(world, job, shares, 1)
+    assert (state_of(world, job, shares), world.state.steps[job, shares].exit_code) == ("ENDED", 3)
+    assert not world.state.step_use.taken
+
+
+def test_a_step_without_a_command_that_fails_on_one_node_is_ended_on_the_others() -> None:
+    world = World(nodes=2)
+    job = running(world)
+    step = number(create(world, job, 2, 2, files=StepFiles("out")))
+    (send,) = world.sends()
+    message = EffectDone(
+        send.revision, 0, (NodeOutcome((0,), "ok"), NodeOutcome((1,), "failed", "no such directory"))
+    )
+    world.send(message)
+    assert state_of(world, job, step) == "FAILED"
+    assert [send.body for send in world.sends()] == [Signal(job, 1, 9, step)]
+
+
+def state_use(world: World, job: int) -> dict[tuple[int, int], int]:
+    """The cores that steps take, by place."""
+    places = world.state.step_use.taken.get(job, {})
+    return {place: cores for place, taken in places.items() if (cores := taken.of(0))}
+
+
+def test_a_step_without_a_command_has_nothing_that_only_one_can_serve() -> None:
+    world = World(nodes=2)
+    job = running(world)
+    refusal = refused(create(world, job, 1, files=StepFiles("out"), mpi="pmi"))
+    assert "--async: the step has no input, no MPI" in refusal
+    refusal = refused(create(world, job, 1, files=StepFiles("out"), input=StepInput()))
+    assert "--async" in refusal
