@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 
 CHANGES: Final = frozenset({"Cancel", "Hold", "Requeue", "Suspend"})
 """Calls that change several jobs and tell the problem of each."""
-READS: Final = frozenset({"Jobs", "WaitJobs", "Accounting"})
+READS: Final = {"Jobs": "jobs", "WaitJobs": "jobs", "Accounting": "attempts", "Steps": "steps"}
+"""Calls that read of several jobs, and the field of their answers that has an entry for each."""
 STEPS: Final = frozenset({"CreateStep", "WaitStep", "FinishStep"})
 """Calls about a step on nodes that another cell holds for a job of this one."""
-ABOUT_ONE: Final = frozenset({"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob", "ResizeJob"})
+ABOUT_ONE: Final = frozenset(
+    {"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob", "ResizeJob", "JobScript", "TopJob"}
+)
 PROBLEMS_MAX: Final = 1_000
 COUNT_MAX: Final = 2**32 - 1
 NAMED_MAX: Final = 8
@@ -238,7 +241,7 @@ class JobsOfCells:
         """
         cell, method = call.cell, call.method
         reply = method.reply.FromString(await self._there(cells.view(), call))
-        entries = reply.attempts if method.name == "Accounting" else reply.jobs
+        entries = getattr(reply, READS[method.name])
         kept = [
             entry
             for entry in entries
@@ -319,7 +322,7 @@ class JobsOfCells:
                 raise one
             answers.append(one)
         if method.name != "Accounting":
-            if not own:
+            if not own and method.name != "Steps":
                 answers.append(pb.JobsReply(revision=self._view().revision).SerializeToString())
             return b"".join(answers)
         # A cell that knows nothing of these jobs has no further page either.
