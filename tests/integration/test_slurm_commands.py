@@ -81,13 +81,15 @@ def test_a_job_is_submitted_seen_and_cancelled(slurm: Slurm, state_dir: Path) ->
         "-o",
         "steps",
         "--wrap",
-        "srun -l --cpu-bind=q echo step; srun --exclusive hostname",
+        "srun -l --cpu-bind=q echo step; srun --exclusive -n1 echo alone; srun --bcast=x hostname",
     )
     assert answer.code == 1
     assert sorted((work / "steps").read_text().splitlines()) == [
         "0: step",
         "1: step",
-        "srun: error: --exclusive is not supported inside of jobs: a step has cores by -n and -c",
+        'Try "srun --help" for more information',
+        "alone",
+        "srun: unrecognized option '--bcast'",
     ]
     assert slurm("sbatch", "-V").out == "slurm 25.11.0\n"
 

@@ -146,13 +146,19 @@ def test_a_stopped_leader_that_wakes_up_does_no_harm(pair: LiveCluster) -> None:
         assert "another controller leads" in old.tail()
 
 
-def let_go(cluster: LiveCluster, leader: str, word: str = "let go of the lead") -> bool:
-    """Check that the leader's last act was to hand over, so that no standby had to wait for its lease to run out."""
-    return word in cluster.daemons[daemon_of(leader)].tail()
+def log_of(cluster: LiveCluster, leader: str) -> str:
+    return cluster.daemons[daemon_of(leader)].log.read_text(errors="replace")
+
+
+def let_go(cluster: LiveCluster, leader: str, before: str, word: str = "let go of the lead") -> bool:
+    """Check that the leader has handed over since its log was `before`, so that no standby had to wait for its lease to run
+    out."""
+    return word in log_of(cluster, leader).removeprefix(before)
 
 
 def test_a_planned_switch_waits_for_no_lease(pair: LiveCluster) -> None:
     leader = pair.leader()
+    before = log_of(pair, leader)
     to = other_of(pair, leader)
     with Clients(pair) as clients:
         clients.wait_more(50)
@@ -160,7 +166,7 @@ def test_a_planned_switch_waits_for_no_lease(pair: LiveCluster) -> None:
         clients.wait_more(50)
     assert (getattr(reply, "from"), reply.to) == (leader, to)
     # The other one may lead before this one has said so.
-    pair.until(lambda: let_go(pair, leader, f"let go of the lead: {to} follows"), "it is let go")
+    pair.until(lambda: let_go(pair, leader, before, f"let go of the lead: {to} follows"), "it is let go")
     assert clients.longest_s < FAILOVER_MAX_S
     assert pair.leader() == to
     assert pair.daemons[daemon_of(leader)].process is not None
@@ -182,11 +188,12 @@ def test_both_controllers_killed_and_started_again(pair: LiveCluster) -> None:
 
 def test_a_clean_stop_lets_the_standby_follow_at_once(pair: LiveCluster) -> None:
     leader = pair.leader()
+    before = log_of(pair, leader)
     with Clients(pair) as clients:
         clients.wait_more(10)
         pair.terminate(daemon_of(leader))
         clients.wait_more(10)
-    assert let_go(pair, leader)
+    assert let_go(pair, leader, before)
     assert clients.longest_s < FAILOVER_MAX_S
     check_each_ran_once(pair, clients)
 
