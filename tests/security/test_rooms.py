@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -50,8 +51,11 @@ def namespaces(site: Site) -> set[str]:
 
 def namespaces_of(pid: int) -> set[str]:
     """Mount namespaces that the root part keeps open."""
-    directory = Path(f"/proc/{pid}/fd")
-    links = [os.readlink(path) for path in directory.iterdir()]
+    links = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        # It may have closed one since they were listed.
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(path))
     return {link for link in links if link.startswith("mnt:")}
 
 

@@ -57,7 +57,7 @@ def test_a_planted_bug_of_lending_is_found(
     """Found among the first 500 seeds as they are, and sooner where all clusters have such jobs."""
     with monkeypatch.context() as patch:
         plant(patch)
-        failure = first_failure(range(1, 41), focus)
+        failure = first_failure(range(1, 61), focus)
     assert failure is not None
     assert any(word in failure.what for word in says.split("|")), failure.text
     run_scenario(failure.scenario)

@@ -37,7 +37,8 @@ class Reports:
 
     def owe_gone(self, node: LocalNode, attempt: Attempt, epilog: StepEnd | None = None) -> None:
         """Owe the report that nothing of the attempt is left here, which the answer to `End` came too early for."""
-        self._owe(node, NodeGone(node.number, node.incarnation, attempt.job_id, attempt.number, epilog))
+        about = (node.number, node.incarnation, attempt.job_id, attempt.number)
+        self._owe(node, NodeGone(*about, epilog, not attempt.batch_was_started))
 
     def repeat_gone(self, node: LocalNode, attempt: Attempt) -> None:
         """Send the report that nothing of the attempt is left again, under another number, if it is on its way.

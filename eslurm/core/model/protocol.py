@@ -272,13 +272,17 @@ class StepEnded(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
 
 
 class NodeGone(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="node_gone", gc=False):
-    """Nothing of the attempt is left on this node (after an `End` that took longer). `epilog`: how its epilog ended."""
+    """Nothing of the attempt is left on this node (after an `End` that took longer). `epilog`: how its epilog ended.
+
+    `is_unstarted`: its batch script has not run there, so that no `StepEnded` says that it is over.
+    """
 
     node: int
     incarnation: int
     job_id: int
     attempt: int
     epilog: StepEnd | None = None
+    is_unstarted: bool = False
 
 
 class TasksOver(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="tasks_over", gc=False):

@@ -191,10 +191,17 @@ def _on_end_answered(
             else:
                 gone.append(number)
     if never_started and attempt.stop is not None:
-        outcome_state = ended_by(job, attempt.stop)
-        text = stop_text(attempt.stop.cause, attempt.stop.by)
-        return [ended(state, job, attempt, now_us, outcome=outcome_state, released=tuple(gone), text=text)]
+        return [_never_started(state, job, attempt, now_us, tuple(gone))]
     return [facts.NodesReleased(job.job_id, attempt.number, tuple(gone))] if gone else []
+
+
+def _never_started(
+    state: State, job: Job, attempt: Attempt, now_us: int, gone: tuple[int, ...]
+) -> facts.AttemptEnded:
+    """The end of an attempt that was stopped before its script ran on its first node, which vouches for it."""
+    assert attempt.stop is not None
+    text = stop_text(attempt.stop.cause, attempt.stop.by)
+    return ended(state, job, attempt, now_us, outcome=ended_by(job, attempt.stop), released=gone, text=text)
 
 
 def on_step_ended(state: State, report: StepEnded, now_us: int) -> list[facts.Fact]:
@@ -258,6 +265,13 @@ def on_node_gone(state: State, report: NodeGone, now_us: int) -> list[facts.Fact
     if epilog is not None and not epilog.is_good:
         fault = faults.failed(state.nodes.get(report.node), EPILOG, epilog, job_id, number, now_us)
     epilog_us = epilog.took_us if epilog is not None and epilog.is_good else 0
+    found = state.find_attempt(job_id, number)
+    if report.is_unstarted and found is not None and found[1].stop is not None:
+        job, attempt = found
+        is_first = attempt is job.attempt and report.node == attempt.first and report.node in attempt.held
+        if is_first and attempt.phase is not AttemptPhase.RELEASING:
+            # The order to end has overtaken that to start: nothing else says that the attempt is over.
+            return [*fault, _never_started(state, job, attempt, now_us, (report.node,))]
     return [*fault, *given_back(state, job_id, number, report.node, now_us, epilog_us)]
 
 

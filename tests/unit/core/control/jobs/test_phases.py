@@ -60,9 +60,17 @@ def tell(world: World, job_id: int, node: int, end: StepEnd = GOOD, attempt: int
     check(world.state)
 
 
-def gone(world: World, job_id: int, node: int, epilog: StepEnd | None = GOOD, attempt: int = 1) -> None:
+def gone(
+    world: World,
+    job_id: int,
+    node: int,
+    epilog: StepEnd | None = GOOD,
+    attempt: int = 1,
+    *,
+    is_unstarted: bool = False,
+) -> None:
     incarnation = world.state.nodes[node].incarnation
-    world.report(NodeGone(node, incarnation, job_id, attempt, epilog))
+    world.report(NodeGone(node, incarnation, job_id, attempt, epilog, is_unstarted))
     check(world.state)
 
 
@@ -215,6 +223,24 @@ def test_a_cancelled_job_ends_while_its_prolog_runs_and_its_node_comes_back_late
     tell(world, job_id, node, BAD)
     assert world.job(job_id).state is JobState.CANCELLED
     assert world.state.nodes[node].faults
+
+
+@pytest.mark.parametrize("is_unstarted", [True, False])
+def test_a_job_whose_end_overtakes_its_start_is_over_when_its_node_says_that_it_never_ran(
+    is_unstarted: bool,
+) -> None:
+    world = world_with()
+    job_id, _ = launch(world)
+    node = world.attempt(job_id).first
+    tell(world, job_id, node)
+    world.sends()
+    world.cancel(job_id)
+    gone(world, job_id, node, is_unstarted=is_unstarted)
+    if is_unstarted:
+        assert world.job(job_id).state is JobState.CANCELLED
+    else:
+        # The end of its script is still to come.
+        assert world.attempt(job_id).held
 
 
 def test_an_agent_that_begins_anew_is_asked_again() -> None:
