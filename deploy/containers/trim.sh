@@ -9,8 +9,10 @@ set -eu
 cd "$1"
 rm -rf include share lib/pkgconfig bin/*-config bin/2to3* bin/idle* bin/pip* bin/pydoc* bin/f2py bin/numpy-config
 cd lib/python3.*
-rm -rf config-* distutils ensurepip idlelib lib2to3 pydoc_data tkinter turtledemo turtle.py \
-    lib-dynload/_test* lib-dynload/_ctypes_test* lib-dynload/_xxtest* lib-dynload/xxlimited* lib-dynload/_tkinter*
+# East Asian character sets, as those of the C library (slim.sh): names and output are UTF-8.
+rm -rf config-* curses dbm distutils ensurepip idlelib lib2to3 pydoc_data tkinter turtledemo turtle.py venv xmlrpc \
+    lib-dynload/_test* lib-dynload/_ctypes_test* lib-dynload/_xxtest* lib-dynload/xxlimited* lib-dynload/_tkinter* \
+    lib-dynload/_curses* lib-dynload/_dbm* lib-dynload/_gdbm* lib-dynload/_codecs_* lib-dynload/_multibytecodec*
 
 cd site-packages
 find .. -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
