@@ -8,9 +8,8 @@ import time
 
 from escli import exits
 from escli.api import SUBMIT
-from escli.lsf.launch import check
 from escli.options import Words
-from escli.slurm.frame import Failed, warn
+from escli.slurm.frame import Failed, check_supported, warn
 from escli.user.draft import draft_job
 from escli.user.submit_context import submit_context
 from escli.wire import decode, encode
@@ -110,7 +109,7 @@ def _directives(script: bytes) -> list[tuple[str, str, str]]:
         options = parse(ROWS, line.words, where)
         if options.rest:
             raise Failed(f"{where}{options.rest[0]} is no option")
-        check(options.found)
+        check_supported(options.found)
         found += [(row.long, value, spelling) for row, value, spelling in options.found]
     return found
 

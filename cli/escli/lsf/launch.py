@@ -6,11 +6,11 @@ import sys
 
 from escli import exits
 from escli.failures import CommandFailed
-from escli.slurm.frame import Context, Failed
+from escli.slurm.frame import Context, Failed, check_supported, tell
 from eslurm import __version__
 from eslurm.compat.errors import OptionError
 from eslurm.compat.lsf.options import parse
-from eslurm.compat.slurm.getopt import FLAG, REFUSED, UsageProblem, refusal
+from eslurm.compat.slurm.getopt import FLAG, REFUSED, UsageProblem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,30 +41,22 @@ def main(command: str, argv: Sequence[str] | None = None, *, socket: str = "", r
         if given.has("h"):
             sys.stdout.write(_help(command, module.ROWS))
             return exits.OK
-        check(given.found)
+        check_supported(given.found)
         code: int = module.run(context, given)
         sys.stdout.flush()
         return code
     except UsageProblem as problem:
-        return _tell(FAILED, f"{command}: {problem.text}: see {command} -h{end}")
+        return tell(FAILED, f"{command}: {problem.text}: see {command} -h{end}")
     except Failed as failure:
-        return _tell(FAILED, *(f"{command}: {line}{end}" for line in failure.lines))
+        return tell(FAILED, *(f"{command}: {line}{end}" for line in failure.lines))
     except OptionError as error:
-        return _tell(FAILED, f"{command}: {error}{end}")
+        return tell(FAILED, f"{command}: {error}{end}")
     except CommandFailed as failure:
-        return _tell(FAILED, f"{command}: {failure.text}{end}")
+        return tell(FAILED, f"{command}: {failure.text}{end}")
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
         return exits.reader_gone()
-
-
-def check(found: Sequence[tuple[Row, str, str]]) -> None:
-    """Raise Failed for the first option that is not supported here."""
-    for row, value, spelling in found:
-        why = refusal(row, value, spelling)
-        if why:
-            raise Failed(why)
 
 
 def _help(command: str, rows: Sequence[Row]) -> str:
@@ -75,9 +67,3 @@ def _help(command: str, rows: Sequence[Row]) -> str:
         if row.treatment != REFUSED
     ]
     return "\n".join([*lines, "", "All others are refused: docs/guide/moving-from-lsf.md", ""])
-
-
-def _tell(code: int, *lines: str) -> int:
-    sys.stdout.flush()
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
-    return code

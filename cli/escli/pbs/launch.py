@@ -6,10 +6,10 @@ import sys
 
 from escli import exits
 from escli.failures import CommandFailed
-from escli.slurm.frame import Context, Failed
+from escli.slurm.frame import Context, Failed, check_supported, tell
 from eslurm import __version__
 from eslurm.compat.errors import OptionError
-from eslurm.compat.slurm.getopt import FLAG, REFUSED, Parser, UsageProblem, refusal
+from eslurm.compat.slurm.getopt import FLAG, REFUSED, Parser, UsageProblem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,30 +39,22 @@ def main(command: str, argv: Sequence[str] | None = None, *, socket: str = "", r
         if given.has("help"):
             sys.stdout.write(_help(command, module.ROWS))
             return exits.OK
-        check(given.found)
+        check_supported(given.found)
         code: int = module.run(context, given)
         sys.stdout.flush()
         return code
     except UsageProblem as problem:
-        return _tell(exits.USAGE, f"{command}: {problem.text}: see {command} --help")
+        return tell(exits.USAGE, f"{command}: {problem.text}: see {command} --help")
     except Failed as failure:
-        return _tell(failure.code, *(f"{command}: {line}" for line in failure.lines))
+        return tell(failure.code, *(f"{command}: {line}" for line in failure.lines))
     except OptionError as error:
-        return _tell(exits.USAGE, f"{command}: {error}")
+        return tell(exits.USAGE, f"{command}: {error}")
     except CommandFailed as failure:
-        return _tell(failure.code, f"{command}: {failure.text}")
+        return tell(failure.code, f"{command}: {failure.text}")
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
         return exits.reader_gone()
-
-
-def check(found: Sequence[tuple[Row, str, str]]) -> None:
-    """Raise Failed for the first option that is not supported here."""
-    for row, value, spelling in found:
-        why = refusal(row, value, spelling)
-        if why:
-            raise Failed(why, code=exits.USAGE)
 
 
 def _help(command: str, rows: Sequence[Row]) -> str:
@@ -73,9 +65,3 @@ def _help(command: str, rows: Sequence[Row]) -> str:
         if row.treatment != REFUSED
     ]
     return "\n".join([*lines, "", "All others are refused: docs/guide/moving-from-pbs.md", ""])
-
-
-def _tell(code: int, *lines: str) -> int:
-    sys.stdout.flush()
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
-    return code

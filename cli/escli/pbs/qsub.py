@@ -8,8 +8,7 @@ import sys
 from escli import exits
 from escli.api import SUBMIT
 from escli.options import Words
-from escli.pbs.launch import check
-from escli.slurm.frame import Failed, warn
+from escli.slurm.frame import Failed, check_supported, warn
 from escli.user.draft import draft_job
 from escli.user.submit_context import submit_context
 from escli.wire import decode, encode
@@ -76,7 +75,7 @@ def _directives(script: bytes) -> list[tuple[str, str, str]]:
         options = parser.parse(line.words, where)
         if options.rest:
             raise Failed(f"{where}{options.rest[0]} is no option", code=exits.USAGE)
-        check(options.found)
+        check_supported(options.found)
         found += _settings(options)
     return found
 

@@ -84,13 +84,13 @@ def run(context: Context, module: ModuleType, argv: Sequence[str]) -> int:
     except UsageProblem as problem:
         hint = (f'Try "{context.command} --help" for more information',) if problem.has_hint else ()
         code = getattr(module, "USAGE", 1) if problem.has_hint else 1
-        return _tell(code, f"{context.command}: {problem.text}", *hint)
+        return tell(code, f"{context.command}: {problem.text}", *hint)
     except Failed as failure:
-        return _tell(failure.code, *failure.lines)
+        return tell(failure.code, *failure.lines)
     except OptionError as error:
-        return _tell(1, f"{context.command}: error: {error}")
+        return tell(1, f"{context.command}: error: {error}")
     except CommandFailed as failure:
-        return _tell(1, f"{context.command}: error: {trouble(failure)}")
+        return tell(1, f"{context.command}: error: {trouble(failure)}")
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
@@ -129,14 +129,24 @@ def without_collection(work: Callable[[], _Result]) -> _Result:
 
 
 def refuse(found: Sequence[tuple[Row, str, str]], command: str) -> None:
-    """Raise Failed for the first option that is not supported here."""
-    for row, value, spelling in found:
-        why = refusal(row, value, spelling)
-        if why:
-            raise Failed(f"{command}: error: {why}")
+    """Raise Failed, as Slurm's commands fail, for the first option that is not supported here."""
+    if why := first_refusal(found):
+        raise Failed(f"{command}: error: {why}")
 
 
-def _tell(code: int, *lines: str) -> int:
+def check_supported(found: Sequence[tuple[Row, str, str]]) -> None:
+    """Raise Failed for the first option that is not supported here, as other systems' commands fail."""
+    if why := first_refusal(found):
+        raise Failed(why, code=exits.USAGE)
+
+
+def first_refusal(found: Sequence[tuple[Row, str, str]]) -> str:
+    """The reason why the first option that is not supported here is refused; empty: all are supported."""
+    return next((why for row, value, spelling in found if (why := refusal(row, value, spelling))), "")
+
+
+def tell(code: int, *lines: str) -> int:
+    """Print lines on standard error; returns the exit code."""
     try:
         sys.stdout.flush()
         sys.stderr.write("".join(f"{line}\n" for line in lines))
@@ -158,12 +168,12 @@ def print_line(text: str) -> None:
 
 def warn(command: str, text: str) -> None:
     """Print a line on standard error."""
-    _tell(0, f"{command}: {text}")
+    tell(0, f"{command}: {text}")
 
 
 def print_error(line: str) -> None:
     """Print a line on standard error as it is."""
-    _tell(0, line)
+    tell(0, line)
 
 
 def moment_writer(environ: Mapping[str, str]) -> Callable[[int], str]:

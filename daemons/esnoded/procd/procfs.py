@@ -99,9 +99,7 @@ def marker_of(pid: int) -> str:
 
 def become_subreaper() -> None:
     """Make orphaned descendants children of this process instead of init's. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot become the reaper of orphaned processes")
+    _turn_on(_PR_SET_CHILD_SUBREAPER, "cannot become the reaper of orphaned processes")
 
 
 def hide() -> None:
@@ -111,8 +109,12 @@ def hide() -> None:
 
 def renounce() -> None:
     """Neither this process nor what it runs gains rights by set-user-id programs or file capabilities. Raises OSError."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot renounce new rights")
+    _turn_on(_PR_SET_NO_NEW_PRIVS, "cannot renounce new rights")
+
+
+def _turn_on(option: int, problem: str) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), problem)
 
 
 def kill_group(group: int, signum: int) -> None:
