@@ -44,7 +44,12 @@ class OwnFile:
 
     async def look(self) -> None:
         """Compare the file with what the log has brought into force by now."""
-        await asyncio.to_thread(self._read)
+        try:
+            await asyncio.to_thread(self._read)
+        except Exception:
+            # A file that nothing here obeys does not end a standby.
+            log.exception("%s could not be checked", self._path)
+            self._unusable = "its configuration file could not be checked: see its log"
         state = self._state()
         if state is None:
             return

@@ -272,6 +272,28 @@ def test_a_standby_says_when_its_file_is_not_the_one_in_force(tmp_path: Path) ->
     run(main())
 
 
+def test_a_bug_in_the_check_of_a_file_ends_no_standby(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_path: Path) -> None:
+        raise KeyError("a bug")
+
+    async def main() -> None:
+        file = tmp_path / "eslurm.toml"
+        file.write_text(text())
+        file.chmod(0o600)
+        own = OwnFile(file, lambda: State("main"), lambda _problem: None)
+        with monkeypatch.context() as patch:
+            patch.setattr("esctld.standby.own_file.load", fail)
+            await own.look()
+        assert "could not be checked" in own.problem
+        file.write_text(text("cn[1-2]"))
+        await own.look()
+        assert own.problem == ""
+
+    run(main())
+
+
 def test_questions_about_the_plan_are_answered_while_nodes_come_and_go(tmp_path: Path) -> None:
     async def main() -> None:
         site = Site(tmp_path)
