@@ -130,8 +130,9 @@ ROWS: tuple[Option, ...] = (
         ("-H --hold", "do not start before `esctl release`"),
         ("--elastic", "with a range of --nodes: get more of them while it runs, when they come free"),
         ("-k --no-kill", "go on without a node that is lost, unless it is the first one"),
-        ("--cooperate off|report|full", "its application tells of idle cores; full: it also hears requests for more (off)",
-         "--cooperate=full"),
+        ("--cooperate off|report|full[,comm=PERCENT][,time=S]",
+         "its application tells of idle cores; full: it also hears requests for more (off); hints for these: the percentage "
+         "of its time that it communicates, the seconds that it will run", "--cooperate=full,comm=30,time=7200"),
         ("--borrow requeue|end[,S]",
          "start on lent cores of running jobs; asked back, it has S seconds (30), and waits again or ends",
          "--borrow=requeue,60"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from eslurm.core.model.job import Attempt, Job
-from eslurm.core.model.lending import OFF
+from eslurm.core.model.lending import cooperation_of
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.core_reports import CoreReports
 from eslurm.v1 import controller_pb2 as pb
@@ -32,14 +32,14 @@ class CoresShown(Protocol):
 
 def shares_cores(job: Job) -> bool:
     """Check whether its cores may be shared: its line then changes without its record."""
-    return job.attempt is not None and (job.spec.cooperate not in ("", OFF) or bool(job.spec.borrow))
+    return job.attempt is not None and (cooperation_of(job.spec.cooperate).lends or bool(job.spec.borrow))
 
 
 def add_cores(shown: CoresShown, job: Job, attempt: Attempt, info: pb.JobInfo) -> None:
     """Add the cores of a job that cooperates, and what a job has borrowed."""
     key = job.job_id, attempt.number
     texts = []
-    if job.spec.cooperate not in ("", OFF):
+    if cooperation_of(job.spec.cooperate).lends:
         cores = info.cores
         cores.SetInParent()
         remaining_s = -1

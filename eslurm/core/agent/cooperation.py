@@ -17,7 +17,7 @@ from eslurm.core.agent.cores import Cores
 from eslurm.core.agent.node import LocalNode
 from eslurm.core.agent.records import CoresNoted
 from eslurm.core.agent.reports import Reports
-from eslurm.core.model.lending import FULL, OFF, REMAINING_MAX_S, REPORT, WORKERS_MAX
+from eslurm.core.model.lending import FULL, OFF, REMAINING_MAX_S, WORKERS_MAX, LendingTerms, cooperation_of
 from eslurm.core.model.protocol import AskCores, Exclude, JobLaunch
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.results import OK, failed
@@ -67,9 +67,9 @@ class Cooperation:
 
         Raises ValueError with the reason when the numbers cannot be.
         """
-        level = attempt.launch.spec.cooperate if attempt.launch is not None else OFF
+        terms = _terms_of(attempt.launch)
         most = cores_of(attempt.launch, attempt.node)
-        if level not in (REPORT, FULL) or not most:
+        if not terms.lends or not most:
             return CoresView(OFF, most, 0, 0, 0)
         known = attempt.cores = attempt.cores or Cores()
         if idle is not None:
@@ -79,8 +79,8 @@ class Cooperation:
         if rejects and known.asked:
             known.asked, known.rejects = 0, True
         self._tell_later(attempt, known, now_us)
-        asked = known.asked if level == FULL and known.asked_until_us > now_us else 0
-        return CoresView(level, most, known.idle_sum, known.excluded, asked)
+        asked = known.asked if terms.level == FULL and known.asked_until_us > now_us else 0
+        return CoresView(terms.level, most, known.idle_sum, known.excluded, asked)
 
     def _note_idle(self, attempt: Attempt, known: Cores, worker: int, idle: int, most: int) -> None:
         others = known.idle_sum - known.idle.get(worker, 0)
@@ -193,6 +193,14 @@ class Cooperation:
         word = _word(known)
         known.told, known.told_us = word, now_us
         self._reports.owe_cores(node, attempt, *word)
+
+
+def _terms_of(launch: JobLaunch | None) -> LendingTerms:
+    """The terms of a launch; off for those of a later release, which this one cannot read."""
+    try:
+        return cooperation_of(launch.spec.cooperate if launch is not None else "")
+    except ValueError:
+        return LendingTerms()
 
 
 def cores_of(launch: JobLaunch | None, node: int) -> int:

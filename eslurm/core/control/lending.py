@@ -18,13 +18,12 @@ from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.job_states import AttemptPhase, StopCause
 from eslurm.core.model.lending import (
     FULL,
-    OFF,
     REQUEUE,
     CoreReport,
     Exclusion,
     Loan,
+    cooperation_of,
     harm_s,
-    level_of,
     terms_of,
 )
 from eslurm.core.model.protocol import CoresReported
@@ -65,7 +64,7 @@ def note(state: State, report: CoresReported, now_us: int) -> None:
 
 def cooperates(job: Job, attempt: Attempt) -> bool:
     """Check whether the attempt may lend cores: its user lets it (R-06), and it is of one part."""
-    return job.spec.cooperate not in ("", OFF) and not attempt.has_parts
+    return cooperation_of(job.spec.cooperate).lends and not attempt.has_parts
 
 
 def due(state: State, now_us: int) -> list[facts.Fact]:
@@ -248,9 +247,9 @@ def _asks(state: State, now_us: int) -> list[facts.Fact]:
         cores = _cores_of(attempt)
         count = min(missing, _cores_on(attempt, key[2]) - report.idle, cores - 1)
         if count > 0:
-            candidates.append(
-                (harm_s(_remaining_s(owner, attempt, report, now_us), cores, count), key, count)
-            )
+            communication = cooperation_of(owner.spec.cooperate).communication_percent
+            remaining_s = _remaining_s(owner, attempt, report, now_us)
+            candidates.append((harm_s(remaining_s, cores, count, communication), key, count))
     found: list[facts.Fact] = []
     asked: set[RunningKey] = set()
     for _, key, count in sorted(candidates):
@@ -265,7 +264,7 @@ def _asks(state: State, now_us: int) -> list[facts.Fact]:
 
 
 def _is_askable(job: Job, attempt: Attempt, now_us: int) -> bool:
-    if level_of(job.spec.cooperate) != FULL or not _may_lend(job, attempt):
+    if cooperation_of(job.spec.cooperate).level != FULL or not _may_lend(job, attempt):
         return False
     count, at_us = attempt.more.asked if attempt.more is not None else (0, 0)
     pause_s = ASK_AGAIN_S << min(max(0, count - 1), ASK_AGAIN_DOUBLINGS_MAX)
@@ -273,11 +272,14 @@ def _is_askable(job: Job, attempt: Attempt, now_us: int) -> bool:
 
 
 def _remaining_s(job: Job, attempt: Attempt, report: CoreReport, now_us: int) -> int:
-    """Work that the application has left, in seconds of one core: its word, or by forecast or limit."""
+    """Work that the application has left, in seconds of one core: its word, or by its user's hint, forecast or limit."""
     if report.remaining_s >= 0:
         return report.remaining_s
-    length_s = job.forecast.p50_s if job.forecast is not None else job.spec.time_limit_s
-    left_s = max(0, length_s - (now_us - attempt.started_us) // SECOND_US) if length_s else 86_400
+    ran_s = (now_us - attempt.started_us) // SECOND_US
+    length_s = cooperation_of(job.spec.cooperate).expected_s
+    if length_s <= ran_s:
+        length_s = job.forecast.p50_s if job.forecast is not None else job.spec.time_limit_s
+    left_s = max(0, length_s - ran_s) if length_s else 86_400
     return left_s * _cores_of(attempt)
 
 

@@ -16,6 +16,9 @@ REPORT: Final = "report"
 FULL: Final = "full"
 LEVELS: Final = (OFF, REPORT, FULL)
 """R-06: nothing; reports of idle cores; those, and requests to exclude cores (R-02) are passed on."""
+COMMUNICATION: Final = "comm"
+EXPECTED: Final = "time"
+COMMUNICATION_MAX_PERCENT: Final = 99
 REQUEUE: Final = "requeue"
 END: Final = "end"
 BORROW_GRACE_S: Final = 30
@@ -90,14 +93,53 @@ def terms_of(text: str) -> Terms | None:
     return Terms(mode, grace_s)
 
 
-def level_of(text: str) -> str:
-    """The level of cooperation. Raises ValueError with the way out."""
-    if text and text not in LEVELS:
-        raise ValueError(f"--cooperate: {text[:64]}: give {', '.join(LEVELS)}")
-    return text or OFF
+class LendingTerms(msgspec.Struct, frozen=True):
+    """What a job lets be done with its idle cores, and hints of its user to that (R-02).
+
+    `communication_percent` is the share of its running time that fewer cores do not lengthen. `expected_s` is the running
+    time that the user expects; 0: not said.
+    """
+
+    level: str = OFF
+    communication_percent: int = 0
+    expected_s: int = 0
+
+    @property
+    def lends(self) -> bool:
+        """Whether idle cores of the job may be lent at all."""
+        return self.level != OFF
 
 
-def harm_s(remaining_s: int, cores: int, fewer: int) -> float:
-    """The delay of an application that does its remaining work on fewer cores, in seconds (R-02)."""
+def cooperation_of(text: str) -> LendingTerms:
+    """The terms of `report`, `full`, `full,comm=30,time=7200`; off for an empty text. Raises ValueError with the way out."""
+    level, *hints = text.split(",")
+    values = {COMMUNICATION: 0, EXPECTED: 0}
+    seen: set[str] = set()
+    for hint in hints:
+        name, _, number = hint.partition("=")
+        is_number = number.isascii() and number.isdecimal() and len(number) <= 9
+        if name not in values or name in seen or not is_number or level in ("", OFF):
+            raise _unknown_cooperation(text)
+        seen.add(name)
+        values[name] = int(number)
+    if (level and level not in LEVELS) or values[COMMUNICATION] > COMMUNICATION_MAX_PERCENT:
+        raise _unknown_cooperation(text)
+    return LendingTerms(level or OFF, values[COMMUNICATION], values[EXPECTED])
+
+
+def _unknown_cooperation(text: str) -> ValueError:
+    return ValueError(
+        f"--cooperate: {text[:64]}: give {', '.join(LEVELS)}, and perhaps the percentage of its time that it communicates, "
+        f"up to {COMMUNICATION_MAX_PERCENT}, and the seconds that it will run: --cooperate=full,comm=30,time=7200"
+    )
+
+
+def harm_s(remaining_s: int, cores: int, fewer: int, communication_percent: int = 0) -> float:
+    """The delay of an application that does its remaining work on fewer cores, in seconds (R-02).
+
+    Its communication takes as long as before: a share of t seconds on n cores becomes t (c + (1 - c) n / (n - fewer)).
+    """
     left = cores - fewer
-    return remaining_s / left - remaining_s / cores if left > 0 and cores > 0 else float("inf")
+    if left <= 0 or cores <= 0:
+        return float("inf")
+    return (remaining_s / left - remaining_s / cores) * (100 - communication_percent) / 100

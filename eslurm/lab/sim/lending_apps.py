@@ -61,7 +61,7 @@ def draw_lending(rng: random.Random, spec: JobSpec, config: ClusterConfig) -> tu
     owner = replace(
         plain,
         components=(Request(cpus_per_task=rng.randint(max(1, most - 1), most)),),
-        cooperate=rng.choice(("report", "full", "full")),
+        cooperate=rng.choice(("report", "full", "full,comm=30,time=60")),
         time_limit_s=LIMIT_S,
         requeue=rng.random() < 0.8,
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from eslurm.core.model.job import JobSpec
-from eslurm.core.model.lending import OFF, level_of, terms_of
+from eslurm.core.model.lending import cooperation_of, terms_of
 from eslurm.core.model.messages import RefusalCode, Refused
 
 
 def check_lending(spec: JobSpec) -> None:
     """Raise `Refused` when the options cannot be understood, or do not go with the rest of the job."""
     try:
-        lends = level_of(spec.cooperate) != OFF
+        lends = cooperation_of(spec.cooperate).lends
         borrows = terms_of(spec.borrow) is not None
     except ValueError as error:
         raise Refused(RefusalCode.INVALID, str(error)) from None

@@ -410,6 +410,29 @@ def test_the_application_that_loses_least_is_asked() -> None:
     assert world.start() == [borrower]
 
 
+def asked_of(world: World, *hints: str) -> int:
+    """The index of the job that is asked, of owners with these hints that have said nothing of their remaining work."""
+    owners = [run_owner(world, cooperate=f"full{hint}") for hint in hints]
+    for node, owner in enumerate(owners):
+        tell(world, owner, 0, node=node)
+    submit_borrower(world, 2)
+    world.pass_time(6)
+    (ask,) = asks(world.sends())
+    return owners.index(ask.job_id)
+
+
+def test_one_that_mostly_communicates_loses_less() -> None:
+    assert asked_of(World(2, 4), "", ",comm=60") == 1
+    assert asked_of(World(2, 4), ",comm=60", "") == 0
+
+
+def test_one_that_its_user_expects_to_end_soon_loses_less() -> None:
+    assert asked_of(World(2, 4), ",time=5000", ",time=50") == 1
+    assert asked_of(World(2, 4), ",time=50", ",time=5000") == 0
+    # It has run for longer than that already: the hint says nothing any more.
+    assert asked_of(World(2, 4), ",time=500", ",time=1") == 0
+
+
 def test_an_application_that_rejects_is_left_alone_for_longer_each_time() -> None:
     world = one_node()
     owner = run_owner(world)
@@ -445,6 +468,12 @@ def test_one_that_only_reports_is_not_asked() -> None:
         ({"borrow": "end,1000000"}, "give requeue or end"),
         ({"borrow": "end,"}, "give requeue or end"),
         ({"cooperate": "yes"}, "give off, report, full"),
+        ({"cooperate": "off,comm=3"}, "give off, report, full"),
+        ({"cooperate": ",time=3"}, "give off, report, full"),
+        ({"cooperate": "full,comm=100"}, "up to 99"),
+        ({"cooperate": "full,comm=1,comm=2"}, "give off, report, full"),
+        ({"cooperate": "full,time=-1"}, "give off, report, full"),
+        ({"cooperate": "full,time=1234567890"}, "give off, report, full"),
         ({"borrow": "end", "tasks": ((0, 3),)}, "the tasks of an array"),
         ({"borrow": "end", "request": Request(exclusive=True)}, "whole nodes"),
     ],
