@@ -94,7 +94,7 @@ def terms_of(text: str) -> Terms | None:
 
 
 class LendingTerms(msgspec.Struct, frozen=True):
-    """What a job lets be done with its idle cores, and hints of its user to that (R-02).
+    """The level at which a job lends its idle cores, and hints of its user for requests to it (R-02).
 
     `communication_percent` is the share of its running time that fewer cores do not lengthen. `expected_s` is the running
     time that the user expects; 0: not said.
@@ -106,7 +106,7 @@ class LendingTerms(msgspec.Struct, frozen=True):
 
     @property
     def lends(self) -> bool:
-        """Whether idle cores of the job may be lent at all."""
+        """True if idle cores of the job may be lent at all."""
         return self.level != OFF
 
 
