@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, cast
@@ -30,6 +31,8 @@ from esnoded.stepd import wire
 from esnoded.stepd.launcher import Connect, SupervisorUnavailable
 
 _REQUESTS_MAX = 8192
+_VACATED_MAX = 1024
+"""Attempts whose leaving is repeated on a new connection: more leave in no gap that a supervisor outlives."""
 _WELCOME_TIMEOUT_S = 10.0
 _BACKOFF_MIN_S = 0.02
 _BACKOFF_MAX_S = 2.0
@@ -68,6 +71,8 @@ class SupervisorClient:
         self._link: _Link | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
+        # Said on the last connection, or while there was none: unanswered, so it may be lost.
+        self._vacated: deque[NodeAttempt] = deque(maxlen=_VACATED_MAX)
         self.welcome: wire.Welcome | None = None
         """Of the present connection, None while there is none."""
         self.is_older = False
@@ -152,8 +157,13 @@ class SupervisorClient:
             self._link.send(wire.encode_frame(wire.Contact(tuple(nodes), at_us)))
 
     async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
-        """See `StepRunner.vacate`. Dropped while there is no connection, and where the supervisor is older."""
-        if self._link is not None and self.welcome is not None and self.welcome.version >= wire.VACATE_SINCE:
+        """See `StepRunner.vacate`. The next connection repeats it; an older supervisor is not told."""
+        self._vacated.extend(attempts)
+        self._tell_vacated(attempts)
+
+    def _tell_vacated(self, attempts: Collection[NodeAttempt]) -> None:
+        is_known = self.welcome is not None and self.welcome.version >= wire.VACATE_SINCE
+        if self._link is not None and is_known and attempts:
             self._link.send(wire.encode_frame(wire.Vacate(tuple(attempts))))
 
     async def _ask(self, make: Callable[[int], msgspec.Struct]) -> Any:
@@ -202,6 +212,7 @@ class SupervisorClient:
             self.trouble = ""
             self._link = link
             self.tell_ring()
+            self._tell_vacated(self._vacated)
             for pending in self._pending.values():
                 pending.parts.clear()
                 link.send(pending.frame)
