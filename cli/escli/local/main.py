@@ -28,6 +28,7 @@ from escli.local.convert_command import convert_command
 from escli.local.down import take_down
 from escli.local.health_command import health
 from escli.local.import_command import import_command
+from escli.local.init_command import init_command
 from escli.local.join import join
 from escli.local.keys import keys
 from escli.local.layout import MAIN, Layout, check, choose, locked, supervising
@@ -531,6 +532,7 @@ def replay(
 commands.add_command(simulate)
 commands.add_command(simulate_federation)
 commands.add_command(estimate)
+commands.add_command(init_command)
 commands.add_command(health)
 commands.add_command(keys)
 commands.add_command(join)

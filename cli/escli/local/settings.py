@@ -202,7 +202,7 @@ def _agent_section(uid: int, allow_root_jobs: bool, phases: Mapping[str, str] | 
 
 
 def _share_of_machine(nodes: int) -> tuple[int, int]:
-    return max(1, (os.cpu_count() or 1) // nodes), max(_MEMORY_MIN_MIB, _machine_memory_mib() // nodes)
+    return max(1, (os.cpu_count() or 1) // nodes), max(_MEMORY_MIN_MIB, machine_memory_mib() // nodes)
 
 
 def node_names(count: int, prefix: str = "") -> str:
@@ -211,7 +211,8 @@ def node_names(count: int, prefix: str = "") -> str:
     return f"{prefix}cn[{1:0{width}}-{count:0{width}}]" if count > 1 else f"{prefix}cn{1:0{width}}"
 
 
-def _machine_memory_mib() -> int:
+def machine_memory_mib() -> int:
+    """Memory of this machine in MiB."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
