@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what tests need beside Python: Debian's Prometheus, Alertmanager, PostgreSQL server and etcd, Open MPI with
-# mpi4py, MPICH, Slurm's client of PMI-2, and OTF2's bindings.
+# mpi4py, MPICH, Slurm's client of PMI-2, OTF2's bindings, and systemd's checks of units.
 # scripts/system_packages.sh [--print]
 #
 # Only the programs are wanted: tests start them themselves, on loopback or a Unix socket, so the packages' services are
@@ -8,7 +8,7 @@
 # for no password; otherwise says the line to run.
 set -eu
 
-packages='prometheus prometheus-alertmanager postgresql etcd-server etcd-client openmpi-bin python3-mpi4py mpich libpmi2-0 python3-otf2'
+packages='prometheus prometheus-alertmanager postgresql etcd-server etcd-client openmpi-bin python3-mpi4py mpich libpmi2-0 python3-otf2 systemd'
 line="apt-get install -y --no-install-recommends $packages"
 
 fail() {
@@ -40,6 +40,9 @@ there() {
         ;;
     openmpi-bin)
         command -v mpirun >/dev/null 2>&1
+        ;;
+    systemd)
+        command -v systemd-analyze >/dev/null 2>&1
         ;;
     mpich)
         command -v mpichversion >/dev/null 2>&1
@@ -117,7 +120,7 @@ if command -v systemctl >/dev/null 2>&1; then
     for package in $wanted; do
         case $package in
         etcd-server) service=etcd ;;
-        etcd-client | openmpi-bin | mpich | lib* | python3-*) continue ;;
+        etcd-client | openmpi-bin | mpich | lib* | python3-* | systemd) continue ;;
         *) service=$package ;;
         esac
         systemctl --quiet disable "$service" >/dev/null 2>&1 || echo "note: a service stays enabled: systemctl disable $service"

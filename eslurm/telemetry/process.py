@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from eslurm.core.model.wording import quoted
 from eslurm.security.account import Account, drop, find_account
 from eslurm.security.ownership import UnsafeFile, make_own_directory
-from eslurm.telemetry import logs
+from eslurm.telemetry import logs, service_manager
 from eslurm.telemetry.exposition import address
 from eslurm.telemetry.memory import keep_small
 
@@ -135,9 +135,10 @@ def announced(ready_fd: int | None) -> asyncio.Future[str]:
 
 
 def announce(endpoint: str, ready_fd: int | None) -> None:
-    """Write `ready ENDPOINT` for the starter of this process: on `ready_fd`, else on stdout. A missing reader
-    is no error.
+    """Write `ready ENDPOINT` for the starter of this process: on `ready_fd`, else on stdout; and tell the service manager. A
+    missing reader is no error.
     """
+    service_manager.tell(service_manager.READY)
     line = f"ready {endpoint}\n".encode()
     if ready_fd is None:
         sys.stdout.buffer.write(line)
@@ -158,6 +159,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
         if asked:
             os._exit(EXIT_FAILED)
         asked = True
+        service_manager.tell(service_manager.STOPPING)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -189,12 +191,21 @@ def run_daemon(
         raise_open_files()
     try:
         with asyncio.Runner(loop_factory=_loop_factory(loop)) as runner:
-            runner.run(main())
+            runner.run(_watched(main()))
     except KeyboardInterrupt:
         raise SystemExit(EXIT_FAILED) from None
     except OSError as error:
         logging.getLogger(name).error("cannot go on: %s", error)
         raise SystemExit(EXIT_CANNOT_START) from None
+
+
+async def _watched(main: Coroutine[Any, Any, None]) -> None:
+    """Run `main` with signs of life for the service manager."""
+    alive = asyncio.create_task(service_manager.keep_watchdog(), name="watchdog")
+    try:
+        await main
+    finally:
+        alive.cancel()
 
 
 def _loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop]:
