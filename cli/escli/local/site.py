@@ -27,8 +27,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 
 _CONFIG = """\
 # The configuration of cluster {cluster}, written by `eslurm init`: one file, the same on all controllers' hosts.
-#   eslurm check {file}   what is wrong with it
-#   esctl reconfigure                   brings it into force; it says which keys need a restart
+# `esctl reconfigure` brings changes into force, and says which keys need a restart.
 # Every key: docs/reference/configuration.md.
 
 [cluster]
@@ -122,7 +121,6 @@ class Site:
             for name in self.satellites
         )
         text = _CONFIG.format(
-            file=CONFIG_FILE,
             cluster=answers.cluster,
             operators=operators,
             port=CONTROLLER_PORT,

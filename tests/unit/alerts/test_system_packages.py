@@ -9,11 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = ("prometheus", "prometheus-alertmanager", "postgres", "etcd", "etcdctl", "mpirun", "mpichversion")
+PROGRAMS = (
+    "prometheus",
+    "prometheus-alertmanager",
+    "postgres",
+    "etcd",
+    "etcdctl",
+    "mpirun",
+    "mpichversion",
+    "systemd-analyze",
+)
 LIBRARIES = ("python3/mpi4py", "python3/otf2", "lib/x86_64/libpmi2.so.0")
 PACKAGES = (
     "prometheus prometheus-alertmanager postgresql etcd-server etcd-client openmpi-bin python3-mpi4py mpich libpmi2-0 "
-    "python3-otf2"
+    "python3-otf2 systemd"
 )
 LINE = f"apt-get install -y --no-install-recommends {PACKAGES}"
 
