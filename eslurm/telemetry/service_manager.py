@@ -1,4 +1,4 @@
-"""What systemd is told of a daemon (sd_notify): that it is ready, that it stops, and that its event loop turns.
+"""Signs of a daemon for systemd (sd_notify): that it is ready, that it stops, and that its event loop turns.
 
 Nothing is sent unless the service manager names its socket (NOTIFY_SOCKET). Invariant: no failure here ends a daemon.
 """
