@@ -85,7 +85,7 @@ class HostFile(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """What the answers come to. Raises `ClusterError` for answers that contradict each other."""
+    """A site by its answers: hosts, roles and files. Raises `ClusterError` for answers that contradict each other."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
