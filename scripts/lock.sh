@@ -23,6 +23,8 @@ echo "locking requirements/dev.txt"
 compile requirements/dev.in requirements/dev.txt
 echo "locking requirements/clients.txt"
 compile requirements/clients.in requirements/clients.txt
+echo "locking requirements/docs.txt"
+compile requirements/docs.in requirements/docs.txt
 # What the container image holds, and what its wheel is made with: the same versions, only fewer.
 echo "locking requirements/image.txt"
 compile pyproject.toml requirements/image.txt "--constraint=requirements/run.txt --extra=postgresql"
