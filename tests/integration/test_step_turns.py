@@ -71,7 +71,9 @@ def test_a_step_ends_at_its_own_time_limit(cluster: LiveCluster) -> None:
 @pytest.mark.slow
 def test_waiting_steps_outlive_the_controller_and_the_agent(broken: LiveCluster) -> None:
     command = (
-        "esrun sh -c 'until test -e gate; do sleep 0.02; done' & "
+        "esrun sh -c 'touch begun; until test -e gate; do sleep 0.02; done' & "
+        # The others would else run before it.
+        "until test -e begun; do sleep 0.02; done; "
         "for at in 1 2 3; do esrun sh -c 'echo ran >> runs' & done; wait"
     )
     job_id = broken.wrap(door(broken) + command, "-n", "1", "-o", "said")
