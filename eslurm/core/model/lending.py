@@ -7,6 +7,7 @@ borrow; the lender keeps its allocation (R-04). Invariant: what is lent on a nod
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -110,6 +111,7 @@ class LendingTerms(msgspec.Struct, frozen=True):
         return self.level != OFF
 
 
+@lru_cache(maxsize=256)  # read of each job that is shown
 def cooperation_of(text: str) -> LendingTerms:
     """The terms of `report`, `full`, `full,comm=30,time=7200`; off for an empty text. Raises ValueError with the way out."""
     level, *hints = text.split(",")
