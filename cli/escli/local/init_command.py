@@ -73,7 +73,7 @@ def init_command(
     file: Path | None, host: str | None, root: Path | None, dry_run: bool, as_json: bool, **given: Any
 ) -> int:
     """Write this host's part of a new cluster: on a controller's host the configuration, the site's keys and the answers for
-    the other hosts; on each host what systemd is told of its daemons. It asks for answers that are missing.
+    the other hosts; on each host the arguments of its units for systemd. It asks for answers that are missing.
 
     Nothing is replaced. The commands to type next are shown.
 

@@ -1,4 +1,4 @@
-"""The texts of a new site: its configuration, and what systemd is told of each daemon. Pure, from a few answers.
+"""The texts of a new site: its configuration, and the arguments of its units for systemd. Pure, from a few answers.
 
 Invariant: of the same answers all hosts get files that fit each other, whatever their roles.
 """
