@@ -8,7 +8,7 @@ import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,9 @@ def end_process(pid: int, *signums: int) -> None:
     fd = os.pidfd_open(pid)
     try:
         for signum in signums:
-            signal.pidfd_send_signal(fd, signum)
+            # It may be gone after the first one.
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signum)
         poller = select.poll()
         poller.register(fd, select.POLLIN)
         assert poller.poll(PATIENCE_S * 1000), f"process {pid} did not end"
