@@ -12,9 +12,9 @@ import secrets
 import socket
 import tempfile
 
-# Below those that the kernel gives to outgoing connections.
-_LOWEST = 20_000
-_COUNT = 12_000
+# Below those that `eslurm up` chooses from, and those that the kernel gives to outgoing connections.
+_LOWEST = 2_000
+_COUNT = 8_000
 
 # A byte stands for a port. Whoever has one locks it; the kernel lets go of a process's locks when it ends. Opened when
 # the tests are collected, because no test may leave a file open.

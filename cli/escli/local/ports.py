@@ -1,6 +1,7 @@
 """Ports on loopback for the daemons: free ones at first, the same ones ever after.
 
-Invariant: a port in use is never taken over, but an error that names it.
+Invariants: a port in use is never taken over, but an error that names it. A port that was chosen is this command's until
+the command ends, however long a daemon takes until it listens: two clusters that start at once have different ports.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def choose(count: int, base: int | None, taken: Sequence[int] = ()) -> list[int]
         if len(ports) == count:
             return ports
         port = draw.randrange(_LOWEST, highest)
-        if port not in taken and port not in ports and is_free(address(port)):
+        if port not in taken and port not in ports and is_free(address(port)) and _reserve(port):
             ports.append(port)
     raise ClusterError("no free ports were found on loopback: name some with --port-base")
 
@@ -78,7 +79,27 @@ def _from_base(count: int, base: int) -> list[int]:
                 f"--port-base: port {port} is in use: {count} free ones are needed from {base} on, name another base",
                 exits.USAGE,
             )
+        # Refused where a connection of an earlier cluster has just ended, which hinders no daemon.
+        _reserve(port)
     return list(range(base, last + 1))
+
+
+def _reserve(port: int) -> bool:
+    """Keep the port from other commands that choose, until this command ends; a daemon may listen there all the same.
+
+    The kernel refuses a port to a socket without SO_REUSEADDR as long as any other has it, and gives it to a socket
+    with SO_REUSEADDR, such as a daemon's, beside others of the kind that do not listen.
+    """
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        holder.bind((HOST, port))
+    except OSError:
+        holder.close()
+        return False
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # The kernel closes it when the command ends.
+    holder.detach()
+    return True
 
 
 def _lowest_ephemeral() -> int:

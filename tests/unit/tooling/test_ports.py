@@ -17,7 +17,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> range:
     """Three ports and no more, so that who draws meets what is taken; below all others, where nobody else draws."""
     lowest = 0
     while not lowest or not all(ports._is_free(lowest + at) for at in range(3)):
-        lowest = ports._LOWEST - 3 - secrets.randbelow(5_000)
+        lowest = ports._LOWEST - 3 - secrets.randbelow(900)
     monkeypatch.setattr(ports, "_LOWEST", lowest)
     monkeypatch.setattr(ports, "_COUNT", 3)
     return range(lowest, lowest + 3)

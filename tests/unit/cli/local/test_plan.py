@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import socket
 import stat
@@ -234,6 +235,15 @@ def test_chosen_ports_are_free_different_and_not_ephemeral() -> None:
     assert len(set(chosen)) == 5
     assert all(ports.is_free(ports.address(port)) for port in chosen)
     assert not set(ports.choose(3, None, chosen)) & set(chosen)
+
+
+def test_a_chosen_port_is_kept_from_others_and_open_to_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    [chosen] = ports.choose(1, None)
+    monkeypatch.setattr(random.SystemRandom, "randrange", lambda *_: chosen)
+    with pytest.raises(ClusterError, match="no free ports"):
+        ports.choose(1, None)
+    with socket.create_server(("127.0.0.1", chosen)):
+        assert not ports.is_free(ports.address(chosen))
 
 
 def test_a_listening_port_is_not_free() -> None:
