@@ -105,15 +105,15 @@ def _borrowed(loans: Iterable[Loan]) -> dict[int, int]:
 def shares_on(attempt: Attempt, nodes: frozenset[int]) -> list[Share]:
     """The ledger's holds for the attempt on these of its nodes, one for each."""
     shares = amounts_on(attempt, nodes)
-    if not lends(attempt):
-        return shares
-    leaving = attempt.leaving
-    return [(node, amounts if node in leaving else without_cores(amounts)) for node, amounts in shares]
+    return [(node, without_cores(amounts)) for node, amounts in shares] if lends(attempt) else shares
 
 
 def lent_on(attempt: Attempt) -> list[Share]:
-    """The amounts on the nodes whose cores a lending attempt has lent: on those of finished parts it lends none."""
-    return amounts_on(attempt, attempt.held - attempt.leaving if attempt.leaving else attempt.held)
+    """The amounts on the nodes whose cores a lending attempt has lent.
+
+    Nodes that leave the job meanwhile are among them: the cores have been another job's since all of it was stopped.
+    """
+    return amounts_on(attempt, attempt.held)
 
 
 def shares_of(attempt: Attempt) -> list[Share]:
@@ -126,10 +126,10 @@ def held_by_part(attempt: Attempt) -> tuple[tuple[int, int, Vector], ...]:
     spans = attempt.spans
     if not spans or not spans[-1].component:
         return ()
-    lent = attempt.held - attempt.leaving if lends(attempt) else frozenset[int]()
+    has_lent = lends(attempt)
     return tuple(
         [
-            (span.component, span.node, without_cores(span.amounts) if span.node in lent else span.amounts)
+            (span.component, span.node, without_cores(span.amounts) if has_lent else span.amounts)
             for span in spans_in_use(attempt)
             if span.node in attempt.held
         ]
@@ -141,9 +141,12 @@ def lent_by_part(attempt: Attempt) -> tuple[tuple[int, int, Vector], ...]:
     spans = attempt.spans
     if not spans or not spans[-1].component or not lends(attempt):
         return ()
-    lent = attempt.held - attempt.leaving
     return tuple(
-        [(span.component, span.node, span.amounts) for span in spans_in_use(attempt) if span.node in lent]
+        [
+            (span.component, span.node, span.amounts)
+            for span in spans_in_use(attempt)
+            if span.node in attempt.held
+        ]
     )
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from eslurm.core.control.jobs.preemption import ROOM_KEPT_US, claim_of, is_possible, running_work
 from eslurm.core.model.accounts import Qos
 from eslurm.core.model.config import Partition
 from eslurm.core.model.facts import StopRequested
+from eslurm.core.model.job import StepEnd
 from eslurm.core.model.messages import (
     Changed,
     ChangePolicies,
     ConfigLoaded,
     JobRef,
     PolicyChange,
+    Resized,
+    ResizeJob,
     SuspendJobs,
     UpdateJob,
 )
-from eslurm.core.model.protocol import End, Suspend
+from eslurm.core.model.protocol import End, PhaseReported, Preparing, Suspend
+from eslurm.replay.state_check import check
 from tests.kits.core import ROOT, SECOND, World, problem
 from tests.kits.running import GONE, end, free, only, place, preempt, run, start
 
@@ -249,3 +254,33 @@ def test_a_lender_that_is_cancelled_gives_back_only_what_it_still_has() -> None:
     end(world, victim, signal=15)
     assert world.state_of(victim) == "CANCELLED"
     assert free(world, 0) == (0, 900) and free(world, 1) == (4, 1000)
+
+
+def test_a_node_that_could_not_join_a_lender_stays_lent() -> None:
+    """Goal: cores that another job has already are not the lender's once more while the node is cleaned."""
+    world = with_qos("suspend")
+    world.register(1, session="phased", phases=("prolog",))
+    victim = run(world, qos="low")
+    assert isinstance(world.send(ResizeJob(ROOT, JobRef(victim), by_nodes=1)), Resized)
+    world.plan()
+    world.done(only(world.sends()), payload=msgspec.msgpack.encode(Preparing(300)))
+    assert world.attempt(victim).joining == {1}
+    urgent = high(world)
+    preempt(world, victim, "suspend", urgent)
+    world.done(only(world.sends()))
+    place(world, urgent, (1,), memory_mib=0)
+    for _ in range(2):
+        world.deliver()
+    assert world.state_of(urgent) == "RUNNING"
+    assert (free(world, 0)[0], free(world, 1)[0]) == (4, 0)
+    end_of_prolog = StepEnd(1, text="no space left")
+    world.report(PhaseReported(1, world.state.nodes[1].incarnation, victim, 1, "prolog", end_of_prolog))
+    assert world.attempt(victim).leaving == {1}
+    assert (free(world, 0)[0], free(world, 1)[0]) == (4, 0)
+    check(world.state)
+    world.gone(1, victim, 1)
+    assert world.attempt(victim).held == {0}
+    check(world.state)
+    end(world, urgent)
+    assert world.state_of(victim) == "RUNNING"
+    assert (free(world, 0)[0], free(world, 1)[0]) == (0, 4)
