@@ -545,6 +545,8 @@ def apply_finished(state: State, fact: facts.JobFinished) -> None:
         failed = ranges.union(job.tasks_failed, job.tasks_left)
         _put_array(state, replace(job, tasks_left=(), tasks_failed=failed))
         return
+    # The end of an attempt that it had before was not the job's.
+    job = replace(job, ended_us=state.now_us)
     if job.attempt is not None:
         # Its nodes are still giving back what the attempt held; it will not wait for another one.
         if job.spec.mail_type:
@@ -555,7 +557,7 @@ def apply_finished(state: State, fact: facts.JobFinished) -> None:
         return
     if job.grows is not None:
         apply_elastic.forget(state, job.grows, job.job_id)
-    job = replace(job, state=moved(job, fact.state), ended_us=state.now_us)
+    job = replace(job, state=moved(job, fact.state))
     if job.spec.mail_type:
         job = apply_mail.finished(state, job, never_met=fact.never_met)
     state.touched.ended.append((job, None))

@@ -35,7 +35,7 @@ from eslurm.core.model.protocol import (
 )
 from eslurm.core.model.request import Request
 from eslurm.replay.state_check import check
-from tests.kits.core import ALICE, ROOT, World
+from tests.kits.core import ALICE, ROOT, SECOND, World, depends
 from tests.kits.packs import pack, place, placement
 
 PROLOG, EPILOG = "/site/prolog", "/site/epilog"
@@ -462,3 +462,21 @@ def test_a_lost_node_of_two_jobs_of_a_pack_ends_one_whose_prolog_runs_once(site:
     assert site.stage(second) == ("prolog", PhaseStage.ENDING, 1)
     site.over(PhaseKey(second, 1, "prolog", 1), BAD)
     assert all(site.stage(job_id)[0] == "epilog" for job_id in (first, second))
+
+
+def test_a_delay_behind_a_job_that_waits_again_counts_from_its_cancellation() -> None:
+    """Goal: not from the end of the attempt that its epilog still cleans up behind."""
+    world = Site()
+    first = world.placed(request=TWO)
+    second = world.submit(dependencies=depends("after", first, 60))
+    world.over(PhaseKey(first, 1, "prolog", 1))
+    (prepare,) = world.sends()
+    world.done(prepare, "failed")
+    assert world.state_of(first) == "COMPLETING" and not world.job(first).started_us
+    world.pass_time(10)
+    world.cancel(first)
+    cancelled_us = world.now_us
+    world.pass_time(5)
+    world.over(PhaseKey(first, 1, "epilog", 1))
+    assert world.state_of(first) == "CANCELLED" and world.job(first).ended_us == cancelled_us
+    assert world.job(second).not_before_us == cancelled_us + 60 * SECOND
