@@ -198,7 +198,7 @@ def _epilog_missed(node: Node, job_id: int, attempt: Attempt, now_us: int) -> li
     if EPILOG not in attempt.phases or EPILOG not in node.phases:
         return []
     end = StepEnd(1, cause="lost", text="the agent was restarted without its records of the job")
-    return faults.failed(node, EPILOG, end, job_id, attempt.number, now_us)
+    return faults.failed(node, node.incarnation, EPILOG, end, job_id, attempt.number, now_us)
 
 
 def _shortfall(state: State, node: Node, registration: Registration) -> str:

@@ -67,6 +67,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """Effects of control groups on jobs there (`CONTAINMENT`)."""
     offered: tuple[int, ...] = ()
     """Cores and memory that its agent offered at its last registration; empty: before the controller kept it."""
+    boot_incarnation: int = 0
+    """The first incarnation since the host's last boot."""
 
 
 CONTAINMENT = ("kill", "memory", "pids", "cpu", "cpuset")

@@ -104,6 +104,7 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             offered=fact.total,
             # A host that was booted has nothing left of what failed.
             faults=node.faults if node.boot_id == fact.boot_id else (),
+            boot_incarnation=node.boot_incarnation if node.boot_id == fact.boot_id else fact.incarnation,
             # Another individual counts its own sessions, and one that was lost counts on from what it remembers.
             starts=max(node.starts, fact.starts) if is_the_same else fact.starts,
             # An agent that begins anew is tried at once.

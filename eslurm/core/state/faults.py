@@ -27,10 +27,14 @@ TEXT_CHARS_MAX: Final = 500
 
 
 def failed(
-    node: Node | None, kind: str, end: StepEnd, job_id: int, attempt: int, now_us: int
+    node: Node | None, incarnation: int, kind: str, end: StepEnd, job_id: int, attempt: int, now_us: int
 ) -> list[facts.Fact]:
-    """The fault that follows from a phase that failed; none if it is known already."""
-    if node is None or (kind, job_id, attempt) in node.faulted:
+    """The fault that follows from a phase that failed in this incarnation of the node.
+
+    None if it is known already, or if it failed before the host's last boot: a copy of its report that comes late tells of
+    nothing that is left there, and the agent would not check for it.
+    """
+    if node is None or incarnation < node.boot_incarnation or (kind, job_id, attempt) in node.faulted:
         return []
     text = f"{kind} of job {job_id} failed: {why(end)}"
     until_us = 0 if CHECK in node.phases else now_us + pause_s(node) * SECOND_US

@@ -88,7 +88,7 @@ def on_prolog(
         ready = report.node in growth.waiting
         return joined(state, job, attempt, (report.node,), report.end.took_us) if ready else []
     node = state.nodes.get(report.node)
-    fault = faults.failed(node, PROLOG, report.end, job.job_id, attempt.number, now_us)
+    fault = faults.failed(node, report.incarnation, PROLOG, report.end, job.job_id, attempt.number, now_us)
     why = f"{_names(state, (report.node,))}: its prolog failed: {faults.why(report.end)}"
     return [*fault, *failed(state, job, attempt, now_us, (), why)]
 

@@ -263,7 +263,9 @@ def on_node_gone(state: State, report: NodeGone, now_us: int) -> list[facts.Fact
     fault: list[facts.Fact] = []
     epilog = report.epilog
     if epilog is not None and not epilog.is_good:
-        fault = faults.failed(state.nodes.get(report.node), EPILOG, epilog, job_id, number, now_us)
+        fault = faults.failed(
+            state.nodes.get(report.node), report.incarnation, EPILOG, epilog, job_id, number, now_us
+        )
     epilog_us = epilog.took_us if epilog is not None and epilog.is_good else 0
     found = state.find_attempt(job_id, number)
     if report.is_unstarted and found is not None and found[1].stop is not None:

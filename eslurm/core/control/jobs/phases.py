@@ -31,7 +31,9 @@ def on_phase_reported(state: State, report: PhaseReported, now_us: int) -> list[
         return growing.on_prolog(state, *found, report, now_us)
     if report.end.is_good:
         return [facts.NodesPrepared(job_id, number, (node,), report.end.took_us)] if launches else []
-    fault = faults.failed(state.nodes.get(node), PROLOG, report.end, job_id, number, now_us)
+    fault = faults.failed(
+        state.nodes.get(node), report.incarnation, PROLOG, report.end, job_id, number, now_us
+    )
     if found is None or not launches:
         return [*fault, *given_back(state, job_id, number, node, now_us)]
     text = f"its prolog failed: {faults.why(report.end)}"

@@ -317,6 +317,33 @@ def test_pauses_double_and_an_operator_ends_them() -> None:
     check(world.state)
 
 
+def test_a_failure_from_before_a_boot_is_no_fault() -> None:
+    """Goal: no check would end it, for the agent that began with the boot knows of no failure."""
+    world = world_with()
+    job_id, send = launch(world)
+    (node,) = send.nodes
+    before = world.state.nodes[node].incarnation
+    world.register(node, session="fresh", boot="b2", phases=BOTH)
+    world.report(PhaseReported(node, before, job_id, 1, "prolog", BAD))
+    world.report(NodeGone(node, before, job_id, 1, BAD))
+    assert is_usable(world.state.nodes[node])
+    check(world.state)
+
+
+def test_a_failure_from_before_a_new_epoch_is_a_fault() -> None:
+    world = world_with()
+    job_id, send = launch(world)
+    (node,) = send.nodes
+    before = world.state.nodes[node].incarnation
+    world.restart(register=False)
+    held = HeldAttempt(job_id, 1, "preparing")
+    world.register(node, held, session="phased", phases=BOTH)
+    assert world.state.nodes[node].incarnation > before
+    world.report(PhaseReported(node, before, job_id, 1, "prolog", BAD))
+    assert not is_usable(world.state.nodes[node])
+    check(world.state)
+
+
 def test_one_failure_is_a_fault_once() -> None:
     world = world_with()
     job_id, send = launch(world)
