@@ -210,6 +210,9 @@ def node_gone(
         return [withdrawn(state, job, attempt, now_us, JobState.PENDING, why, (number,))]
     if attempt.phase is AttemptPhase.PREPARING and attempt.prepares_first:
         outcome = JobState.PENDING if attempt.stop is None else ended_by(job, attempt.stop)
+        if may_run_on and outcome is JobState.PENDING and attempt.gateway is not None:
+            # Its script has not begun, but its gateways, or the program that writes their routes, may run there.
+            outcome = JobState.NODE_FAIL
         return [
             ended(
                 state,

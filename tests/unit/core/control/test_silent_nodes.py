@@ -8,6 +8,7 @@ from eslurm.core.model.messages import HeartbeatDone
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.request import Request
 from tests.kits.core import ROOT, World
+from tests.kits.gateways import addressed, gateway_world, prepared
 
 
 def silent(*numbers: int, requeue: bool, nodes: int = 1, first: bool = True) -> World:
@@ -55,4 +56,29 @@ def test_a_node_that_is_declared_lost_has_ended_all() -> None:
     world.start()
     world.requeue(1, by=ROOT)
     world.lose(0)
+    assert world.state_of(1) == "PENDING"
+
+
+@pytest.mark.parametrize("number", [0, 4], ids=["of the script", "of a gateway"])
+@pytest.mark.parametrize(("requeue", "becomes"), [(True, "PENDING"), (False, "NODE_FAIL")])
+def test_gateways_may_run_on_before_the_script_begins(requeue: bool, becomes: str, number: int) -> None:
+    world = gateway_world(node_lost_after_s=600.0)
+    job_id = prepared(world, requeue=requeue)
+    addressed(world, job_id)
+    world.deliver()
+    assert number in world.attempt(job_id).held and world.state_of(job_id) == "LAUNCHING"
+    world.send(HeartbeatDone(missing=(number,)))
+    world.pass_time(700)
+    world.deliver()
+    assert world.state_of(job_id) == becomes
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_before_any_gateway_begins_nothing_of_the_job_runs_on(requeue: bool) -> None:
+    world = World(nodes=2, node_lost_after_s=600.0)
+    world.submit(requeue=requeue, request=Request(tasks=2, nodes_min=2, nodes_max=2))
+    assert world.plan() == [1]
+    number = world.attempt(1).first
+    world.send(HeartbeatDone(missing=(number,)))
+    world.pass_time(700)
     assert world.state_of(1) == "PENDING"
