@@ -10,6 +10,7 @@ import errno
 import random
 import socket
 from collections.abc import Sequence
+from typing import Final
 
 from escli import exits
 from escli.errors import ClusterError, unusable
@@ -19,6 +20,9 @@ _LOWEST = 10_240
 _EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"
 _EPHEMERAL_DEFAULT = 32_768
 _TRIES_MAX = 200
+
+_reserved: Final[list[socket.socket]] = []
+"""Open until the command ends."""
 
 
 def address(port: int) -> str:
@@ -97,8 +101,7 @@ def _reserve(port: int) -> bool:
         holder.close()
         return False
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # The kernel closes it when the command ends.
-    holder.detach()
+    _reserved.append(holder)
     return True
 
 

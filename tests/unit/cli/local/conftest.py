@@ -8,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from escli.local import ports
 from escli.local.stop import leftovers, stop_all
 from tests.unit.cli.local.fakes import Fakes
+
+
+@pytest.fixture(autouse=True)
+def _reserved_ports() -> Iterator[None]:
+    """A command gives the ports that it has chosen back when it ends, which a test does not."""
+    yield
+    while ports._reserved:
+        ports._reserved.pop().close()
 
 
 @pytest.fixture
