@@ -211,14 +211,21 @@ def _most(limit: Limit, available: int) -> int | None:
 
 
 def _configured(state: State, resource: str) -> int:
-    """An upper bound of what is available."""
+    """An upper bound of what is available: what is configured, and what attempts hold on nodes removed meanwhile."""
     if resource == NODES:
         return len(state.config.nodes)
     wide = {one.name: one.wide_total for one in state.config.resources if one.wide_total}
     if resource in wide:
         return wide[resource]
     at = _columns(state).index(resource)
-    return sum(node.total[at] for node in state.config.nodes if at < len(node.total))
+    names = {node.name for node in state.config.nodes}
+    removed = [
+        amounts[at]
+        for one in state.live.values()
+        for node, amounts in one.spans
+        if at < len(amounts) and state.nodes[node].name not in names
+    ]
+    return sum(node.total[at] for node in state.config.nodes if at < len(node.total)) + sum(removed)
 
 
 def _held(state: State, one: Running, resource: str, partition: str = "") -> int:

@@ -90,7 +90,7 @@ class Beginnings:
         is_late = places[0].start_us < cycle.now_us and not cycle.late_us(places[0])
         may_begin = not is_late and not isinstance(pack, Why)
         if may_begin and not isinstance(pack, Why):
-            may_begin = yield from pack_starts.may_begin(cycle, entry, pack, places)
+            may_begin = yield from pack_starts.may_begin(cycle, entry, pack, places, with_areas=self._is_late)
         if not may_begin:
             schedule.displace(job_id)
             return

@@ -332,6 +332,23 @@ class ForwardPlanner:
         yield from schedule.adding(entry, (self._booking(entry, query, found, 1),), found.moves)
         self._gave_back(old)
         yield from self._settle(entry, query)
+        yield from self._return_if_later(entry, (old,), moves, why)
+
+    def _return_if_later(
+        self, entry: QueueEntry, old: Sequence[Booking], moves: tuple[Move, ...], why: Why | None
+    ) -> Generator[None, None, None]:
+        """Book the old place again if the new one cannot begin now after all, and the next one is later.
+
+        The old place is free still: no other job is planned between the move and this.
+        """
+        schedule, job_id = self.schedule, entry.job_id
+        new = schedule.bookings.get(job_id)
+        if not new or _starts(new) <= _starts(old):
+            return
+        yield from schedule.removing(job_id)
+        yield from schedule.adding(entry, old, moves)
+        if why is not None:
+            schedule.whys[job_id] = why
 
     def _improve_array(
         self, entry: QueueEntry, query: PlacementQuery, from_us: int
@@ -422,7 +439,7 @@ class ForwardPlanner:
         at_us = yield from packs.sooner_us(schedule, pack, schedule.bookings[job_id], max(from_us, known_us))
         if at_us is None:
             return True
-        moves, why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
+        moves, old_why = schedule.moves.get(job_id, ()), schedule.whys.get(job_id)
         old = yield from schedule.removing(job_id)
         found = yield from packs.find(schedule, entry.job, pack, at_us, start_us)
         cycle.spend(2 * TRY_STEPS * len(old))
@@ -430,14 +447,15 @@ class ForwardPlanner:
             yield
         if isinstance(found, packs.NoPlaces):
             yield from schedule.adding(entry, old, moves)
-            if why is not None:
-                schedule.whys[job_id] = why
+            if old_why is not None:
+                schedule.whys[job_id] = old_why
             return True
         why = pack_starts.why_waiting(cycle, pack, found)
         schedule.note(entry, found.bookings, found.moves)
         for booking in old:
             self._gave_back(booking)
         yield from self._settle_pack(entry, pack, why)
+        yield from self._return_if_later(entry, old, moves, old_why)
         return True
 
     def _gave_back(self, old: Booking) -> None:
@@ -507,7 +525,7 @@ def _is_behind(job: Pending, bookings: tuple[Booking, ...] | None) -> bool:
     return bookings is not None and bookings[0].start_us > job.start_at_us
 
 
-def _starts(bookings: tuple[Booking, ...]) -> list[int]:
+def _starts(bookings: Sequence[Booking]) -> list[int]:
     return sorted(booking.start_us for booking in bookings for _ in range(booking.tasks))
 
 

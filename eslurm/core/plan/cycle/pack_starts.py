@@ -22,9 +22,10 @@ from eslurm.core.plan.cycle.schedule import Booking, Schedule, ends_of
 from eslurm.core.plan.cycle.shortage import Reasons
 from eslurm.core.plan.placement.compiled_request import CompiledRequest, joined
 from eslurm.core.plan.placement.mapping import choose, spans_of
-from eslurm.core.plan.placement.protocols import Assignment
+from eslurm.core.plan.placement.protocols import Assignment, Constraint
 from eslurm.core.plan.profile.profile import ProfileError
 from eslurm.core.plan.profile.search import RESOURCES, NoStart, PlacementQuery, first_start
+from eslurm.core.plan.rules.limits import Area
 from eslurm.core.resources.ledger import Ledger
 from eslurm.core.resources.vector import add, sum_per_node
 
@@ -97,11 +98,17 @@ def renew(cycle: Cycle, entry: QueueEntry, kept: Sequence[Booking]) -> Generator
 
 
 def may_begin(
-    cycle: Cycle, entry: QueueEntry, pack: packs.PackQuery, places: Sequence[Booking]
+    cycle: Cycle,
+    entry: QueueEntry,
+    pack: packs.PackQuery,
+    places: Sequence[Booking],
+    *,
+    with_areas: bool = True,
 ) -> Generator[None, None, bool]:
     """Check whether the pack, whose places are booked, may begin: what begins now is free, and the rules let all begin.
 
-    An attempt may have outlived its expected end.
+    An attempt may have outlived its expected end. `with_areas`: areas are checked again, member by member. Their answer
+    depends on which member is booked first, so that a pack on time, whose order is the planner's, does without.
     """
     if not _fit_now(cycle, pack, places):
         return False
@@ -110,7 +117,7 @@ def may_begin(
     schedule, job = cycle.schedule, entry.job
     for member, place in zip(job.members, places, strict=True):
         yield from schedule.giving(member, place)
-    is_allowed = yield from _take_kept(cycle, job, pack, places)
+    is_allowed = yield from _take_kept(cycle, job, pack, places, without=() if with_areas else (Area,))
     if not is_allowed:
         for member, place in zip(job.members, places, strict=True):
             yield from schedule.taking(member, place)
@@ -258,9 +265,17 @@ def _as_early_as_possible(cycle: Cycle, entry: QueueEntry) -> Generator[None, No
 
 
 def _take_kept(
-    cycle: Cycle, job: Pending, pack: packs.PackQuery, kept: Sequence[Booking]
+    cycle: Cycle,
+    job: Pending,
+    pack: packs.PackQuery,
+    kept: Sequence[Booking],
+    *,
+    without: tuple[type[Constraint], ...] = (),
 ) -> Generator[None, None, bool]:
-    """Take these places if all are free and the rules let all members begin then; none is taken otherwise."""
+    """Take these places if all are free and the rules let all members begin then; none is taken otherwise.
+
+    Constraints of the kinds in `without` are left out.
+    """
     schedule = cycle.schedule
     members = job.members
     if len(kept) != len(members) or not _are_open(cycle, pack, kept):
@@ -269,7 +284,7 @@ def _take_kept(
     for member, query, place in zip(members, pack.queries, kept, strict=True):
         chosen = cycle.chosen(place)
         at_us = max(place.start_us, cycle.now_us)
-        if chosen is None or (query.constraints and not allows(query, at_us, chosen)):
+        if chosen is None or (query.constraints and not allows(query, at_us, chosen, without=without)):
             break
         try:
             yield from schedule.taking(member, place)

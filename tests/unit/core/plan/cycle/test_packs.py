@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eslurm.core.model.accounts import Amount, Limit, Policy
+from eslurm.core.model.accounts import Amount, Limit, Policy, Validity
 from eslurm.core.model.partition import PartitionView
 from eslurm.core.model.request import Request
-from eslurm.core.plan.cycle import packs
+from eslurm.core.model.units import SECOND_US
+from eslurm.core.plan.cycle import pack_starts, packs
+from eslurm.core.plan.cycle.beginnings import Beginnings
 from eslurm.core.plan.cycle.cycle import plan_at_once
 from eslurm.core.plan.cycle.plan import PlanLimits
 from eslurm.core.plan.cycle.queue import Pending, PendingPart
@@ -490,6 +492,41 @@ def test_members_count_together_against_a_limit(policy: str) -> None:
         site.end(job_id)
     site.end(11)
     assert started(site.cycle(NOW + 50).placements) == [12]
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_pack_begins_in_the_order_in_which_an_area_let_it_be_planned(policy: str) -> None:
+    site = PackSite(policy)
+    # Of the two members only the second meets the window of the limit. Booked after the first it is beyond it, before the
+    # first it is not.
+    validity = Validity(from_us=NOW + 30 * SECOND_US)
+    area = Limit("area", "user", "alice", "nodes", Amount(), area_s=60, validity=validity)
+    site.policies, site.policies_changed = {"limit": {"area": area}}, 1
+    site.submit(pack(1, (0, ONE, 20 * SECOND_US), (3 * SECOND_US, ONE, 60 * SECOND_US), user="alice"))
+    assert started(site.cycle().placements) == [1]
+    assert site.starts() == {2: 3 * SECOND_US}
+    assert started(site.cycle(NOW + 3 * SECOND_US).placements) == [2]
+
+
+@pytest.mark.parametrize(
+    "jobs", [[single(1)], [pack(1, (0, ONE, 100), (100, ONE, 100))]], ids=["job", "pack"]
+)
+@pytest.mark.parametrize("policy", AHEAD)
+def test_a_move_to_now_that_cannot_begin_costs_no_promised_start(
+    policy: str, jobs: list[Pending], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = PackSite(policy, 1)
+    site.hold(900, 0, 4, NOW + 10)
+    site.submit(*jobs)
+    site.cycle()
+    assert site.starts()[1] == 10
+    promised = site.starts()
+    # The node is free before it was expected to be. What begins now is refused, and the grace of 25 ends after the promise.
+    site.end(900)
+    monkeypatch.setattr(Beginnings, "_fits", lambda *_: False)
+    monkeypatch.setattr(pack_starts, "_fit_now", lambda *_: False)
+    assert not site.cycle(NOW + 1).placements
+    assert site.starts() == promised
 
 
 @pytest.mark.parametrize("policy", AHEAD)
