@@ -81,7 +81,8 @@ class _Promises:
     """The planned starts of one leader's last plan, and whether nothing has happened since that takes anything.
 
     `ends` are when it expected what runs to end, `starting` what it had just placed, `returns` are when what stands
-    still to make room was to go on, and `room` is what is made. `has_losses`: jobs have lost their places at the end of the
+    still to make room was to go on, and `room` is what is made. `waits_for_room`: a preempting job, or one that stands still,
+    was to go on at once, and what it waits for is not known to have stopped. `has_losses`: jobs have lost their places at the end of the
     plan, and in the next those behind them share the loss (C-39). `phases_us` is what it counted on for prolog and epilog.
     """
 
@@ -90,6 +91,7 @@ class _Promises:
         self.ends: dict[RunningKey, int] = {}
         self.starting: list[int] = []
         self.returns: dict[int, int] = {}
+        self.waits_for_room = False
         self.room: dict[int, Booking | None] = {}
         self.has_losses = False
         self.phases_us = 0
@@ -264,7 +266,9 @@ class PlanChecks:
         overdue |= any(key in state.live and stop_us <= now_us for key, stop_us in promises.ends.items())
         overdue |= any(stop_us <= now_us for stop_us in promises.starting)
         # What stands still to make room was to go on by now: it goes on later with every moment, and so do those behind it.
-        overdue |= any(start_us <= now_us for start_us in promises.returns.values())
+        overdue |= (
+            any(start_us <= now_us for start_us in promises.returns.values()) or promises.waits_for_room
+        )
         # Plans give way to those for whom room is made, and all that are behind in the order share the loss.
         gives_way = promises.has_losses or promises.room != schedule.preemptors
         gives_way |= state.phases_us > promises.phases_us
@@ -296,6 +300,7 @@ class PlanChecks:
         promises.ends = {key: held.booking.stop_us for key, held in schedule.held.items()}
         promises.starting = [booking.stop_us for _, booking in schedule.starting]
         promises.returns, promises.room = returns, dict(schedule.preemptors)
+        promises.waits_for_room = len(returns) < len(back)
         promises.has_losses = bool(schedule.displaced)
         promises.phases_us = state.phases_us
         promises.is_calm = True
