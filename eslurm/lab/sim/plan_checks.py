@@ -81,9 +81,10 @@ class _Promises:
     """The planned starts of one leader's last plan, and whether nothing has happened since that takes anything.
 
     `ends` are when it expected what runs to end, `starting` what it had just placed, `returns` are when what stands
-    still to make room was to go on, and `room` is what is made. `waits_for_room`: a preempting job, or one that stands still,
-    was to go on at once, and what it waits for is not known to have stopped. `has_losses`: jobs have lost their places at the end of the
-    plan, and in the next those behind them share the loss (C-39). `phases_us` is what it counted on for prolog and epilog.
+    still to make room was to go on, and `room` is what is made. `waits_for_room`: a preempting job, or one that stands
+    still, was to go on at once, and what it waits for is not known to have stopped. `has_losses`: jobs have lost their
+    places at the end of the plan, and in the next those behind them share the loss (C-39). `phases_us` is what it counted
+    on for prolog and epilog.
     """
 
     def __init__(self) -> None:
