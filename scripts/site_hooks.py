@@ -16,6 +16,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from pymdownx.slugs import slugify
 
+from scripts import site_index
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 COPIES = PurePosixPath("repo")
@@ -75,7 +77,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a page or style that loads something from a network."""
+    """List the pages for programs; refuse a page or style that loads something from a network."""
+    listed = site_index.listing(config.site_name, config.site_description, config.nav, ROOT)
+    (Path(config.site_dir) / "llms.txt").write_text(listed, encoding="utf-8")
     for path in Path(config.site_dir).rglob("*"):
         if path.suffix in (".html", ".css") and (found := _FETCHED.search(path.read_text(encoding="utf-8"))):
             raise PluginError(f"{path} loads from a network: {found[0]}")

@@ -50,7 +50,7 @@ MOVED = (
 
 def main(argv: list[str] | None = None) -> None:
     """Run a controller until SIGTERM."""
-    arguments = _parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     config_file, name = arguments.config, arguments.name
     logging_to_stderr(arguments.log_level, arguments.log_format)
     with importing():
@@ -171,7 +171,8 @@ def _own_home(site_dir: Path, name: str, account: Account) -> Path:
     return make_home(site_dir, CONTROLLER, account, moved=MOVED, linked=(socket_of(name),))
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command line; the manual page is made from it."""
     parser = argparse.ArgumentParser(
         prog="esctld",
         description="Controller of an eslurm cluster: decides, plans and remembers everything. Of several on one store one "

@@ -39,7 +39,7 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 def main(argv: list[str] | None = None) -> None:
     """Run an estimator until SIGTERM."""
-    arguments = _parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     logging_to_stderr(arguments.log_level, arguments.log_format)
     # Before numpy is imported: one core is enough, and the host is the controller's.
     for name in _ONE_THREAD:
@@ -126,7 +126,8 @@ def _tls(files: TlsFiles) -> Tls:
         give_up("esestd", str(error))
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command line; the manual page is made from it."""
     parser = argparse.ArgumentParser(
         prog="esestd", description="Estimator of an eslurm cluster: learns how long jobs run."
     )

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> None:
     """Run an agent until SIGTERM. Steps outlive it."""
-    parser = _parser()
+    parser = build_parser()
     arguments = parser.parse_args(argv)
     logging_to_stderr(arguments.log_level, arguments.log_format)
     nodes = _nodes(arguments.nodes)
@@ -274,7 +274,8 @@ def _nodes(text: str) -> tuple[str, ...]:
         give_up("esnoded", str(error))
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command line; the manual page is made from it."""
     parser = argparse.ArgumentParser(prog="esnoded", description="Node agent of an eslurm cluster.")
     parser.add_argument("--nodes", required=True, help="names of the nodes to serve: cn[0001-0016]")
     parser.add_argument(

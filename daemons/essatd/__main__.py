@@ -30,7 +30,7 @@ HOME = "satellite"
 
 def main(argv: list[str] | None = None) -> None:
     """Run a satellite until SIGTERM."""
-    parser = _parser()
+    parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.sockets_max < SOCKETS_MIN:
         parser.error(f"--sockets-max: {arguments.sockets_max} is too few: at least {SOCKETS_MIN}")
@@ -79,7 +79,8 @@ def main(argv: list[str] | None = None) -> None:
     run_daemon("essatd", body, arguments.loop)
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command line; the manual page is made from it."""
     parser = argparse.ArgumentParser(prog="essatd", description="Satellite of an eslurm cluster.")
     parser.add_argument("--cluster", required=True, help="name of the cluster")
     parser.add_argument("--name", default="satellite", help="what people call this satellite")

@@ -17,7 +17,7 @@ from escli.options import Parser
 from eslurm.compat.errors import OptionError
 
 ROOT = Path(__file__).parents[3]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "docs" / "features.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 _INLINE = re.compile(r"`([^`\n]+)`")
 _PLACEHOLDER = re.compile(r"\.\.\.|[|<>\[\]…]|^\w+$")

@@ -1,7 +1,8 @@
-"""Ports that tests are given: free, and nobody else's, in this process and in others that run tests beside it."""
+"""Ports that tests are given: free, and no other test's, in this process and in others that run tests beside it."""
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import secrets
 import socket
@@ -14,13 +15,27 @@ from tests.support import ports
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> range:
-    """Three ports and no more, so that who draws meets what is taken; below all others, where nobody else draws."""
+    """Three ports and no more, so that a draw meets what is taken; below all others, where only these tests draw."""
     lowest = 0
-    while not lowest or not all(ports._is_free(lowest + at) for at in range(3)):
+    while not lowest or not all(
+        ports._is_free(port) and _is_unclaimed(port) for port in range(lowest, lowest + 3)
+    ):
         lowest = ports._LOWEST - 3 - secrets.randbelow(900)
     monkeypatch.setattr(ports, "_LOWEST", lowest)
     monkeypatch.setattr(ports, "_COUNT", 3)
     return range(lowest, lowest + 3)
+
+
+def _is_unclaimed(port: int) -> bool:
+    """Check whether neither an earlier test of this process nor another process keeps the port."""
+    if port in ports._given:
+        return False
+    try:
+        fcntl.lockf(ports._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError:
+        return False
+    fcntl.lockf(ports._claims, fcntl.LOCK_UN, 1, port)
+    return True
 
 
 def _draw(lowest: int, there: Connection) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from esctld.__main__ import _parser as controller
-from esestd.__main__ import _parser as estimator
-from esnoded.__main__ import _parser as agent
-from essatd.__main__ import _parser as satellite
+from esctld.__main__ import build_parser as controller
+from esestd.__main__ import build_parser as estimator
+from esnoded.__main__ import build_parser as agent
+from essatd.__main__ import build_parser as satellite
 from tests.support.groups import lacks
 
 UNITS = sorted((Path(__file__).parents[3] / "deploy" / "systemd").glob("*.service"))

@@ -11,11 +11,11 @@ import pytest
 
 from escli.local.eslurm import main
 from escli.local.site import Answers, Site
-from esctld.__main__ import _parser as controller
+from esctld.__main__ import build_parser as controller
 from eslurm.config.file import read_config
 from eslurm.security.site_keys import read_ring, read_site_keys
-from esnoded.__main__ import _parser as agent
-from essatd.__main__ import _parser as satellite
+from esnoded.__main__ import build_parser as agent
+from essatd.__main__ import build_parser as satellite
 
 WORDS = (
     *("--cluster", "demo", "--controllers", "ctl[1-2]", "--nodes", "cn[01-16]", "--satellites", "sat1"),
