@@ -165,7 +165,7 @@ def _below(base: Path, text: str) -> str:
 def _remote(
     endpoints: tuple[str, ...], where: str, given: Words, environ: Mapping[str, str], file: ClientFile
 ) -> Remote:
-    from eslurm.transport.options import split_endpoint
+    from eslurm.core.model.endpoint import split_endpoint
 
     if not endpoints:
         raise CommandFailed(exits.USAGE, f"{where}: names no controller: write e.g. ctl1:6820,ctl2:6820")

@@ -57,7 +57,8 @@ def main(argv: list[str] | None = None) -> None:
         from esctld.daemon import OWNER, CannotStart, ControllerOptions
         from esctld.lead.site import Member, SiteSigner
         from esctld.roles import ControllerProcess
-        from eslurm.config.file import ConfigError, read_config
+        from eslurm.config.file import read_config
+        from eslurm.config.problems import ConfigError
         from eslurm.ports.store import FenceLost, StoreError
         from eslurm.security.credentials import CannotJoin
         from eslurm.security.site_keys import SiteKeyError

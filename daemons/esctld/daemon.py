@@ -67,7 +67,8 @@ from eslurm.api.server import RpcServer
 from eslurm.api.tokens import TokenAuthenticator
 from eslurm.calendar import SiteCalendar
 from eslurm.config.federation import federation_of, pins_of
-from eslurm.config.file import ConfigError, cluster_config, read_config
+from eslurm.config.file import cluster_config, read_config
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import Config
 from eslurm.core.control.reactor import Batch, Reactor
 from eslurm.core.control.rights import level_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from eslurm.transport.options import split_endpoint
+from eslurm.core.model.endpoint import split_endpoint
 
 
 class HeldPort:

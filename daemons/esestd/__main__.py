@@ -47,7 +47,8 @@ def main(argv: list[str] | None = None) -> None:
     with importing():
         from esestd.daemon import MODELS, EstimatorDaemon, EstimatorOptions
         from esestd.leader_calls import TokenFile
-        from eslurm.config.file import ConfigError, estimator_settings, read_config
+        from eslurm.config.file import estimator_settings, read_config
+        from eslurm.config.problems import ConfigError
         from eslurm.estimator.files import ModelError, other_settings, read_kept
         from eslurm.estimator.registry import UnknownEstimator, make
         from eslurm.ports.api import ApiUnreachable

@@ -11,8 +11,8 @@ from typing import Any
 
 from eslurm.api.methods import Method
 from eslurm.core.agent.node import LocalNode
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.ports.api import Answered, Answerer, Caller, Status
-from eslurm.transport.options import split_endpoint
 
 log = logging.getLogger("esnoded.api_sockets")
 

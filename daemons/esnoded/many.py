@@ -20,9 +20,9 @@ import msgspec
 # Here, not in the children: what is imported before the fork is shared.
 import uvloop  # noqa: F401
 
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.telemetry.logs import name_lines
 from eslurm.telemetry.process import EXIT_CANNOT_START, EXIT_FAILED, announce, run_daemon, stop_on_signals
-from eslurm.transport.options import split_endpoint
 from esnoded.daemon import AgentOptions, NodeDaemon
 from esnoded.spool import SpoolError
 

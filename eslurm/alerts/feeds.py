@@ -15,7 +15,7 @@ from msgspec import Meta
 from eslurm.alerts.prometheus import PrometheusOptions, PrometheusPoller
 from eslurm.alerts.updates import AlertUpdate, Changed, Firing
 from eslurm.alerts.webhook import Webhook, WebhookOptions
-from eslurm.config.file import ConfigError
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import FailureSection
 from eslurm.core.prediction.alerts import FiringAlerts
 from eslurm.security.files import UnsafeFile, read_private

@@ -19,7 +19,7 @@ from ipaddress import ip_address
 import msgspec
 
 from eslurm.alerts.updates import Changed, OnAlerts, PushedAlert, find_node
-from eslurm.core.model.wording import quoted
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.telemetry.http import Head, HttpError, HttpServer, Reply, Request, body_length, read_body
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Webhook:
     """
 
     def __init__(self, options: WebhookOptions, on_alerts: OnAlerts, now_us: Callable[[], int]) -> None:
-        self._host, self._port = _split(options.listen)
+        self._host, self._port = split_endpoint(options.listen)
         _check_access(options, self._host)
         self._options = options
         self._on_alerts = on_alerts
@@ -170,13 +170,6 @@ def _key(alert: _Alert) -> str:
         return alert.fingerprint[:KEY_CHARS_MAX]
     labels = msgspec.json.encode(sorted(alert.labels.items()))
     return hashlib.blake2b(labels, digest_size=16).hexdigest()
-
-
-def _split(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
-        raise ValueError(f"{quoted(listen)} is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _check_access(options: WebhookOptions, host: str) -> None:

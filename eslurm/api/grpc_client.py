@@ -14,15 +14,10 @@ import grpc
 from eslurm.api.client import ApiClient, Lost, left_s
 from eslurm.api.interceptor import REQUEST_ID_KEY, RETRY_AFTER_KEY, RETRY_KEY
 from eslurm.api.methods import PING, SERVICE, Method, ReplyT, RequestT
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.ports.api import Status, status_of
 from eslurm.transport.framing import NO_REQUEST_ID
-from eslurm.transport.options import (
-    CONTROL_FRAME_BYTES_MAX,
-    Options,
-    door_channel_options,
-    is_loopback,
-    split_endpoint,
-)
+from eslurm.transport.options import CONTROL_FRAME_BYTES_MAX, Options, door_channel_options, is_loopback
 from eslurm.transport.tls import Tls
 from eslurm.transport.tls_diagnosis import BROKEN_OFF, COMMAND, reason_in
 

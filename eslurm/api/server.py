@@ -12,7 +12,8 @@ import grpc
 import grpc.aio
 
 from eslurm.api.interceptor import Interceptor
-from eslurm.transport.options import CONTROL_FRAME_BYTES_MAX, grpc_target, server_options, split_endpoint
+from eslurm.core.model.endpoint import split_endpoint
+from eslurm.transport.options import CONTROL_FRAME_BYTES_MAX, grpc_target, server_options
 from eslurm.transport.peers import StrangerWatch, connections_room
 from eslurm.transport.tls import Tls
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
@@ -70,75 +71,93 @@ class FederationSection(msgspec.Struct, forbid_unknown_fields=True):
     """
 
 
-def federation_of(section: FederationSection, cluster: str) -> FederationConfig | None:
-    """The core's part of the section; None: no member. Raises `OptionError` naming the key that does not fit."""
+def federation_problems(section: FederationSection, cluster: str) -> Iterator[OptionError]:
+    """The keys that do not fit each other, in a cluster of this name."""
     if not section.name:
         if section.endpoints:
-            raise OptionError("federation.name", None, "is empty, and endpoints are given", "give both")
-        return None
-    cell = section.cell or cluster
-    for key, name in (("name", section.name), ("cell", cell)):
+            yield OptionError("federation.name", None, "is empty, and endpoints are given", "give both")
+        return
+    for key, name in (("name", section.name), ("cell", section.cell or cluster)):
         try:
             msgspec.convert(name, CellName)
         except msgspec.ValidationError:
-            raise OptionError(
+            yield OptionError(
                 f"federation.{key}",
                 name,
                 "is no name",
                 "use at most 63 letters, digits, and '-', '_', '.' after the first",
-            ) from None
-    _check_endpoints(section)
+            )
+    yield from _endpoint_problems(section)
     if bool(section.certificate) != bool(section.key):
-        raise OptionError("federation.key", None, "belongs to a certificate", "give both or none")
+        yield OptionError("federation.key", None, "belongs to a certificate", "give both or none")
     if bool(section.user) != bool(section.password_file):
-        raise OptionError("federation.password_file", None, "belongs to a user", "give both or none")
-    pins_of(section)
+        yield OptionError("federation.password_file", None, "belongs to a user", "give both or none")
+    yield from _pin_problems(section)
+
+
+def federation_of(section: FederationSection, cluster: str) -> FederationConfig | None:
+    """The core's part of a section without problems; None: no member."""
+    if not section.name:
+        return None
     return FederationConfig(
-        *(section.name, cell, section.lease_s, section.summary_min_s, section.users, section.id_reserve),
+        *(section.name, section.cell or cluster, section.lease_s, section.summary_min_s, section.users),
+        section.id_reserve,
         fair_share=section.fair_share,
     )
 
 
 def pins_of(section: FederationSection) -> dict[str, frozenset[str]]:
-    """Fingerprints of the pinned keys by cell. Raises `OptionError` naming the value that does not fit."""
-    pins: dict[str, frozenset[str]] = {}
+    """Fingerprints of the pinned keys by cell, of a section without problems."""
+    return {peer.name: _keys(peer) for peer in section.peer}
+
+
+def _keys(peer: PeerSection) -> frozenset[str]:
+    return frozenset(key.strip().lower() for key in peer.key.split(","))
+
+
+def _pin_problems(section: FederationSection) -> Iterator[OptionError]:
+    names = set[str]()
     for peer in section.peer:
-        if peer.name in pins:
-            raise OptionError(
+        if peer.name in names:
+            yield OptionError(
                 "federation.peer.name", peer.name, "is there twice", "give it once, with all its keys"
             )
-        keys = frozenset(key.strip().lower() for key in peer.key.split(","))
-        for key in keys:
+        names.add(peer.name)
+        for key in sorted(_keys(peer)):
             if not re.fullmatch(rf"[0-9a-f]{{{FINGERPRINT_DIGITS}}}", key):
-                raise OptionError(
+                yield OptionError(
                     "federation.peer.key",
                     key,
                     f"is no fingerprint of {FINGERPRINT_DIGITS} digits",
                     f"`eslurm keys list` at {peer.name} has it",
                 )
-        pins[peer.name] = keys
-    return pins
 
 
-def _check_endpoints(section: FederationSection) -> None:
+def _endpoint_problems(section: FederationSection) -> Iterator[OptionError]:
     key = "federation.endpoints"
     if not section.endpoints:
-        raise OptionError(key, None, "is empty, and a name is given", "name the members of the etcd")
-    parts = [_parts(key, endpoint) for endpoint in section.endpoints]
-    if len({one.scheme for one in parts}) > 1:
-        raise OptionError(key, ", ".join(section.endpoints), "mixes http and https", "use one of them")
-    for endpoint, one in zip(section.endpoints, parts, strict=True):
-        if one.scheme == "https" and not section.ca:
-            raise OptionError(
+        yield OptionError(key, None, "is empty, and a name is given", "name the members of the etcd")
+    schemes = set[str]()
+    for endpoint in section.endpoints:
+        try:
+            parts = split_url(endpoint)
+        except ValueError:
+            yield OptionError(key, endpoint, "is no endpoint", "write https://host:port")
+            continue
+        schemes.add(parts.scheme)
+        if parts.scheme == "https" and not section.ca:
+            yield OptionError(
                 "federation.ca", None, f"is empty, and {endpoint} speaks TLS", "name the authorities"
             )
-        if one.scheme == "http" and not section.plain and not _is_loopback(one.hostname or ""):
-            raise OptionError(
+        if parts.scheme == "http" and not section.plain and not _is_loopback(parts.hostname or ""):
+            yield OptionError(
                 key,
                 endpoint,
                 "is on another host and speaks no TLS",
                 "use https://, or set federation.plain = true",
             )
+    if len(schemes) > 1:
+        yield OptionError(key, ", ".join(section.endpoints), "mixes http and https", "use one of them")
 
 
 def open_endpoints(section: FederationSection) -> tuple[str, ...]:
@@ -154,13 +173,6 @@ def is_open_to_anybody(section: FederationSection) -> bool:
 
 def _is_here(endpoint: str) -> bool:
     return _is_loopback(split_url(endpoint).hostname or "")
-
-
-def _parts(key: str, endpoint: str) -> SplitResult:
-    try:
-        return split_url(endpoint)
-    except ValueError:
-        raise OptionError(key, endpoint, "is no endpoint", "write https://host:port") from None
 
 
 def split_url(endpoint: str) -> SplitResult:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from eslurm.compat.errors import OptionError
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.core.model.mail_words import is_address, is_domain
-
-PORT_MAX = 65_535
 
 
 class MailSection(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,26 +33,33 @@ class MailSection(msgspec.Struct, forbid_unknown_fields=True):
     """Most messages that the jobs of one user send in an hour; further ones are left out. 0: no limit."""
 
 
-def check_mail(section: MailSection) -> bool:
-    """Check whether it sends mail. Raises `OptionError` when it cannot work."""
+def mail_problems(section: MailSection) -> Iterator[OptionError]:
+    """The reasons why it cannot work."""
     if section.program and section.smtp:
-        raise OptionError("mail.smtp", section.smtp, "excludes mail.program", "name one of them")
+        yield OptionError("mail.smtp", section.smtp, "excludes mail.program", "name one of them")
     if section.program and (not section.program.startswith("/") or "\0" in section.program):
-        raise OptionError(
+        yield OptionError(
             "mail.program", section.program, "is not an absolute path", "name the program from / on"
         )
-    if section.smtp:
-        smtp_server(section.smtp)
     if section.domain and not is_domain(section.domain):
-        raise OptionError("mail.domain", section.domain, "is no domain", "write e.g. example.org")
+        yield OptionError("mail.domain", section.domain, "is no domain", "write e.g. example.org")
     if section.sender and not is_address(section.sender):
-        raise OptionError(
+        yield OptionError(
             "mail.from", section.sender, "is no plain mail address", "write e.g. eslurm@example.org"
         )
-    if section.smtp and not domain_of(section):
-        raise OptionError(
-            "mail.smtp", section.smtp, "needs a domain", 'add e.g. domain = "example.org" for addresses'
-        )
+    if section.smtp:
+        try:
+            smtp_server(section.smtp)
+        except OptionError as error:
+            yield error
+        if not domain_of(section):
+            yield OptionError(
+                "mail.smtp", section.smtp, "needs a domain", 'add e.g. domain = "example.org" for addresses'
+            )
+
+
+def sends_mail(section: MailSection) -> bool:
+    """Check whether it sends mail."""
     return bool(section.program or section.smtp)
 
 
@@ -71,9 +78,10 @@ def sender_of(section: MailSection) -> str:
 
 def smtp_server(text: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT` or `[ADDRESS]:PORT`. Raises `OptionError`."""
-    host, _, port = text.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    number = int(port) if port.isascii() and port.isdigit() and len(port) <= len(str(PORT_MAX)) else 0
-    if not host or not host.isprintable() or " " in host or not 0 < number <= PORT_MAX:
-        raise OptionError("mail.smtp", text, "is not HOST:PORT", "write e.g. 127.0.0.1:25")
-    return host, number
+    try:
+        host, port = split_endpoint(text)
+    except ValueError:
+        port = 0
+    if not port:
+        raise OptionError("mail.smtp", text, "is not HOST:PORT", "write e.g. 127.0.0.1:25") from None
+    return host, port

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -27,12 +28,16 @@ class PhasesSection(msgspec.Struct, forbid_unknown_fields=True):
     """Most of them that run at once; the others wait for their turn."""
 
 
-def programs_of(section: PhasesSection) -> ControllerPrograms | None:
-    """The core's part of it; None when there is no program. Raises `OptionError`."""
+def phase_problems(section: PhasesSection) -> Iterator[OptionError]:
+    """Programs that are not named by an absolute path."""
     for key in ("controller_prolog", "controller_epilog"):
         path = getattr(section, key)
         if path and (not path.startswith("/") or "\0" in path):
-            raise OptionError(f"phases.{key}", path, "is not an absolute path", "name the program from / on")
+            yield OptionError(f"phases.{key}", path, "is not an absolute path", "name the program from / on")
+
+
+def programs_of(section: PhasesSection) -> ControllerPrograms | None:
+    """The core's part of it; None when there is no program."""
     if not section.controller_prolog and not section.controller_epilog:
         return None
     return ControllerPrograms(

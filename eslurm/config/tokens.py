@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -62,19 +63,19 @@ def token_rules(section: TokensSection) -> TokenRules:
     return TokenRules(section.life_user_max_s, section.life_max_s, section.user_max, section.total_max)
 
 
-def check_tokens(section: TokensSection) -> None:
-    """Raise `OptionError` naming the key when the section contradicts itself."""
+def token_problems(section: TokensSection) -> Iterator[OptionError]:
+    """The contradictions within the section, each by its key."""
     jwt = section.jwt
     if not jwt.issuer:
         return
     for key in ("audience", "key_file", "algorithms"):
         if not getattr(jwt, key):
-            raise OptionError(
+            yield OptionError(
                 f"tokens.jwt.{key}", None, "is empty, and an issuer is named", "give it, or no issuer"
             )
     for name in jwt.algorithms:
         if name not in JWT_ALGORITHMS:
-            raise OptionError(
+            yield OptionError(
                 "tokens.jwt.algorithms", name, "is not taken", f"use of {', '.join(JWT_ALGORITHMS)}"
             )
     for key, scope in (
@@ -82,11 +83,11 @@ def check_tokens(section: TokensSection) -> None:
         *((f"scopes.{word}", scope) for word, scope in jwt.scopes.items()),
     ):
         if scope not in JWT_SCOPES:
-            raise OptionError(
+            yield OptionError(
                 f"tokens.jwt.{key}", scope, "is no scope", f"use one of {', '.join(JWT_SCOPES)}"
             )
     if jwt.scope_claim and not jwt.scopes:
-        raise OptionError(
+        yield OptionError(
             "tokens.jwt.scopes",
             None,
             "is empty, and scope_claim is named",

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from eslurm.core.model.wording import quoted
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 """The label of all that found no place under a cap."""
@@ -113,12 +111,3 @@ def number_text(value: float) -> str:
     if math.isfinite(value):
         return str(int(value)) if value == int(value) else repr(float(value))
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-
-
-def address(listen: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT. Raises ValueError that says what is wrong with it."""
-    host, colon, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"--metrics-listen: {quoted(listen)} is no address: write HOST:PORT")
-    return host, int(port)

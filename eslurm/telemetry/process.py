@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.core.model.wording import quoted
 from eslurm.security.account import Account, drop, find_account
 from eslurm.security.ownership import UnsafeFile, make_own_directory
 from eslurm.telemetry import logs, service_manager
-from eslurm.telemetry.exposition import address
 from eslurm.telemetry.memory import keep_small
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def listening(text: str) -> str:
     """The value of --metrics-listen, looked at. Exits with one clear line when it is no address."""
     try:
         if text:
-            address(text)
+            split_endpoint(text)
     except ValueError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"--metrics-listen: {error}\n")
         raise SystemExit(EXIT_CANNOT_START) from None
     return text
 

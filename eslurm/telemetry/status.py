@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from eslurm.telemetry.exposition import CONTENT_TYPE, address
+from eslurm.core.model.endpoint import split_endpoint
+from eslurm.telemetry.exposition import CONTENT_TYPE
 from eslurm.telemetry.http import HttpError, HttpServer, Reply, Request
 
 log = logging.getLogger("eslurm.status")
@@ -57,7 +58,7 @@ class StatusServer:
 
     async def start(self, listen: str) -> None:
         """Listen at HOST:PORT. Raises OSError that names the address, ValueError when it is none."""
-        host, port = address(listen)
+        host, port = split_endpoint(listen)
         try:
             self.endpoint = await self._server.start(host, port)
         except OSError as error:

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from eslurm.core.model.endpoint import split_endpoint
+
 CONTROL_FRAME_BYTES_MAX: Final = 4 * 1024 * 1024
 CONTROL_ITEM_BYTES_MAX: Final = 3 * 1024 * 1024
 # Several items share a frame up to here; a larger item travels alone.
@@ -182,15 +184,6 @@ def reachable(endpoint: str) -> str:
     """The endpoint for other hosts: a wildcard address is replaced by the host's name."""
     host, port = split_endpoint(endpoint)
     return f"{socket.gethostname()}:{port}" if host in _ANY_HOST else endpoint
-
-
-def split_endpoint(endpoint: str) -> tuple[str, int]:
-    """`host:port` or `[v6]:port` taken apart. Raises ValueError that names the endpoint."""
-    host, _, port = endpoint.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not port.isascii() or not port.isdigit() or not 0 <= int(port) < 1 << 16 or not host:
-        raise ValueError(f"endpoint {endpoint!r} is not host:port")
-    return host, int(port)
 
 
 def is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eslurm.transport.options import split_endpoint
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.transport.tls import Tls, client_context
 
 ASK_EVERY_S = 60.0

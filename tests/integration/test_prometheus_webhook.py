@@ -19,7 +19,7 @@ from eslurm.alerts import webhook
 from eslurm.alerts.feeds import AlertSources
 from eslurm.alerts.updates import AlertUpdate, Changed
 from eslurm.alerts.webhook import Webhook, WebhookOptions
-from eslurm.config.file import ConfigError
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import FailureSection
 from eslurm.core.prediction.alerts import FiringAlerts
 from eslurm.telemetry import http
@@ -364,7 +364,7 @@ def test_an_address_in_use_ends_the_start() -> None:
             FailureSection(webhook_listen="0.0.0.0:9095", settings=ANONYMOUS),
             "failure.webhook_listen: .*is no loopback address",
         ),
-        (FailureSection(webhook_listen="9095"), "failure.webhook_listen: '9095' is not host:port"),
+        (FailureSection(webhook_listen="9095"), "failure.webhook_listen: '9095' is no address"),
         (FailureSection(webhook_listen="127.0.0.1:99999"), "failure.webhook_listen: '127.0.0.1:99999'"),
         (FailureSection(settings={"alerts": {"qery": "up"}}), "failure.settings.alerts: .*qery"),
         (

@@ -19,7 +19,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from escli.user.step_output import LineWriter, StepOutput
-from eslurm.config.file import ConfigError, cluster_config, parse_config
+from eslurm.config.file import cluster_config, parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import Config
 from eslurm.core.agent.records import Booted, Buried, EpochSeen, Identity, NumberGiven
 from eslurm.core.model.step_key import StepKey
@@ -74,7 +75,7 @@ def test_a_configuration_is_taken_or_refused_in_one_line(raw: bytes) -> None:
     try:
         config = parse_config(raw, "eslurm.toml")
     except ConfigError as error:
-        assert str(error).startswith("eslurm.toml: ") and str(error).isprintable()
+        assert str(error).startswith("eslurm.toml:") and str(error).isprintable()
         return
     assert isinstance(config, Config)
     assert cluster_config(config).cluster == config.cluster.name

@@ -19,6 +19,7 @@ from escli.wire import WireError, decode, encode
 from escli.wire_tables import JOB_REQUEST, SUBMIT_REPLY
 from eslurm.api.methods import METHODS
 from eslurm.api.tokens import from_this_host, open_token
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.core.model.job import Principal, StepEnd
 from eslurm.core.model.protocol import (
     Command,
@@ -45,7 +46,6 @@ from eslurm.links.relay_envelopes import EnvelopeError, read_ack, read_broadcast
 from eslurm.ports.api import ApiError, Status
 from eslurm.ports.link import LinkRefused
 from eslurm.security.sealing import BadSeal, Purpose
-from eslurm.transport.options import split_endpoint
 from eslurm.v1 import controller_pb2 as pb
 from eslurm.v1 import link_pb2
 from tests.kits import api_tokens as tokens_kit

@@ -331,7 +331,8 @@ def _head(asked: Asked, machine: Machine, workload: Workload) -> dict[str, objec
 
 
 def _config(asked: Asked) -> ClusterConfig | None:
-    from eslurm.config.file import ConfigError, cluster_config, read_config
+    from eslurm.config.file import cluster_config, read_config
+    from eslurm.config.problems import ConfigError
 
     if asked.config is not None and asked.nodes:
         raise unusable("--nodes: cannot go with --config: say once what the machine is")

@@ -23,7 +23,8 @@ from escli.pbs.launch import COMMANDS as PBS_COMMANDS
 from escli.slurm.launch import COMMANDS
 from eslurm.compat.errors import OptionError
 from eslurm.compat.slurm.release import DEFAULT, FULL, checked_release
-from eslurm.config.file import ConfigError, read_config
+from eslurm.config.file import read_config
+from eslurm.config.problems import ConfigError
 
 MARK = "# A launcher of eslurm, written by `eslurm compat install`."
 SLURM, PBS, LSF = "escli.slurm.launch", "escli.pbs.launch", "escli.lsf.launch"

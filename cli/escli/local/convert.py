@@ -21,7 +21,8 @@ from escli.local.layout import Layout, check, is_supervised, locked
 from escli.local.record import FORMAT
 from escli.local.stop import alive_daemons
 from eslurm import __version__
-from eslurm.config.file import ConfigError, read_config
+from eslurm.config.file import read_config
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import Config
 from eslurm.security.ownership import UnsafeFile, check_own_directory
 

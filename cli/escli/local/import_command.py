@@ -24,7 +24,8 @@ from eslurm.compat.slurm.conf.convert import convert
 from eslurm.compat.slurm.conf.draft import CHANGED, LEFT, WITHOUT, Draft, Finding
 from eslurm.compat.slurm.conf.lines import Line, read_all
 from eslurm.compat.toml_text import toml_text
-from eslurm.config.file import ConfigError, parse_config
+from eslurm.config.file import parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import Config
 
 FILE_BYTES_MAX = 8 << 20

@@ -23,6 +23,7 @@ from escli.lab.simulate import simulate
 from escli.lab.simulate_federation import simulate_federation
 from escli.local import settings
 from escli.local.chaos import ACTIONS, Chaos, Request
+from escli.local.check_command import check_command
 from escli.local.compat import compat
 from escli.local.convert_command import convert_command
 from escli.local.down import take_down
@@ -533,6 +534,7 @@ commands.add_command(simulate)
 commands.add_command(simulate_federation)
 commands.add_command(estimate)
 commands.add_command(init_command)
+commands.add_command(check_command)
 commands.add_command(health)
 commands.add_command(keys)
 commands.add_command(join)

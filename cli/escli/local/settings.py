@@ -22,7 +22,8 @@ from escli.errors import ClusterError, unusable
 from escli.local import ports
 from escli.local.layout import Layout
 from eslurm.compat.hostlist import expand
-from eslurm.config.file import ConfigError, parse_config, read_config
+from eslurm.config.file import parse_config, read_config
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import AgentSection, Config
 from eslurm.security import home, site_keys
 from eslurm.security.account import Account

@@ -14,7 +14,8 @@ import msgspec
 from escli.errors import unusable
 from eslurm.compat.errors import OptionError, quoted
 from eslurm.compat.hostlist import expand, fold
-from eslurm.config.file import ConfigError, parse_config
+from eslurm.config.file import parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.config.values import Count, Name
 
 CONTROLLER_PORT, SATELLITE_PORT, AGENT_PORT = 7400, 7401, 7402

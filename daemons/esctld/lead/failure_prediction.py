@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from eslurm.alerts.feeds import AlertSources
 from eslurm.alerts.plugins import ThreadedPredictor, plugin
-from eslurm.config.file import ConfigError
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import FailureSection
 from eslurm.core.dispatch.inflight import Answered
 from eslurm.core.model.units import SECOND_US

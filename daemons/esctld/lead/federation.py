@@ -43,11 +43,11 @@ from eslurm.core.federation.transfers.transfers import Transfers, concerns_cells
 from eslurm.core.federation.usage import SharedUsage
 from eslurm.core.federation.values import Keys
 from eslurm.core.federation.view import FederationView
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.core.model.federation import FederationConfig
 from eslurm.federation.calls import conditions_of, failure_of, operations_of
 from eslurm.ports.kv import KeyValueStore, KvError, KvMember
 from eslurm.security.sealing import BadSeal, Purpose
-from eslurm.transport.options import split_endpoint
 
 log = logging.getLogger("esctld.federation")
 

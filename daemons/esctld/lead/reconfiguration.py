@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from esctld.config_file import Loaded, load
-from eslurm.config.file import ConfigError
+from eslurm.config.problems import ConfigError
 from eslurm.config.restarts import restart_keys
 from eslurm.config.sections import Config
 from eslurm.core.control.reactor import BatchAnswer

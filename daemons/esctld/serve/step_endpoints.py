@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from eslurm.core.control.jobs.access import get_seen
 from eslurm.core.control.steps import not_running, programs_of
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.core.model.job import Attempt, Job
 from eslurm.core.model.messages import CreateStep, RefusalCode, Refused
 from eslurm.core.state.allocation_amounts import spans_to_come
@@ -23,7 +24,7 @@ from eslurm.core.state.view import View
 from eslurm.ports.api import Caller
 from eslurm.ports.link import CELL
 from eslurm.ports.step_checks import parse_endpoint
-from eslurm.transport.options import is_loopback, split_endpoint
+from eslurm.transport.options import is_loopback
 
 HOSTS_COMPARED_MAX = 8
 """Hosts of a step's nodes that are looked up, to see whether they are one: nodes of one host mostly say so in one way."""

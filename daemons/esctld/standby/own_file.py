@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from esctld.config_file import load
-from eslurm.config.file import ConfigError
+from eslurm.config.problems import ConfigError
 from eslurm.core.state.cluster import State
 
 log = logging.getLogger("esctld.standby")

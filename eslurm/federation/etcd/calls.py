@@ -16,9 +16,10 @@ import msgspec
 from google.protobuf.message import Message
 
 from eslurm.config.federation import split_url
+from eslurm.core.model.endpoint import split_endpoint
 from eslurm.federation.etcd.refusals import error_of, is_about_token, was_not_sent
 from eslurm.ports.kv import KvAmbiguous, KvError, KvUnavailable
-from eslurm.transport.options import Options, grpc_target, split_endpoint
+from eslurm.transport.options import Options, grpc_target
 from eslurm.transport.tls import Tls
 from eslurm.v1 import etcd_pb2 as pb
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.config.file import ConfigError, cluster_config, estimator_settings, parse_config
+from eslurm.config.file import cluster_config, estimator_settings, parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import EstimatorSection
 
 SITE = '[cluster]\nname = "lab"\n[[nodes]]\nnames = "cn1"\ncores = 8\nmemory_mib = 1000\n[estimator]\n'
@@ -52,7 +53,10 @@ def test_what_is_given_is_told() -> None:
         ("target_under = -0.1", "estimator.target_under"),
         ("window_jobs = -1", "estimator.window_jobs"),
         ("refresh_s = 0", "estimator.refresh_s"),
-        ("history_jobs = 100001", "<= 100000 - at `$.estimator.history_jobs"),
+        (
+            "history_jobs = 100001",
+            "estimator.history_jobs: '100001' is out of bounds: write a whole number from 0 to 100000",
+        ),
         ("history_jobs = -1", "estimator.history_jobs"),
         ('name = "../x"', "estimator.name"),
         ("settings = { a = [1] }", "estimator.settings"),

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from eslurm.config.federation import federation_of
-from eslurm.config.file import ConfigError, parse_config
+from eslurm.config.file import parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.core.model.federation import FederationConfig
 
 HEAD = '[cluster]\nname = "one"\n[federation]\n'

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from eslurm.config.file import ConfigError, cluster_config, parse_config
+from eslurm.config.file import cluster_config, parse_config
+from eslurm.config.problems import ConfigError
 
 NODES = "[cluster]\nname='a'\n[[nodes]]\nnames='cn[1-2]'\ncores=4\nmemory_mib=1\n"
 ALL = "[[partition]]\nname='main'\n"
@@ -29,7 +30,7 @@ def test_none_is_named_by_default() -> None:
         ("[login]\nnodes='cn[2-3]'", "login.nodes: 'cn2' is among the [[nodes]], too"),
         ("[login]\nnodes='l1,l1'", "login.nodes: 'l1' is named twice: name it once"),
         ("[login]\nnodes='l[1-'", "login.nodes: 'l[1-' has unbalanced brackets"),
-        ("[login]\nhosts='l1'", "Object contains unknown field `hosts` - at `$.login`"),
+        ("[login]\nhosts='l1'", "x.toml:8:1: login.hosts is no key of the configuration: use one of nodes"),
         (
             "[[partition]]\nname='p'\nnodes='cn1,l1'\n[login]\nnodes='l1'",
             "partition.nodes: 'l1' of p is a login host, where no job runs",

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from eslurm.config.file import ConfigError, cluster_config, parse_config
+from eslurm.config.file import cluster_config, parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.core.model.config import NodeRule, Resource, Switch
 
 FULL = b"""
@@ -123,4 +124,4 @@ NODES = "[[nodes]]\nnames='c[1-2]'\ncores=4\nmemory_mib=1\n"
 def test_sections_that_contradict_themselves_are_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)) as error:
         parse_config(f"[cluster]\nname='a'\n{text}".encode(), "x.toml")
-    assert str(error.value).startswith("x.toml: ")
+    assert str(error.value).startswith("x.toml:")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.config.file import ConfigError, cluster_config, parse_config
+from eslurm.config.file import cluster_config, parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.core.model.config import PriorityWeights
 
 SITE = """

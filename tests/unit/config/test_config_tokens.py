@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.config.file import ConfigError, cluster_config, parse_config
+from eslurm.config.file import cluster_config, parse_config
+from eslurm.config.problems import ConfigError
 from eslurm.core.model.token import TokenRules
 
 SITE = '[cluster]\nname = "lab"\n[[nodes]]\nnames = "cn1"\ncores = 8\nmemory_mib = 1000\n'

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.config.file import ConfigError, cluster_config, parse_config
+from eslurm.config.file import cluster_config, parse_config
 from eslurm.config.mail import MailSection, domain_of, sender_of, smtp_server
+from eslurm.config.problems import ConfigError
 
 BASE = "[cluster]\nname = 'site'\n[[nodes]]\nnames = 'cn1'\ncores = 1\nmemory_mib = 1\n[mail]\n"
 
@@ -31,7 +32,7 @@ def test_what_sends_mail() -> None:
         ("domain = '-b'", "is no domain"),
         ("from = '-f@b'", "is no plain mail address"),
         ('from = "a@b\\nBcc: c"', "is no plain mail address"),
-        ("sender = 'a@b'", "unknown field"),
+        ("sender = 'a@b'", "mail.sender is no key"),
         ("user_hourly_max = -1", "user_hourly_max"),
     ],
 )

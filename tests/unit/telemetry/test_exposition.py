@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eslurm.telemetry.collected import Collected, page_of
-from eslurm.telemetry.exposition import OTHER, CappedLabel, Described, MetricFamily, address, text_of
+from eslurm.telemetry.exposition import OTHER, CappedLabel, Described, MetricFamily, text_of
 
 COUNTER = Described(
     "eslurm_things_total", "counter", 'Things, "quoted" \\ and\nin two lines.', ("kind", "place")
@@ -73,14 +72,3 @@ def test_a_cap_holds_for_life() -> None:
     # What is gone keeps its place: the series of a process are bounded, not only those of one moment.
     assert label.folded({"a": 9, "d": 1, "c": 1}) == {OTHER: 10, "c": 1}
     assert [label.of(name) for name in ("b", "e", "b")] == ["b", OTHER, "b"]
-
-
-@pytest.mark.parametrize("text", ["", "host", ":80", "host:", "host:x", "host:70000", "host:-1"])
-def test_what_is_no_address_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match="HOST:PORT"):
-        address(text)
-
-
-def test_addresses() -> None:
-    assert address("127.0.0.1:9464") == ("127.0.0.1", 9464)
-    assert address("[::1]:0") == ("::1", 0)

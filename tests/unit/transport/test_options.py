@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eslurm.transport.options import grpc_target, is_loopback, split_endpoint
+from eslurm.transport.options import grpc_target, is_loopback
 from tests.support.loops import run
 
 
@@ -18,12 +18,6 @@ def test_numeric_endpoints_need_no_resolver(endpoint: str, target: str) -> None:
 
 def test_a_name_is_resolved_before_grpc_sees_it() -> None:
     assert run(grpc_target("localhost:80")) in ("ipv4:127.0.0.1:80", "ipv6:[::1]:80")
-
-
-@pytest.mark.parametrize("endpoint", ["", "host", "host:", ":80", "host:port", "host:65536", "host:-1"])
-def test_a_malformed_endpoint_is_named(endpoint: str) -> None:
-    with pytest.raises(ValueError, match="is not host:port"):
-        split_endpoint(endpoint)
 
 
 @pytest.mark.parametrize(

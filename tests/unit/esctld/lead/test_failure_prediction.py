@@ -11,7 +11,7 @@ from escli.admin.tree_report import report
 from esctld.lead.failure_prediction import FailurePrediction
 from esctld.lead.trees import TreeQueries
 from eslurm.alerts import plugins
-from eslurm.config.file import ConfigError
+from eslurm.config.problems import ConfigError
 from eslurm.config.sections import FailureSection
 from eslurm.core.dispatch.inflight import Answered
 from eslurm.core.prediction.predictor import FailurePredictor
