@@ -166,6 +166,20 @@ def print_line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def wants_document(given: Options) -> bool:
+    """Check whether the answer is printed as JSON or YAML."""
+    return given.has("json") or given.has("yaml")
+
+
+def write_document(given: Options, document: str) -> None:
+    """Print a JSON document; as YAML when that is asked for."""
+    if given.has("yaml"):
+        from eslurm.compat.slurm import yaml_text
+
+        document = yaml_text.from_json(document)
+    sys.stdout.write(document)
+
+
 def warn(command: str, text: str) -> None:
     """Print a line on standard error."""
     tell(0, f"{command}: {text}")

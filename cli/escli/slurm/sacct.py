@@ -65,10 +65,10 @@ def _show(context: Context, given: Options) -> int:
                     found.append((name, *runs_of(cell, query)))
     except CommandFailed as failure:
         raise frame.Failed(f"sacct: error: {frame.trouble(failure)}") from None
-    if given.has("json"):
+    if frame.wants_document(given):
         from eslurm.compat.slurm.run_json import document
 
-        sys.stdout.write(document(found, context.release, sys.argv))
+        frame.write_document(given, document(found, context.release, sys.argv))
         return exits.OK
     _write(found, shown, given)
     return exits.OK

@@ -41,7 +41,7 @@ class _Call:
         self.given = given
         self.is_oneliner = given.has("oneliner")
         self.has_details = given.has("details")
-        self.has_json = given.has("json")
+        self.has_document = frame.wants_document(given)
         self._api: Api | None = None
 
     @property
@@ -131,10 +131,10 @@ def _show_jobs(call: _Call, named: Sequence[str]) -> int:
         raise frame.Failed(NO_JOB)
     fill_ended(call.api, found)
     around = call.around(reply.now_us)
-    if call.has_json:
+    if call.has_document:
         from eslurm.compat.slurm.job_json import jobs_document
 
-        sys.stdout.write(jobs_document(found, around, sys.argv, reply.now_us))
+        frame.write_document(call.given, jobs_document(found, around, sys.argv, reply.now_us))
         return exits.OK
     if not found:
         frame.print_line("No jobs in the system")
@@ -185,10 +185,10 @@ def _show_nodes(call: _Call, named: Sequence[str]) -> int:
     around = call.around(reply.now_us)
     known = {node.name for node in nodes}
     missing = next((name for name in names if name not in known), "")
-    if call.has_json:
+    if call.has_document:
         from eslurm.compat.slurm.node_json import nodes_document
 
-        sys.stdout.write(nodes_document(nodes, call.context.release, sys.argv))
+        frame.write_document(call.given, nodes_document(nodes, call.context.release, sys.argv))
         return exits.FAILED if missing else exits.OK
     for node in nodes:
         sys.stdout.write(records.node_record(node, around, is_oneliner=call.is_oneliner))
@@ -207,10 +207,12 @@ def _show_partitions(call: _Call, named: Sequence[str]) -> int:
     if named and not found:
         frame.print_line(f"Partition {named[0]} not found")
         return exits.FAILED
-    if call.has_json:
+    if call.has_document:
         from eslurm.compat.slurm.node_json import partitions_document
 
-        sys.stdout.write(partitions_document(found, reply.nodes, call.context.release, sys.argv))
+        frame.write_document(
+            call.given, partitions_document(found, reply.nodes, call.context.release, sys.argv)
+        )
         return exits.OK
     for one in found:
         sys.stdout.write(records.partition_record(one, reply.nodes, around, is_oneliner=call.is_oneliner))
@@ -270,28 +272,28 @@ def _show_config(call: _Call, _named: Sequence[str]) -> int:
 def _show_licenses(call: _Call, named: Sequence[str]) -> int:
     from escli.slurm.scontrol_site import show_licenses
 
-    _no_json(call, "licenses", "esctl show config")
+    _no_document(call, "licenses", "esctl show config")
     return show_licenses(call.api, named, is_oneliner=call.is_oneliner)
 
 
 def _show_reservations(call: _Call, named: Sequence[str]) -> int:
     from escli.slurm.scontrol_site import show_reservations
 
-    _no_json(call, "reservation", "esctl reservation show")
+    _no_document(call, "reservation", "esctl reservation show")
     return show_reservations(call.api, named, call.context.release, is_oneliner=call.is_oneliner)
 
 
 def _show_topology(call: _Call, named: Sequence[str]) -> int:
     from escli.slurm.scontrol_site import show_topology
 
-    _no_json(call, "topology", "esctl show config")
+    _no_document(call, "topology", "esctl show config")
     return show_topology(call.api, named)
 
 
 def _show_steps(call: _Call, named: Sequence[str]) -> int:
     from escli.slurm.scontrol_steps import show_steps
 
-    _no_json(call, "step", "esctl show step")
+    _no_document(call, "step", "esctl show step")
     return show_steps(call.api, named, frame.moment_writer(os.environ), is_oneliner=call.is_oneliner)
 
 
@@ -301,9 +303,10 @@ def _show_daemons(call: _Call, _named: Sequence[str]) -> int:
     return show_daemons(call.api)
 
 
-def _no_json(call: _Call, subject: str, other: str) -> None:
-    if call.has_json:
-        raise frame.Failed(f"scontrol: error: show {subject} --json is not supported: use {other} --json")
+def _no_document(call: _Call, subject: str, other: str) -> None:
+    if call.has_document:
+        form = "yaml" if call.given.has("yaml") else "json"
+        raise frame.Failed(f"scontrol: error: show {subject} --{form} is not supported: use {other} --json")
 
 
 # ---- changes ----

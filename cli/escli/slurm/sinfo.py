@@ -76,10 +76,10 @@ def _show_one(context: Context, given: Options, api: Api) -> None:
     partitions = [one for one in reply.partitions if not one.role and (not wanted or one.name in wanted)]
     nodes = _chosen(reply.nodes, given)
     around = node_fields.Surroundings("", frame.moment_writer(os.environ))
-    if given.has("json"):
+    if frame.wants_document(given):
         from eslurm.compat.slurm.node_json import sinfo_document
 
-        sys.stdout.write(sinfo_document(partitions, nodes, context.release, sys.argv))
+        frame.write_document(given, sinfo_document(partitions, nodes, context.release, sys.argv))
         return
     columns, is_own_form = _columns(given, context.release)
     found = _groups(partitions, nodes, columns, given)

@@ -177,7 +177,7 @@ def _show(context: Context, given: Options, query: _Query) -> None:
             with context.cluster_api(name, own) as cell:
                 if name != own:
                     frame.check_reached(cell, name, context.command)
-                if not given.has("noheader") and not given.has("json"):
+                if not given.has("noheader") and not frame.wants_document(given):
                     frame.print_line(f"CLUSTER: {name}")
                 _show_one(context, given, query, cell)
 
@@ -198,10 +198,10 @@ def _show_one(context: Context, given: Options, query: _Query, api: Api) -> None
     infos = sorted_by(
         infos, given.last("sort") or os.environ.get("SQUEUE_SORT", ""), around, is_start=query.is_start
     )
-    if given.has("json"):
+    if frame.wants_document(given):
         from eslurm.compat.slurm.job_json import jobs_document
 
-        sys.stdout.write(jobs_document(infos, around, sys.argv, reply.now_us))
+        frame.write_document(given, jobs_document(infos, around, sys.argv, reply.now_us))
         return
     if given.has("long") and not given.has("noheader"):
         frame.print_line(frame.now_line())
@@ -222,7 +222,7 @@ def _ask(api: Api, query: _Query, given: Options) -> tuple[Any, str]:
     reply = api.call("Jobs", request)
     if query.is_start:
         _add_starts(api, reply)
-    needs_name = given.has("json") or "cluster" in given.last("Format").lower()
+    needs_name = frame.wants_document(given) or "cluster" in given.last("Format").lower()
     return reply, frame.own_cluster(api) if needs_name else ""
 
 

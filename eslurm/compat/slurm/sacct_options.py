@@ -62,7 +62,7 @@ verbose v - none
 version V - yes show the version
 wckeys W = yes jobs with these words
 whole-hetjob . ? none all parts of a job are shown
-yaml . ? no use --json
+yaml . ? yes print YAML
 """)
 DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF = "jobid,state,exitcode"

@@ -27,7 +27,7 @@ uid u = no jobs are changed as the calling user
 usage . - yes show this text
 verbose v - none
 version V - yes show the version
-yaml . ? no use --json
+yaml . ? yes print YAML (as --json)
 """)
 
 COMMANDS: Mapping[str, str] = {

@@ -36,5 +36,5 @@ summarize s - yes one line for each partition
 usage . - yes show this text
 verbose v - none
 version V - yes show the version
-yaml . ? no use --json
+yaml . ? yes print YAML
 """)

@@ -67,7 +67,7 @@ sort-by-time t - yes rows of calls by their whole time
 sort-by-time2 T - yes rows of calls by their average time
 usage . - yes show this text
 version V - yes show the version
-yaml . ? no use --json
+yaml . ? yes print YAML (not in 22.05)
 """)
 SEFF = table("""
 d . - none

@@ -49,5 +49,5 @@ user u = yes jobs of these users
 users . = as:user
 verbose v - none
 version V - yes show the version
-yaml . ? no use --json
+yaml . ? yes print YAML
 """)

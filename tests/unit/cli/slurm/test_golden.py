@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden
@@ -169,6 +170,27 @@ def test_json(line: str, release: str, say: Say, golden: Golden) -> None:
     found["meta"].pop("command", None)
     name = line.replace(" --json", "").replace(" ", "-")
     golden(f"slurm/{name}-{release}.json", json.dumps(found, indent=1) + "\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue",
+        "sacct -j 16",
+        "sinfo",
+        "scontrol show job 11",
+        "scontrol show node cn4",
+        "scontrol show partition",
+    ],
+)
+def test_yaml_says_what_json_says(line: str, say: Say) -> None:
+    found = [
+        yaml.safe_load(say(f"{line} --{form}").partition("\n")[2])  # JSON is YAML, too.
+        for form in ("yaml", "json")
+    ]
+    for document in found:
+        document["meta"].pop("command", None)
+    assert found[0] == found[1]
 
 
 def test_numbers_are_wrapped_since_the_data_parser(say: Say) -> None:

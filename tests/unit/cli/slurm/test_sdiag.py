@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from eslurm.v1 import controller_pb2 as pb
 from tests.support.golden import Golden
@@ -67,6 +68,11 @@ def test_json(say: Say, golden: Golden) -> None:
     found = json.loads(say("sdiag --json").partition("\n")[2])
     found["meta"].pop("command")
     golden("slurm/sdiag-25.11.json", json.dumps(found, indent=1) + "\n")
+    shown = yaml.safe_load(say("sdiag --yaml").partition("\n")[2])
+    assert {**shown, "meta": {**shown["meta"], "command": None}} == {
+        **found,
+        "meta": {**found["meta"], "command": None},
+    }
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,8 @@ def test_order_of_calls(option: str, numbers: list[str], say: Say) -> None:
 def test_what_is_refused(say: Say) -> None:
     assert say("sdiag -r").endswith("-r is not supported: counts begin when a controller begins to lead, "
                                     "and are never put back\n[1]\n")  # fmt: skip
-    assert say("sdiag --json", "22.05").endswith(
-        "unrecognized option '--json'\nTry \"sdiag --help\" for more information\n[1]\n"
-    )
+    for form in ("json", "yaml"):
+        assert say(f"sdiag --{form}", "22.05").endswith(
+            f"unrecognized option '--{form}'\nTry \"sdiag --help\" for more information\n[1]\n"
+        )
     assert say("sdiag -M a,b").endswith("Only one cluster can be used at a time with sdiag\n[1]\n")
