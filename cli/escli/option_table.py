@@ -344,7 +344,7 @@ ROWS: tuple[Option, ...] = (
     ),
     *_rows(FROM_ANYWHERE, _COMMAND,
         ("--remote CONTROLLERS", "from another host: the controllers, as HOST:PORT,HOST:PORT",
-         "--remote ctl1:6820,ctl2:6820"),
+         "--remote ctl1:7400,ctl2:7400"),
         ("--token-file FILE", "with controllers of another host: who I am (~/.config/eslurm/token)", "--token-file token"),
         ("--tls-ca FILE", "with controllers of another host: certificates of the authorities that vouch for them",
          "--tls-ca ca.pem"),

@@ -168,13 +168,13 @@ def _remote(
     from eslurm.core.model.endpoint import split_endpoint
 
     if not endpoints:
-        raise CommandFailed(exits.USAGE, f"{where}: names no controller: write e.g. ctl1:6820,ctl2:6820")
+        raise CommandFailed(exits.USAGE, f"{where}: names no controller: write e.g. ctl1:7400,ctl2:7400")
     for endpoint in endpoints:
         try:
             split_endpoint(endpoint)
         except ValueError:
             raise CommandFailed(
-                exits.USAGE, f"{where}: {endpoint!r} is not HOST:PORT: write e.g. ctl1:6820,ctl2:6820"
+                exits.USAGE, f"{where}: {endpoint!r} is not HOST:PORT: write e.g. ctl1:7400,ctl2:7400"
             ) from None
 
     def chosen(option: str, variable: str, configured: str, default: str = "") -> str:

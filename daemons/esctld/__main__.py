@@ -178,7 +178,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="esctld",
         description="Controller of an eslurm cluster: decides, plans and remembers everything. Of several on one store one "
         "leads; the others stand by and follow it.",
-        epilog="Example: esctld --config eslurm.toml --state-dir /var/lib/eslurm --name c2 --listen 10.0.0.2:6820",
+        epilog="Example: esctld --config eslurm.toml --state-dir /var/lib/eslurm --name c2 --listen 10.0.0.2:7400",
     )
     parser.add_argument("--config", required=True, type=Path, help="the cluster's configuration (TOML)")
     parser.add_argument("--state-dir", required=True, type=Path, help="holds socket, store and keys")

@@ -163,11 +163,15 @@ def read_site_keys(directory: Path) -> SiteKeys:
 
 def write_site_keys(directory: Path, keys: SiteKeys) -> None:
     """Write both halves, the public one last. Raises OSError."""
-    file = _SiteFile(keys.cluster, keys.revision, keys.records)
-    data = msgspec.json.format(msgspec.json.encode(file)) + b"\n"
     # Of a group are the controllers that root has started as another user.
-    write_private(directory / SITE_KEY, data, may_group_read=True)
+    write_private(directory / SITE_KEY, site_key_file(keys), may_group_read=True)
     write_ring(directory / SITE_PUB, keys.ring)
+
+
+def site_key_file(keys: SiteKeys) -> bytes:
+    """The content of the private half's file."""
+    file = _SiteFile(keys.cluster, keys.revision, keys.records)
+    return msgspec.json.format(msgspec.json.encode(file)) + b"\n"
 
 
 def read_ring(path: Path) -> Ring:
@@ -184,9 +188,14 @@ def read_ring(path: Path) -> Ring:
 
 def write_ring(path: Path, ring: Ring) -> None:
     """Write a ring to a file that all users may read. Raises OSError."""
+    write_public(path, ring_file(ring))
+
+
+def ring_file(ring: Ring) -> bytes:
+    """The content of a ring's file."""
     ids = " ".join(key_id(public).hex() for public in ring.keys.publics)
     head = f"# public keys of cluster {ring.cluster}, revision {ring.revision}: {ids}\n"
-    write_public(path, head.encode("ascii", "replace") + base64.encodebytes(ring.sealed))
+    return head.encode("ascii", "replace") + base64.encodebytes(ring.sealed)
 
 
 def _decode_ring(body: bytes) -> RingStatement:

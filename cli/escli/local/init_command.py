@@ -1,6 +1,6 @@
 """`eslurm init`: the files of one host of a new cluster, from a few answers.
 
-Invariant: no file is replaced, and none is written unless all can be.
+Invariant: no file is replaced without `--force`, the site's keys never, and none is written unless all are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,20 @@ import msgspec
 from escli import exits
 from escli.console import say, to_json
 from escli.errors import ClusterError, unusable
+from escli.local.new_files import NewFile, write_all
 from escli.local.settings import machine_memory_mib
-from escli.local.site import STATE_DIR, Answers, HostFile, Site
+from escli.local.site import CONFIG_FILE, STATE_DIR, Answers, HostFile, Site
+from eslurm.config.file import read_config
+from eslurm.config.problems import ConfigError
 from eslurm.security.account import Account, find_account
-from eslurm.security.ownership import UnsafeFile, make_own_directory
-from eslurm.security.site_keys import SITE_KEY, SITE_PUB, new_site, write_site_keys
+from eslurm.security.ownership import UnsafeFile
+from eslurm.security.site_keys import (
+    SITE_KEY,
+    SITE_PUB,
+    new_site,
+    ring_file,
+    site_key_file,
+)
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -67,15 +77,22 @@ def _answer_options(function: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option("--host", metavar="NAME", help="Which of the hosts this is (default: its short host name).")
 @click.option("--root", type=_DIRECTORY, metavar="DIR", help="Write below DIR in place of /.")
+@click.option("--force", is_flag=True, help="Replace files that are there; the site's keys stay.")
 @click.option("--dry-run", is_flag=True, help="Show the files and write none.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def init_command(
-    file: Path | None, host: str | None, root: Path | None, dry_run: bool, as_json: bool, **given: Any
+    file: Path | None,
+    host: str | None,
+    root: Path | None,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Write this host's part of a new cluster: on a controller's host the configuration, the site's keys and the answers for
     the other hosts; on each host the arguments of its units for systemd. It asks for answers that are missing.
 
-    Nothing is replaced. The commands to type next are shown.
+    It writes all of it or nothing, and replaces nothing without --force. The commands to type next are shown.
 
     \b
     eslurm init                                      asks, on the controller's host
@@ -89,11 +106,11 @@ def init_command(
     account = _account(root)
     files = site.files_of(roles, me, sorted({0, account.uid} if account else {0}))
     base = root or Path("/")
-    has_keys = "controller" in roles
+    new_keys = _new_keys(base, site.answers.cluster, force) if "controller" in roles else ()
     if not dry_run:
-        _write(base, files, account, site.answers.cluster if has_keys else "")
+        _write(base, files, account, new_keys, force)
     paths = [str(base / one.path.lstrip("/")) for one in files]
-    keys = [str(base / STATE_DIR.lstrip("/") / name) for name in (SITE_KEY, SITE_PUB) if has_keys]
+    keys = [str(key.path) for key in new_keys]
     commands = site.next_commands(roles, me)
     if as_json:
         shown = [
@@ -170,33 +187,51 @@ def _account(root: Path | None) -> Account | None:
         ) from None
 
 
-def _write(base: Path, files: tuple[HostFile, ...], account: Account | None, cluster: str) -> None:
-    """Write all of it, the keys of `cluster` if one is named. Raises `ClusterError`."""
-    state_dir = base / STATE_DIR.lstrip("/")
-    wanted = [base / one.path.lstrip("/") for one in files]
-    for path in (*wanted, *([state_dir / SITE_KEY, state_dir / SITE_PUB] if cluster else [])):
-        if os.path.lexists(path):
-            raise unusable(
-                f"{path} is there already: edit it, or remove it first; nothing was written (--dry-run shows the files)"
-            )
+def _write(
+    base: Path, files: tuple[HostFile, ...], account: Account | None, keys: tuple[NewFile, ...], force: bool
+) -> None:
+    """Write all of it or nothing; the configuration last, without which no controller starts. Raises `ClusterError`."""
+    gid = account.gid if account else None
+    wanted = [*keys]
+    for one in reversed(files):
+        mode, group = (0o640, gid) if one.is_shared else (0o644, None)
+        wanted.append(NewFile(base / one.path.lstrip("/"), one.text.encode(), mode, group))
     try:
-        for path, one in zip(wanted, files, strict=True):
-            make_own_directory(path.parent, 0o755)
-            _create(path, one, account)
-        if cluster:
-            make_own_directory(state_dir, 0o711)
-            # systemd gives the directory to the daemons' user, as does `esctld --user`.
-            write_site_keys(state_dir, new_site(cluster, time.time_ns() // 1000))
+        write_all(wanted, replace=force)
+    except FileExistsError as error:
+        path = error.filename2 or error.filename
+        raise unusable(
+            f"{path} is there already: edit it, or replace what is there by --force; nothing was written "
+            "(--dry-run shows the files)"
+        ) from None
     except UnsafeFile as error:
-        raise unusable(str(error)) from None
+        raise unusable(f"{error}; nothing was written") from None
     except OSError as error:
-        raise ClusterError(f"{error.filename or base}: {error.strerror}") from None
+        raise ClusterError(
+            f"{error.filename or base}: {error.strerror or error}; nothing was written"
+        ) from None
 
 
-def _create(path: Path, file: HostFile, account: Account | None) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as writer:
-        writer.write(file.text)
-        if file.is_shared and account is not None:
-            os.fchown(fd, -1, account.gid)
-        os.fchmod(fd, 0o640 if file.is_shared else 0o644)
+def _new_keys(base: Path, cluster: str, force: bool) -> tuple[NewFile, ...]:
+    """New keys of the site. With `force` those that are there stay: all hosts of the cluster know it by them.
+
+    Raises `ClusterError` when those are another cluster's, by the configuration that is there.
+    """
+    state_dir = base / STATE_DIR.lstrip("/")
+    paths = state_dir / SITE_KEY, state_dir / SITE_PUB
+    if force and any(map(os.path.lexists, paths)):
+        file = base / CONFIG_FILE.lstrip("/")
+        with suppress(ConfigError):
+            name = read_config(file).cluster.name
+            if name != cluster:
+                raise unusable(
+                    f"{file} is of cluster {name}, not {cluster}, and the site's keys are there: correct the name, or "
+                    f"remove {paths[0]} and {paths[1]} for a new site"
+                )
+        return ()
+    keys = new_site(cluster, time.time_ns() // 1000)
+    # systemd gives the directory to the daemons' user, as does `esctld --user`.
+    return (
+        NewFile(paths[0], site_key_file(keys), 0o600, directory_mode=0o711),
+        NewFile(paths[1], ring_file(keys.ring), 0o644, directory_mode=0o711),
+    )

@@ -81,9 +81,9 @@ def join(
     `esctl node approve NAME --fingerprint F`, with the fingerprint that is shown here.
 
     \b
-    eslurm join ctl1:6820 --nodes cn001 --state-dir /var/lib/eslurm-node --token-file token
-    eslurm join ctl1:6820,ctl2:6820 --nodes cn001 --state-dir /var/lib/eslurm-node --site-key 5f1c...
-    eslurm join ctl1:6820 --role satellite --name sat1 --state-dir /var/lib/eslurm-sat --token-file token
+    eslurm join ctl1:7400 --nodes cn001 --state-dir /var/lib/eslurm-node --token-file token
+    eslurm join ctl1:7400,ctl2:7400 --nodes cn001 --state-dir /var/lib/eslurm-node --site-key 5f1c...
+    eslurm join ctl1:7400 --role satellite --name sat1 --state-dir /var/lib/eslurm-sat --token-file token
     """
     trust = _trust(token_file, site_key)
     names = _names(nodes)

@@ -28,7 +28,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 
 _CONFIG = """\
 # The configuration of cluster {cluster}, written by `eslurm init`: one file, the same on all controllers' hosts.
-# `esctl reconfigure` brings changes into force, and says which keys need a restart.
+# `eslurm check` looks at it; `esctl reconfigure` brings changes into force, and says which keys need a restart.
 # Every key: docs/reference/configuration.md.
 
 [cluster]

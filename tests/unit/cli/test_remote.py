@@ -183,7 +183,7 @@ def test_a_client_file_that_makes_no_sense(home: Path, text: str, told: str) -> 
         ("--remote a:1 --socket /s", "--remote: 'a:1' is another way than --socket"),
         ("--socket {here} --token-file t", "--token-file: 't' is for controllers of another host"),
         ("--socket {here} --tls-ca t", "--tls-ca: 't' is for controllers of another host"),
-        ("--remote ctl1", "--remote: 'ctl1' is not HOST:PORT: write e.g. ctl1:6820,ctl2:6820"),
+        ("--remote ctl1", "--remote: 'ctl1' is not HOST:PORT: write e.g. ctl1:7400,ctl2:7400"),
         ("--remote ,", "--remote: names no controller"),
     ],
 )

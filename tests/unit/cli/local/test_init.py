@@ -94,6 +94,43 @@ def test_nothing_is_replaced_and_nothing_half_written(
     assert [path for path in state_dir.rglob("*") if not path.is_dir()] == [kept]
 
 
+def test_what_it_writes_passes_the_check(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(state_dir, *WORDS, "--host", "ctl1") == 0
+    capsys.readouterr()
+    assert main(("check", str(state_dir / "etc/eslurm/eslurm.toml"))) == 0
+    assert capsys.readouterr().out.endswith("eslurm.toml: no problems\n")
+
+
+def test_files_are_replaced_by_force_alone_and_keys_never(
+    state_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (*WORDS, "--host", "ctl1", "--cores", "32")
+    assert init(state_dir, *WORDS, "--host", "ctl1") == 0
+    config, key = state_dir / "etc/eslurm/eslurm.toml", state_dir / "var/lib/eslurm/site.key"
+    before = {path: path.read_bytes() for path in state_dir.rglob("*") if path.is_file()}
+    assert init(state_dir, *words) == 2
+    assert "by --force; nothing was written" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in state_dir.rglob("*") if path.is_file()} == before
+    assert init(state_dir, *words, "--force") == 0
+    said = capsys.readouterr().out
+    assert f"wrote {config}" in said and "site.key" not in said.partition("Next:")[0]
+    assert read_config(config).nodes[0].cores == 32 and key.read_bytes() == before[key]
+    assert {path for path in state_dir.rglob("*") if path.is_file()} == before.keys()
+    assert init(state_dir, *words, "--force", "--cluster", "other") == 2
+    assert "is of cluster demo, not other, and the site's keys are there" in capsys.readouterr().err
+
+
+def test_a_link_is_not_followed_by_force(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = state_dir / "other"
+    other.write_text("kept")
+    link = state_dir / "etc/eslurm/site.toml"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(other)
+    assert init(state_dir, *WORDS, "--host", "ctl1", "--force") == 2
+    assert "is not a regular file" in capsys.readouterr().err
+    assert other.read_text() == "kept" and not list(state_dir.rglob("site.key"))
+
+
 def test_a_dry_run_shows_and_writes_nothing(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init(state_dir, *WORDS, "--host", "ctl1", "--dry-run", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
