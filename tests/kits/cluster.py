@@ -74,6 +74,7 @@ class LiveCluster:
         tls: Sequence[str] = (),
     ) -> None:
         self.directory = directory
+        self.store_url = store_url
         self._tls_words = tuple(tls)
         self._is_watched = is_watched
         self._cores = cores
