@@ -66,6 +66,9 @@ class Problems:
         path = self._narrowed(path, error.value)
         if any(path[:end] in self._malformed for end in range(len(path) + 1)):
             return
+        if any(known[: len(path)] == path for known in self._malformed):
+            # The value is no item of the list: it stands for a malformed one.
+            return
         if all(problem.path != path or str(problem.error) != str(error) for problem in self.found):
             self._add(Problem(path, error))
 

@@ -128,6 +128,14 @@ def test_a_misspelt_key_is_one_problem() -> None:
     ]
 
 
+def test_a_malformed_item_of_a_list_is_one_problem() -> None:
+    text = BAD.replace('["ib", "a b"]', '["ib", 3, "a b"]')
+    found = [line for line in problems_of(text) if "nodes.features" in line]
+    assert found == [
+        "e.toml:12:19: nodes.features: '3' is no text: write a text in quotes: \"...\"",
+    ]
+
+
 def test_the_list_is_bounded() -> None:
     checked = check_config(b"[cluster]\nname = 'a'\n" + b"".join(b"k%d = 1\n" % at for at in range(300)))
     assert len(checked.problems) == PROBLEMS_MAX and checked.left_out == 300 - PROBLEMS_MAX
