@@ -12,6 +12,7 @@ from escli.slurm import frame
 from eslurm.compat.hostlist import expand
 from eslurm.compat.slurm import array_text, job_fields, layout, words
 from eslurm.compat.slurm.getopt import UsageProblem
+from eslurm.compat.slurm.release import has_wrapped_numbers
 from eslurm.compat.slurm.squeue_options import ROWS as ROWS
 
 TYPE_CHECKING = False
@@ -43,6 +44,8 @@ def run(context: Context, given: Options) -> int:
         given.add(row, given.rest.pop(0), spelling)
     if given.rest:
         raise UsageProblem(f"error: Unrecognized option: {given.rest[0]}", has_hint=True)
+    if given.has("only-job-state") and not has_wrapped_numbers(context.release):
+        raise UsageProblem("unrecognized option '--only-job-state'", has_hint=True)
     if given.has("steps"):
         from escli.slurm.squeue_steps import show_steps
 
@@ -187,7 +190,9 @@ def _show_one(context: Context, given: Options, query: _Query, api: Api) -> None
         reply, cluster = _ask(api, query, given)
     except CommandFailed as failure:
         raise frame.Failed(f"slurm_load_jobs error: {frame.trouble(failure)}") from None
-    if query.has_jobs and len(query.jobs) == 1 and not any(map(query._is_named, reply.jobs)):
+    # Without it one unknown job is an error, beside others it is none.
+    must_exist = len(query.jobs) == 1 and not given.has("only-job-state")
+    if query.has_jobs and must_exist and not any(map(query._is_named, reply.jobs)):
         raise frame.Failed(NO_JOB)
     infos = [info for info in reply.jobs if query.takes(info) and is_shown(info)]
     around = job_fields.Around(

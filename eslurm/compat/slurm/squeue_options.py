@@ -33,7 +33,7 @@ nodes . = as:nodelist
 noconvert . - no amounts of memory are shown in their largest whole unit
 noheader h - yes no header
 notme . - yes jobs of all others
-only-job-state . - no the whole job is fetched
+only-job-state . - yes a job that is unknown is no error (not in 22.05)
 partition . = as:partitions
 partitions p = yes jobs in these partitions
 priority P - yes a pending job has one line for each of its partitions

@@ -193,6 +193,15 @@ def test_yaml_says_what_json_says(line: str, say: Say) -> None:
     assert found[0] == found[1]
 
 
+def test_states_of_jobs_alone(say: Say) -> None:
+    line = "squeue -h --only-job-state -o %i=%T"
+    assert say(f"{line} -j 11").partition("\n")[2] == "11=RUNNING\n"
+    assert say(f"{line} -j 99").partition("\n")[2] == ""
+    assert say("squeue -h -j 99").endswith("Invalid job id specified\n[1]\n")
+    assert say(line).partition("\n")[2] == say("squeue -h -o %i=%T").partition("\n")[2]
+    assert "unrecognized option '--only-job-state'" in say(line, "22.05")
+
+
 def test_numbers_are_wrapped_since_the_data_parser(say: Say) -> None:
     first = json.loads(say("squeue --json -j 11").partition("\n")[2])["jobs"][0]
     assert first["node_count"] == {"set": True, "infinite": False, "number": 2}
