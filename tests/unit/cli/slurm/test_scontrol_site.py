@@ -54,7 +54,10 @@ def answers(config: dict[str, object]) -> Answers:
         "Nodes": lambda _: pb.NodesReply(
             nodes=[pb.NodeInfo(name=f"cn{number}", cores=4) for number in (1, 2, 3)]
         ),
-        "Ping": lambda _: pb.PingReply(cluster="alpha"),
+        "Ping": lambda _: pb.PingReply(cluster="alpha", now_us=NOW_US),
+        "Controllers": lambda _: pb.ControllersReply(
+            controllers=[pb.ControllerInfo(name="c2"), pb.ControllerInfo(name="main", role="leader")]
+        ),
     }
 
 
@@ -97,3 +100,19 @@ def test_switches(config: dict[str, object], say: Say) -> None:
     assert say("scontrol show topology cn3").splitlines()[1:] == [leaves[1], top]
     assert say("scontrol show topology switch=s1").splitlines()[1:] == [leaves[0]]
     assert say("scontrol show topology cn9").endswith("scontrol: switch or node cn9 not found\n[1]\n")
+
+
+def test_configuration(say: Say, config: dict[str, object], golden: Golden) -> None:
+    config |= {
+        "policy": "easy",
+        "kill_grace_s": 30.0,
+        "accounts_enforced": True,
+        "priority": {"age": 1000, "fairshare": 5000, "size": 0, "half_life_s": 604800, "age_max_s": 86400},
+        "switches": [{"name": "leaf"}],
+    }
+    golden("slurm/scontrol-config.txt", say("scontrol show config"))
+    config |= {"policy": "fcfs", "switches": [], "resources": [], "priority": {}}
+    text = say("scontrol show config", "22.05")
+    for line in ("SchedulerType           = sched/builtin", "TopologyPlugin          = topology/none"):
+        assert line in text
+    assert "PriorityType            = priority/basic" in text and "Licenses                = (null)" in text
