@@ -196,7 +196,12 @@ def _show_one(context: Context, given: Options, query: _Query, api: Api) -> None
         raise frame.Failed(NO_JOB)
     infos = [info for info in reply.jobs if query.takes(info) and is_shown(info)]
     around = job_fields.Around(
-        reply.now_us, cluster, context.release, frame.moment_writer(os.environ), frame.group_name
+        reply.now_us,
+        cluster,
+        context.release,
+        frame.moment_writer(os.environ),
+        frame.group_name,
+        has_own_units=given.has("noconvert"),
     )
     if given.has("array"):
         infos = unfolded(infos)

@@ -31,7 +31,7 @@ _PRIORITY_MOST = 0xFFFFFFFF
 class Around:
     """The data that cells need besides the job: the time, the cluster, and texts that only the host knows."""
 
-    __slots__ = ("cluster", "group", "moment", "now_us", "release")
+    __slots__ = ("cluster", "group", "has_own_units", "moment", "now_us", "release")
 
     def __init__(
         self,
@@ -40,6 +40,8 @@ class Around:
         release: str,
         moment: Callable[[int], str],
         group: Callable[[int], str],
+        *,
+        has_own_units: bool = False,
     ) -> None:
         self.now_us = now_us
         self.cluster = cluster
@@ -48,6 +50,8 @@ class Around:
         """A time, which is not 0, as text."""
         self.group = group
         """The name of a group id."""
+        self.has_own_units = has_own_units
+        """Memory is shown in MiB, the unit that it is asked for in, and not in the largest whole one."""
 
 
 def run_s(info: Any, now_us: int) -> int:
@@ -105,8 +109,9 @@ def _nodes_or_reason(info: Any, _around: Around) -> str:
     return str(info.node_names)
 
 
-def _memory(info: Any, _around: Around) -> str:
-    return memory_text(info.request.memory_per_cpu_mib or info.request.memory_per_node_mib)
+def _memory(info: Any, around: Around) -> str:
+    mib = info.request.memory_per_cpu_mib or info.request.memory_per_node_mib
+    return f"{mib}M" if mib and around.has_own_units else memory_text(mib)
 
 
 def amounts_text(amounts: Any) -> str:

@@ -30,7 +30,7 @@ name n = yes jobs of these names
 node . = as:nodelist
 nodelist w = yes jobs on these nodes
 nodes . = as:nodelist
-noconvert . - no amounts of memory are shown in their largest whole unit
+noconvert . - yes amounts of memory in MiB
 noheader h - yes no header
 notme . - yes jobs of all others
 only-job-state . - yes a job that is unknown is no error (not in 22.05)

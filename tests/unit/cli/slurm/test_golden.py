@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -191,6 +192,14 @@ def test_yaml_says_what_json_says(line: str, say: Say) -> None:
     for document in found:
         document["meta"].pop("command", None)
     assert found[0] == found[1]
+
+
+def test_memory_in_its_own_unit(say: Say) -> None:
+    plain, own = (
+        say(f"squeue {option} -t all -o %m").partition("\n")[2] for option in ("-h", "-h --noconvert")
+    )
+    assert "1G\n" in plain and "512M\n" in plain
+    assert own == re.sub(r"(\d+)G", lambda found: f"{int(found[1]) * 1024}M", plain)
 
 
 def test_states_of_jobs_alone(say: Say) -> None:
