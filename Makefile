@@ -29,7 +29,7 @@ STAGE = sh scripts/stage.sh
 # The layers are read from the sources, whether or not an installation points at them.
 SOURCES = .:daemons:cli
 
-.PHONY: help venv demo test check check-types check-audit check-collect format lint types layers proto proto-check docs docs-check site man bench bench-relay \
+.PHONY: help venv demo test check check-types check-audit check-collect format lint types layers proto proto-check docs docs-check site man packages bench bench-relay \
 	bench-recovery bench-plan bench-estimator bench-federation bench-esp bench-cooperation curves sim verify-upgrade verify-compose verify-contained integration worlds security clients fuzz audit secrets lock clean
 
 help:
@@ -47,6 +47,7 @@ help:
 	@echo 'make proto        generates eslurm/v1 and the command tables from proto/; proto-check only compares'
 	@echo 'make docs         generates docs/states.md, docs/reference/configuration.md and metrics.md; docs-check only compares'
 	@echo 'make site         the documentation as a site in build/site; a broken link ends it'
+	@echo 'make packages     packages for Debian and RPM systems in dist/, for hosts with a Python of this minor version'
 	@echo 'make man          manual pages of all commands and daemons in build/man: man -M build/man essubmit'
 	@echo 'make bench        measurements as JSON lines (QUICK=1: within a minute; BENCH="names")'
 	@echo 'make bench-relay  broadcasts over thousands of nodes, some of them dead (QUICK=1: within a minute)'
@@ -157,6 +158,9 @@ site: $(READY)
 
 man: $(READY)
 	@PYTHONPATH=$(SOURCES) $(BIN)/python scripts/manual.py build/man
+
+packages: $(READY)
+	@exec sh scripts/packages.sh "$(BIN)/python" build/packages-env
 
 bench: $(READY)
 	@QUICK="$(QUICK)" $(BIN)/python -m benchmarks.run $(BENCH)

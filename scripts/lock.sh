@@ -25,6 +25,8 @@ echo "locking requirements/clients.txt"
 compile requirements/clients.in requirements/clients.txt
 echo "locking requirements/docs.txt"
 compile requirements/docs.in requirements/docs.txt
+echo "locking requirements/packages.txt"
+compile requirements/packages.in requirements/packages.txt
 # What the container image holds, and what its wheel is made with: the same versions, only fewer.
 echo "locking requirements/image.txt"
 compile pyproject.toml requirements/image.txt "--constraint=requirements/run.txt --extra=postgresql"

@@ -118,7 +118,8 @@ def test_each_directory_of_tests_belongs_to_one_stage(tmp_path: Path) -> None:
     recipe = (ROOT / "Makefile").read_text().partition("\nworlds: ")[2].partition("\n\n")[0]
     assert "-m pytest tests/sim " in recipe
     assert "-m pytest tests/clients " in (ROOT / "scripts/clients.sh").read_text()
-    elsewhere = {*STAGES, "sim", "clients"}
+    assert "-m pytest tests/packages " in (ROOT / "scripts/packages.sh").read_text()
+    elsewhere = {*STAGES, "sim", "clients", "packages"}
     assert not run_here & elsewhere and run_here | elsewhere == rooms
     assert any(word.startswith("--numprocesses=") for word in words)
 
