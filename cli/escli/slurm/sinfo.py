@@ -131,6 +131,7 @@ def _columns(given: Options, release: str) -> tuple[list[Column], bool]:
 
 
 def _named(text: str, *, are_letters: bool) -> list[Column]:
+    text = node_fields.ALL if are_letters and text.lower() == "%all" else text
     return layout.fields(text, node_fields.BY_LETTER, node_fields.BY_LOWER, "node", are_letters=are_letters)
 
 

@@ -307,6 +307,7 @@ def _columns(given: Options) -> list[Column]:
 
 def named_columns(text: str, *, are_letters: bool) -> list[Column]:
     """The columns of a format, each by the name of its field. Raises UsageProblem."""
+    text = job_fields.ALL if are_letters and text.lower() == "%all" else text
     return layout.fields(text, job_fields.BY_LETTER, job_fields.BY_LOWER, "job", are_letters=are_letters)
 
 

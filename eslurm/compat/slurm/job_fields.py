@@ -323,6 +323,11 @@ FIELDS: Mapping[str, tuple[str, str, Cell]] = {
 }
 BY_LETTER: Mapping[str, str] = {letter: name for name, (letter, _, _) in FIELDS.items() if letter}
 BY_LOWER: Mapping[str, str] = {name.lower(): name for name in FIELDS}
+ALL = "||".join(
+    "|".join(f"%{letter}" for letter in letters)
+    for letters in ("abcdefghijklmnopqr", "tuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+)
+"""The format `%all`. No field has the letter s: its column is empty."""
 
 
 def over_subscribe(info: Any) -> str:

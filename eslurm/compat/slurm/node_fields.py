@@ -312,6 +312,11 @@ FIELDS: Mapping[str, tuple[str, str, Value]] = {
     "Weight": ("w", "WEIGHT", lambda g, _: _range(node.weight for node in g.nodes)),
 }  # fmt: skip
 BY_LETTER: Mapping[str, str] = {letter: name for name, (letter, _, _) in FIELDS.items() if letter}
+ALL = "|".join(
+    [f"%{letter}" for letter in "abcdefghlmnoprstuvwz"]
+    + [f"%{letter} " for letter in "ABCDEFGHILMNOPRSTUVXYZ"]
+)
+"""The format `%all`: a blank stands behind each of the later columns."""
 BY_LOWER: Mapping[str, str] = {name.lower(): name for name in FIELDS}
 ALIKE: Mapping[str, Callable[[Any], object]] = {
     "StateCompact": short_state,

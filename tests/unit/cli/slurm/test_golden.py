@@ -194,6 +194,12 @@ def test_yaml_says_what_json_says(line: str, say: Say) -> None:
     assert found[0] == found[1]
 
 
+def test_all_columns(say: Say, golden: Golden) -> None:
+    golden(
+        "slurm/all-columns.txt", "\n".join(say(line) for line in ("squeue -j 11 -o %all", "sinfo -o %all"))
+    )
+
+
 def test_memory_in_its_own_unit(say: Say) -> None:
     plain, own = (
         say(f"squeue {option} -t all -o %m").partition("\n")[2] for option in ("-h", "-h --noconvert")
