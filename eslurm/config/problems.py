@@ -46,6 +46,8 @@ class Problems:
     def __init__(self, values: Any = None) -> None:
         self._values = values
         self._malformed: set[Path] = set()
+        self._keys: set[tuple[str, ...]] = set()
+        self._around: set[tuple[str, ...]] = set()
         self.found: list[Problem] = []
         self.left_out = 0
 
@@ -58,11 +60,15 @@ class Problems:
         Without an `error` the problem is that of another key, which is a misspelling of this one.
         """
         self._malformed.add(path)
+        self._note(path)
         if error is not None:
             self._add(Problem(path, error, is_key))
 
     def add(self, path: Path, error: OptionError) -> None:
         """Add a contradiction, unless it follows from the form of a value."""
+        if len(self.found) >= PROBLEMS_MAX:
+            self.left_out += 1
+            return
         path = self._narrowed(path, error.value)
         if any(path[:end] in self._malformed for end in range(len(path) + 1)):
             return
@@ -88,13 +94,15 @@ class Problems:
 
     def has(self, *keys: str) -> bool:
         """Check whether a problem is known of these keys, what is in them or what they are in, in any item of lists."""
-        for path in (*(problem.path for problem in self.found), *self._malformed):
-            known = tuple(part for part in path if isinstance(part, str))
-            if known[: len(keys)] == keys[: len(known)]:
-                return True
-        return False
+        return keys in self._around or any(keys[:end] in self._keys for end in range(len(keys) + 1))
+
+    def _note(self, path: Path) -> None:
+        keys = tuple(part for part in path if isinstance(part, str))
+        self._keys.add(keys)
+        self._around.update(keys[:end] for end in range(len(keys)))
 
     def _add(self, problem: Problem) -> None:
+        self._note(problem.path)
         if len(self.found) < PROBLEMS_MAX:
             self.found.append(problem)
         else:

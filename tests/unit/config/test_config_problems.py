@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from unittest import mock
 
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from eslurm.compat.errors import OptionError
 from eslurm.config.conversion import converted
 from eslurm.config.file import check_config, parse_config
 from eslurm.config.problems import PROBLEMS_MAX, ConfigError, Problems
@@ -118,6 +120,23 @@ def test_a_daemon_that_is_given_it_names_the_first_and_counts_the_others() -> No
 )
 def test_what_is_told_of_one_problem(text: str, said: str) -> None:
     assert problems_of(text) == [said]
+
+
+@pytest.mark.parametrize(
+    "bad", ["cores = 0\ncores_for_devices = 1", "cores = 1\ncors = 2", "features = ['a b']\ncores = 1"]
+)
+def test_a_large_file_of_problems_is_looked_at_in_one_pass(bad: str) -> None:
+    """Goal: a thousand times as many problems take no more than that. Method: what a problem is compared with is counted."""
+    counts = []
+    for sections in (20, 2000):
+        text = "".join(f"[[nodes]]\nnames = 'c{at}'\nmemory_mib = 1\n{bad}\n" for at in range(sections))
+        with mock.patch.object(
+            OptionError, "render", autospec=True, side_effect=OptionError.render
+        ) as rendered:
+            checked = check_config(f"[cluster]\nname = 'a'\n{text}".encode())
+        assert len(checked.problems) + checked.left_out == sections
+        counts.append(rendered.call_count)
+    assert counts[1] <= 100 * counts[0]
 
 
 def test_a_misspelt_key_is_one_problem() -> None:
