@@ -50,6 +50,7 @@ HEARTBEATS_UNCONFIRMED = 3
 PREEMPT_MODES = ("off", "requeue", "cancel", "suspend")
 GROUPINGS = ("balanced", "positional")
 _WHY_CHARS_MAX = 120
+_TOML_END = "(at end of document)"
 _TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
@@ -105,6 +106,7 @@ def parse_config(raw: bytes, origin: str) -> Config:
 
 def check_config(raw: bytes) -> Checked:
     """Look at all of a file. Of TOML that is not valid only the first mistake is known."""
+    text = ""
     try:
         text = raw.decode()
         values = tomllib.loads(text)
@@ -118,12 +120,15 @@ def check_config(raw: bytes) -> Checked:
         return _invalid("brackets are nested too deeply")
     except ValueError as error:
         # Bytes that are no text and numbers of thousands of digits besides what tomllib calls its own.
-        return _invalid(str(error))
+        return _invalid(str(error), text)
 
 
-def _invalid(why: str) -> Checked:
+def _invalid(why: str, text: str = "") -> Checked:
     place = _TOML_PLACE.search(why)
     line, column = (int(place[1]), int(place[2])) if place else (0, 0)
+    if why.endswith(_TOML_END):
+        text = positions.normal(text)
+        line, column = positions.position_of(text, len(text))
     error = OptionError("the file", None, "is not valid TOML", _TOML_PLACE.sub("", why)[:_WHY_CHARS_MAX])
     return Checked(None, (Problem((), error, line=line, column=column),), 0)
 

@@ -95,7 +95,7 @@ def test_a_daemon_that_is_given_it_names_the_first_and_counts_the_others() -> No
             "[cluster\n",
             "e.toml:1:9: the file is not valid TOML: Expected ']' at the end of a table declaration",
         ),
-        ("a = ", "e.toml: the file is not valid TOML: Invalid value (at end of document)"),
+        ("a = ", "e.toml:1:5: the file is not valid TOML: Invalid value (at end of document)"),
         (
             "[cluster]",
             "e.toml:1:1: cluster.name is missing: use at most 63 letters, digits, and '-', '_', '.' after the first",
