@@ -54,6 +54,7 @@ from esctld.serve.policies import Policies
 from esctld.serve.service import ControllerService
 from esctld.serve.shares import Shares
 from esctld.serve.statistics import StatisticsAnswers
+from esctld.serve.step_usage import StepUsages
 from esctld.serve.views import Queries
 from esctld.status import CountedCalls, EventCounts, LeaderStatus
 from eslurm import __version__
@@ -375,6 +376,8 @@ class Controller:
             lambda: dispatcher.depths,
         )
         service.offer("Statistics", statistics.call)
+        usages = StepUsages(dispatcher.view, self._broadcast_driver.ask)
+        service.offer("StepUsage", usages.call)
         policies = Policies(self._dispatcher, calendar_zone)
         service.offer("Policies", policies.show)
         service.offer_change("ChangePolicies", policies.read)

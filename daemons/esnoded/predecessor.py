@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Collection, Sequence
 
 from eslurm.core.model.step_key import NodeAttempt, StepKey
+from eslurm.core.model.step_usage import StepUse
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepOrder,
@@ -109,6 +110,15 @@ class PairedRunner:
         """See `StepRunner.contact`."""
         await self._new.contact(nodes, at_us)
         await self._old.contact(nodes, at_us)
+
+    async def measure(
+        self, attempt: NodeAttempt, steps: Collection[int], *, with_pids: bool = False
+    ) -> Sequence[StepUse]:
+        """See `StepRunner.measure`: one of that age measures nothing."""
+        node, job_id, number = attempt
+        if any((key.node, key.job_id, key.attempt) == (node, job_id, number) for key in self._keys):
+            raise StepRunnerError("the job's steps are those of a supervisor that does not measure steps")
+        return await self._new.measure(attempt, steps, with_pids=with_pids)
 
     async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
         """See `StepRunner.vacate`: one of that age keeps nothing."""

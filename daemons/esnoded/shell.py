@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ParamSpec, Protocol
 
+import msgspec
+
 from eslurm.core.agent.actions import (
     AcknowledgeSteps,
     Action,
@@ -22,6 +24,7 @@ from eslurm.core.agent.actions import (
     ExclusionChanged,
     FetchBlobs,
     LimitStep,
+    MeasureSteps,
     Numbered,
     Overtaken,
     Refusal,
@@ -48,7 +51,8 @@ from eslurm.core.agent.pipeline import (
 )
 from eslurm.core.model.protocol import JobLaunch, Report
 from eslurm.core.model.step_key import StepKey
-from eslurm.core.relay.results import FAILED, USER_REFUSED, Outcome
+from eslurm.core.model.step_usage import Measured
+from eslurm.core.relay.results import FAILED, USER_REFUSED, Outcome, Status, failed
 from eslurm.links.blobs import BlobExchange, BlobUnavailable
 from eslurm.ports.step_ends import step_end
 from eslurm.ports.step_runner import (
@@ -68,6 +72,9 @@ from esnoded.spool_writer import SpoolWriter
 log = logging.getLogger(__name__)
 TIMER_AGAIN_US = 1_000_000
 INTERNAL_ERROR_CHARS_MAX = 500
+MEASURING_MAX = 16
+"""Questions about steps that are under way: the answer to further ones is that there are too many."""
+MEASURE_TIMEOUT_S = 5.0
 P = ParamSpec("P")
 
 
@@ -123,6 +130,8 @@ class Shell:
         self._outputs: deque[Output] = deque()
         self._is_acting = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._measuring = 0
+        self._links = links
         self._acknowledged: list[StepKey] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
@@ -148,6 +157,7 @@ class Shell:
             LimitStep: self._limit,
             AcknowledgeSteps: self._acknowledge,
             Contact: self._contact,
+            MeasureSteps: self._begin_measure,
             Vacate: lambda action: self._spawn(_ignoring(self._runner.vacate, action.attempts)),
             FetchBlobs: lambda action: self._spawn(self._fetch(action.hashes)),
             Numbered: lambda action: links.on_numbered(action.name, action.number),
@@ -310,6 +320,33 @@ class Shell:
     def _limit(self, action: LimitStep) -> None:
         limit_us = action.time_limit_s * 1_000_000
         self._spawn(_ignoring(self._runner.set_limit, action.step, limit_us, action.credential))
+
+    def _begin_measure(self, action: MeasureSteps) -> None:
+        if self._measuring >= MEASURING_MAX:
+            self._answer_measure(action, failed("too many questions about steps are open: ask again later"))
+            return
+        self._measuring += 1
+        self._spawn(self._measure(action))
+
+    async def _measure(self, action: MeasureSteps) -> None:
+        try:
+            async with asyncio.timeout(MEASURE_TIMEOUT_S):
+                uses = await self._runner.measure(action.attempt, action.steps, with_pids=action.with_pids)
+            outcome = Outcome(Status.OK, payload=msgspec.msgpack.encode(Measured(tuple(uses))))
+        except TimeoutError:
+            outcome = failed("the step supervisor has not answered in time")
+        except StepRunnerError as error:
+            outcome = failed(str(error))
+        except Exception as error:
+            log.exception("the steps of job %d could not be measured", action.attempt[1])
+            outcome = failed(internal_error(error))
+        finally:
+            self._measuring -= 1
+        self._answer_measure(action, outcome)
+
+    def _answer_measure(self, action: MeasureSteps, outcome: Outcome) -> None:
+        ref: Any = action.ref
+        self._links.answer(ref, action.attempt[:1], outcome)
 
     def _acknowledge(self, action: AcknowledgeSteps) -> None:
         if not self._acknowledged:

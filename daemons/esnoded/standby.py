@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from eslurm.core.model.step_key import NodeAttempt, StepKey
+from eslurm.core.model.step_usage import StepUse
 from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcomeSink, StepState
 from esnoded.stepd.client import SupervisorClient
 from esnoded.stepd.launcher import Connect
@@ -84,6 +85,12 @@ class StandbyRunner:
         """See `StepRunner.contact`."""
         if self._is_started:
             await self._client.contact(nodes, at_us)
+
+    async def measure(
+        self, attempt: NodeAttempt, steps: Collection[int], *, with_pids: bool = False
+    ) -> Sequence[StepUse]:
+        """See `StepRunner.measure`."""
+        return await self._client.measure(attempt, steps, with_pids=with_pids) if self._is_started else ()
 
     async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
         """See `StepRunner.vacate`."""

@@ -118,6 +118,7 @@ UPDATE_PARTITIONS = Method(
 )
 STEPS = Method("Steps", 64, pb.StepsRequest, pb.StepsReply, False, "anyone")
 TOP_JOB = Method("TopJob", 65, pb.TopJobRequest, pb.ChangeReply, True, "owner")
+STEP_USAGE = Method("StepUsage", 66, pb.StepUsageRequest, pb.StepUsageReply, False, "owner")
 
 METHODS: tuple[Method[Any, Any], ...] = (
     PING,
@@ -178,6 +179,7 @@ METHODS: tuple[Method[Any, Any], ...] = (
     UPDATE_PARTITIONS,
     STEPS,
     TOP_JOB,
+    STEP_USAGE,
 )
 
 BY_NUMBER: dict[int, Method[Any, Any]] = {method.number: method for method in METHODS}

@@ -48,6 +48,7 @@ _OWN_JOBS: Final = _READ | {
     "ResizeJob",
     "JobScript",
     "TopJob",
+    "StepUsage",
 }
 _ALLOCATIONS: Final = frozenset({"AttendJob", "ReleaseJob"})
 _CRONTABS: Final = frozenset({"Crontab", "SetCrontab"})

@@ -18,6 +18,7 @@ import msgspec
 
 from eslurm.core.model.step_input import StepInput, TerminalSize
 from eslurm.core.model.step_key import NodeAttempt, StepKey
+from eslurm.core.model.step_usage import StepUse
 
 
 class StepEndCause(StrEnum):
@@ -302,6 +303,15 @@ class StepRunner(Protocol[Order]):
     async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
         """Note that the controller has heard these nodes (empty: all) at `at_us`, microseconds of CLOCK_BOOTTIME; None:
         just now. It never takes a later contact back.
+        """
+        ...
+
+    async def measure(
+        self, attempt: NodeAttempt, steps: Collection[int], *, with_pids: bool = False
+    ) -> Sequence[StepUse]:
+        """Measure the live ones of these steps of an attempt, and with `with_pids` name their processes.
+
+        Raises `StepRunnerError` when the runner cannot say.
         """
         ...
 

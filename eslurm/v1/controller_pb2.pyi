@@ -2783,3 +2783,77 @@ class TopJobRequest(_message.Message):
     JOB_FIELD_NUMBER: _ClassVar[int]
     job: JobRef
     def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ...) -> None: ...
+
+class StepUsageRequest(_message.Message):
+    __slots__ = ("job", "steps", "processes")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    job: JobRef
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    processes: bool
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., steps: _Optional[_Iterable[int]] = ..., processes: _Optional[bool] = ...) -> None: ...
+
+class StepUsageReply(_message.Message):
+    __slots__ = ("steps", "silent")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    steps: _containers.RepeatedCompositeFieldContainer[StepUsageInfo]
+    silent: _containers.RepeatedCompositeFieldContainer[NodeSilence]
+    def __init__(self, steps: _Optional[_Iterable[_Union[StepUsageInfo, _Mapping]]] = ..., silent: _Optional[_Iterable[_Union[NodeSilence, _Mapping]]] = ...) -> None: ...
+
+class StepUsageInfo(_message.Message):
+    __slots__ = ("step", "node_names", "tasks", "cpu_us", "memory_kib", "virtual_kib", "faults", "processes", "is_partial")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    CPU_US_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_KIB_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_KIB_FIELD_NUMBER: _ClassVar[int]
+    FAULTS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    IS_PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    node_names: str
+    tasks: int
+    cpu_us: UsageAmount
+    memory_kib: UsageAmount
+    virtual_kib: UsageAmount
+    faults: UsageAmount
+    processes: _containers.RepeatedCompositeFieldContainer[NodeProcesses]
+    is_partial: bool
+    def __init__(self, step: _Optional[int] = ..., node_names: _Optional[str] = ..., tasks: _Optional[int] = ..., cpu_us: _Optional[_Union[UsageAmount, _Mapping]] = ..., memory_kib: _Optional[_Union[UsageAmount, _Mapping]] = ..., virtual_kib: _Optional[_Union[UsageAmount, _Mapping]] = ..., faults: _Optional[_Union[UsageAmount, _Mapping]] = ..., processes: _Optional[_Iterable[_Union[NodeProcesses, _Mapping]]] = ..., is_partial: _Optional[bool] = ...) -> None: ...
+
+class UsageAmount(_message.Message):
+    __slots__ = ("total", "most", "most_task", "most_node", "least", "least_task", "least_node")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    MOST_TASK_FIELD_NUMBER: _ClassVar[int]
+    MOST_NODE_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    LEAST_TASK_FIELD_NUMBER: _ClassVar[int]
+    LEAST_NODE_FIELD_NUMBER: _ClassVar[int]
+    total: int
+    most: int
+    most_task: int
+    most_node: str
+    least: int
+    least_task: int
+    least_node: str
+    def __init__(self, total: _Optional[int] = ..., most: _Optional[int] = ..., most_task: _Optional[int] = ..., most_node: _Optional[str] = ..., least: _Optional[int] = ..., least_task: _Optional[int] = ..., least_node: _Optional[str] = ...) -> None: ...
+
+class NodeProcesses(_message.Message):
+    __slots__ = ("node", "pids")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PIDS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    pids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., pids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NodeSilence(_message.Message):
+    __slots__ = ("node_names", "why")
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    node_names: str
+    why: str
+    def __init__(self, node_names: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...

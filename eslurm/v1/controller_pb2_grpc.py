@@ -319,6 +319,11 @@ class ControllerStub:
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.TopJobRequest.SerializeToString,
                 response_deserializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
                 _registered_method=True)
+        self.StepUsage = channel.unary_unary(
+                '/eslurm.v1.Controller/StepUsage',
+                request_serializer=eslurm_dot_v1_dot_controller__pb2.StepUsageRequest.SerializeToString,
+                response_deserializer=eslurm_dot_v1_dot_controller__pb2.StepUsageReply.FromString,
+                _registered_method=True)
         self.AttachStep = channel.unary_unary(
                 '/eslurm.v1.Controller/AttachStep',
                 request_serializer=eslurm_dot_v1_dot_controller__pb2.AttachStepRequest.SerializeToString,
@@ -671,6 +676,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StepUsage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AttachStep(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -964,6 +975,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.TopJob,
                     request_deserializer=eslurm_dot_v1_dot_controller__pb2.TopJobRequest.FromString,
                     response_serializer=eslurm_dot_v1_dot_controller__pb2.ChangeReply.SerializeToString,
+            ),
+            'StepUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.StepUsage,
+                    request_deserializer=eslurm_dot_v1_dot_controller__pb2.StepUsageRequest.FromString,
+                    response_serializer=eslurm_dot_v1_dot_controller__pb2.StepUsageReply.SerializeToString,
             ),
             'AttachStep': grpc.unary_unary_rpc_method_handler(
                     servicer.AttachStep,
@@ -2510,6 +2526,33 @@ class Controller:
             '/eslurm.v1.Controller/TopJob',
             eslurm_dot_v1_dot_controller__pb2.TopJobRequest.SerializeToString,
             eslurm_dot_v1_dot_controller__pb2.ChangeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StepUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/eslurm.v1.Controller/StepUsage',
+            eslurm_dot_v1_dot_controller__pb2.StepUsageRequest.SerializeToString,
+            eslurm_dot_v1_dot_controller__pb2.StepUsageReply.FromString,
             options,
             channel_credentials,
             insecure,

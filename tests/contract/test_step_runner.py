@@ -438,3 +438,25 @@ def test_the_time_limit_may_be_moved_either_way(on_bench: Callable[..., None]) -
         await bench.ended(lifted)
 
     on_bench(scenario)
+
+
+def test_live_steps_of_an_attempt_are_measured(on_bench: Callable[..., None]) -> None:
+    async def scenario(bench: Bench) -> None:
+        mine, ended, other = key(1, step=0), key(1, step=1), key(2, step=0)
+        for step in (mine, other):
+            await bench.runner.launch(bench.spec(step, FOREVER))
+            await bench.begun(step)
+        await bench.runner.launch(bench.spec(ended, StepScript(0)))
+        await bench.ended(ended)
+        attempt = (mine.node, mine.job_id, mine.attempt)
+        [use] = await bench.runner.measure(attempt, (-1, 0, 1, 7), with_pids=True)
+        assert (use.step, use.tasks, use.is_partial) == (0, 1, False)
+        assert use.pids
+        [use] = await bench.runner.measure(attempt, (0,))
+        assert not use.pids
+        assert not await bench.runner.measure((mine.node, 99, 1), (0,))
+        for step in (mine, other):
+            await bench.runner.terminate(step, StepEndCause.SIGNALLED, 0)
+            await bench.ended(step)
+
+    on_bench(scenario)

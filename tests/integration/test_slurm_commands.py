@@ -253,6 +253,38 @@ def test_sattach_shows_a_step_that_runs(slurm: Slurm, state_dir: Path) -> None:
     assert (slurm.work / "err").read_text() == "sattach: error: task 1 exited with exit code 1\n"
 
 
+@pytest.mark.slow
+def test_sstat_measures_a_step_on_two_nodes(slurm: Slurm) -> None:
+    # The second task computes, the first one waits; both have a child.
+    task = "echo $$ > pid-$SLURM_PROCID; until test -e go; do test $SLURM_PROCID = 0 && sleep 0.05; done"
+    job_id = slurm("sbatch", "-N2", "-n2", "--parsable", "--wrap", f"srun sh -c '{task}'").out.strip()
+    nodes = slurm("sinfo", "-h", "-o", "%N").out.strip()
+    stem = nodes.partition("[")[0]
+    end_s = time.monotonic() + PATIENCE_S
+    wanted = ("-n", "-P", "-o", "jobid,ntasks,mincpunode,mincputask,maxrsstask,averss,nodelist,avecpu")
+    # Until the second one has computed for some time, by the kernel's count.
+    while (answer := slurm("sstat", *wanted, "-j", job_id)).out.rpartition("|")[2] in ("", "00:00.000\n"):
+        assert time.monotonic() < end_s, answer
+        time.sleep(0.1)
+    cells = answer.out.split("|")
+    assert (answer.code, cells[:4]) == (0, [f"{job_id}.0", "2", f"{stem}01", "0"]), answer
+    assert cells[4] in ("0", "1") and cells[6] == f"{stem}[01-02]"
+    assert int(slurm("sstat", "-n", "-P", "--noconvert", "-o", "averss", "-j", f"{job_id}.0").out) > 100_000
+
+    pids = slurm("sstat", "-n", "-P", "-i", "-j", f"{job_id}.0").out.splitlines()
+    assert [line.split("|")[:2] for line in pids] == [[f"{job_id}.0", f"{stem}0{at}"] for at in (1, 2)]
+    for rank, line in enumerate(pids):
+        assert (slurm.work / f"pid-{rank}").read_text().strip() in line.split("|")[2].split(",")
+    all_steps = slurm("sstat", "-a", "-n", "-P", "-o", "jobid,ntasks", "-j", job_id)
+    assert all_steps == Answer(0, f"{job_id}.batch|1\n{job_id}.0|2\n", "")
+
+    (slurm.work / "go").touch()
+    slurm.until("", "squeue", "-h")
+    assert slurm("sstat", "-n", "-j", job_id) == Answer(
+        0, "", f"sstat: error: No steps running for job {job_id}\n"
+    )
+
+
 def test_a_real_slurm_is_not_hidden(tmp_path: Path, state_dir: Path) -> None:
     cluster = Cluster(state_dir)
     other = tmp_path / "other"

@@ -57,6 +57,7 @@ class FakeRunner:
         self.started: Counter[StepKey] = Counter()
         self.terminated: list[act.TerminateStep] = []
         self.signalled: list[act.SignalStep] = []
+        self.measured: list[act.MeasureSteps] = []
         self.refuses = ""
         self.refuses_code = FAILED
 
@@ -163,6 +164,8 @@ class World:
                 live = {(step.node, step.job_id, step.attempt) for step in self.runner.live}
                 assert not live & set(attempts), "steps of an attempt that has left its node are live"
                 self.vacated.extend(attempts)
+            case act.MeasureSteps():
+                self.runner.measured.append(action)
             case act.Contact(nodes, at_us):
                 self.contacts.append((nodes, at_us))
 

@@ -67,6 +67,10 @@ def test_a_stranger_changes_nothing_of_others(cluster: LiveCluster) -> None:
         code, said = as_stranger(cluster, line)
         assert code == 1, (line, said)
         assert any(word in said for word in ("denied", "belongs to", "is for operators")), (line, said)
+    # As with Slurm's, a step that cannot be looked at is a line, and no failure.
+    code, said = as_stranger(cluster, f"sstat -n -j {victim}.batch")
+    assert (code, "only its user and operators see what it uses" in said) == (0, True), said
+    assert len(said.splitlines()) == 1, said
     # A choice by the user's name finds the jobs, and is refused for each.
     assert as_stranger(cluster, "scancel -u root")[0] == 1
     assert as_stranger(cluster, f"squeue -h -j {victim} -o %t") == (0, "R\n")

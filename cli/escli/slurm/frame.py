@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 NAMED_BY = ("ESLURM_SOCKET", "ESLURM_REMOTE", "ESLURM_STATE_DIR")
 """Variables that choose another cluster than the launcher's."""
-ABOUT = ("-V", "--version", "-h", "--help", "--usage")
-"""Options of every command about itself."""
 NO_CONTACT = "Unable to contact slurm controller (connect failure)"
 """Slurm's words, which programs look for before they try again."""
 
@@ -98,9 +96,6 @@ def run(context: Context, module: ModuleType, argv: Sequence[str]) -> int:
 
 
 def _run(context: Context, module: ModuleType, argv: Sequence[str]) -> int:
-    if getattr(module, "REFUSES_ALL", False):
-        # Its options are not known here: only what it says of itself is looked for.
-        argv = [word for word in argv[:1] if word in ABOUT]
     given = Parser(module.ROWS, stops=getattr(module, "STOPS", False)).parse(argv)
     if given.has("version"):
         print_line(releases.version_line(context.release))

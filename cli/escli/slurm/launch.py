@@ -17,36 +17,20 @@ MODULES = {
     "scontrol": "escli.slurm.scontrol",
     "srun": "escli.slurm.srun",
     "salloc": "escli.slurm.salloc",
+    "sstat": "escli.slurm.sstat",
+    "sattach": "escli.slurm.sattach",
+    "sbcast": "escli.slurm.sbcast",
     "sacctmgr": "escli.slurm.sacctmgr",
     "sprio": "escli.slurm.sprio",
     "sshare": "escli.slurm.sshare",
     "sdiag": "escli.slurm.sdiag",
-    "sattach": "escli.slurm.sattach",
-    "sbcast": "escli.slurm.sbcast",
-    "seff": "escli.slurm.seff",
+    "sreport": "escli.slurm.sreport",
     "scrontab": "escli.slurm.scrontab",
     "strigger": "escli.slurm.strigger",
-    "sreport": "escli.slurm.sreport",
+    "seff": "escli.slurm.seff",
 }
-"""The commands that do something; all others of `COMMANDS` only say what is missing."""
-COMMANDS = (
-    *("sbatch", "squeue", "sacct", "scancel", "sinfo", "scontrol"),
-    *(
-        "srun",
-        "salloc",
-        "sstat",
-        "sattach",
-        "sbcast",
-        "sacctmgr",
-        "sprio",
-        "sshare",
-        "sdiag",
-        "sreport",
-        "scrontab",
-        "strigger",
-    ),
-    "seff",
-)
+COMMANDS = tuple(MODULES)
+"""The commands that are installed."""
 
 
 def main(
@@ -58,5 +42,5 @@ def main(
     from escli.slurm import frame
 
     context = frame.Context(command, socket=socket, remote=remote, release=release)
-    module = import_module(MODULES.get(command, "escli.slurm.refused"))
+    module = import_module(MODULES[command])
     return frame.run(context, module, sys.argv[1:] if argv is None else argv)

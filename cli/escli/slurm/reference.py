@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 
 from escli.slurm.launch import COMMANDS, MODULES
-from escli.slurm.refused import WHY
 from eslurm.compat.slurm import (
     diag,
     job_fields,
@@ -17,6 +16,7 @@ from eslurm.compat.slurm import (
     salloc_options,
     sbatch_options,
     srun_options,
+    usage_fields,
 )
 from eslurm.compat.slurm.getopt import DONE, HARMLESS, REFUSED
 from eslurm.compat.slurm.release import FULL
@@ -52,9 +52,6 @@ def page(note: str) -> str:
 def _section(command: str) -> Iterator[str]:
     yield f"## `{command}`"
     yield ""
-    if command in WHY:
-        yield f"Not supported: {WHY[command]}. It takes `--version` and `--help`."
-        return
     if command == "srun":
         yield "As `esrun`. Options *(outside of jobs)* ask for nodes, and are refused inside of jobs."
         yield "All that are not in this table are refused."
@@ -91,12 +88,30 @@ def _section(command: str) -> Iterator[str]:
         yield ""
         letters = ", ".join(f"`%{letter}`" for letter in sorted(node_fields.BY_LETTER))
         yield f"Letters of `-o`: {letters}. Names of `-O`: {_listed(node_fields.FIELDS)}."
+    if command == "sstat":
+        yield from _usage()
     if command == "sacct":
         yield ""
         yield f"Columns: {_listed(run_fields.CELLS)}."
         yield ""
         unknown = [name for name in run_fields.WIDTHS if name not in run_fields.CELLS]
         yield f"Columns that are empty, as what they show is not kept: {_listed(unknown)}."
+
+
+def _usage() -> Iterator[str]:
+    yield ""
+    yield f"Columns: {_listed(usage_fields.CELLS)}. `AllocTRES` is not in 22.05."
+    yield ""
+    yield "A task's memory (`RSS`, `VMSize`) is that of its processes now, or the most that one of them has had if that is"
+    yield "more. Pages are faults that took the disk. Only tasks that live are counted."
+    yield ""
+    yield f"Columns that are 0, as what they show is not measured: {_listed(sorted(usage_fields.ZEROS))}."
+    yield ""
+    all_names = usage_fields.widths_of("")
+    unknown = [
+        name for name in all_names if name not in usage_fields.CELLS and name not in usage_fields.ZEROS
+    ]
+    yield f"Columns that are empty: {_listed(unknown)}."
 
 
 def _commands(table: Mapping[str, str]) -> Iterator[str]:

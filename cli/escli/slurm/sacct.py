@@ -12,7 +12,7 @@ from operator import attrgetter
 from escli import exits
 from escli.failures import CommandFailed
 from escli.slurm import frame
-from eslurm.compat.slurm import array_text, run_fields
+from eslurm.compat.slurm import array_text, fitted, run_fields
 from eslurm.compat.slurm.getopt import UsageProblem
 from eslurm.compat.slurm.run_fields import Run
 from eslurm.compat.slurm.sacct_options import BRIEF, DEFAULT, LONG
@@ -36,7 +36,7 @@ _DROPPED = -1
 def run(context: Context, given: Options) -> int:
     """The command; returns the exit code."""
     if given.has("helpformat"):
-        frame.print_line(_field_names())
+        frame.print_line(fitted.listed_names(list(run_fields.WIDTHS)))
         return exits.OK
     if given.rest:
         raise frame.Failed(f"sacct: error: Unknown arguments: {' '.join(given.rest)}")
@@ -72,12 +72,6 @@ def _show(context: Context, given: Options) -> int:
         return exits.OK
     _write(found, shown, given)
     return exits.OK
-
-
-def _field_names() -> str:
-    names = list(run_fields.WIDTHS)
-    rows = [names[at : at + 4] for at in range(0, len(names), 4)]
-    return "\n".join(" ".join(name.ljust(19) for name in row).rstrip() + " " for row in rows) + "\n"
 
 
 def _columns(given: Options) -> list[run_fields.Column]:

@@ -16,15 +16,16 @@ from esctld.lead.satellites import LinkedSatellites
 from esctld.lead.site import SiteSigner
 from eslurm.core.control.reactor import Batch
 from eslurm.core.control.timers import next_tick_in_us
-from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
+from eslurm.core.dispatch.broadcaster import DEADLINE_US, Broadcaster, Deliver, Gathered
 from eslurm.core.dispatch.effect_delivery import Send
 from eslurm.core.dispatch.satellite_pool import SatelliteStatus
 from eslurm.core.model import facts
 from eslurm.core.model.messages import Message, Tick
 from eslurm.core.model.node import Node
-from eslurm.core.model.protocol import Command
+from eslurm.core.model.protocol import Command, Measure
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.relay.messages import DEFAULT_TUNING
+from eslurm.core.relay.results import EMPTY, Results
 from eslurm.core.state.cluster import State
 from eslurm.links.codec import encode_command
 from eslurm.links.endpoint_directory import EndpointDirectory
@@ -35,6 +36,8 @@ from eslurm.security.sealing import Purpose
 from eslurm.telemetry.clocks import boot_us
 
 log = logging.getLogger("esctld.broadcast_driver")
+ASK_MARGIN_S = 2.0
+"""The relay answers by a question's deadline; so much later it is given up all the same."""
 
 
 def _tell_bug(bug: Exception) -> None:
@@ -72,6 +75,7 @@ class BroadcastDriver:
         )
         self._leads = False
         self._told_ahead_us = 0
+        self._asked: dict[int, asyncio.Future[Results]] = {}
         self._enter(list(state.nodes.values()))
 
     def attach(self, dispatcher: Dispatcher, links: Links) -> RelayDriver:
@@ -110,6 +114,20 @@ class BroadcastDriver:
     def on_satellite_down(self, number: int, why: str) -> None:
         """The last link to a satellite has ended."""
         self.driver.perform(self.broadcaster.on_satellite_down(number, why, self.driver.now_us()))
+
+    async def ask(self, nodes: tuple[int, ...], question: Measure) -> Results:
+        """The answers of these nodes to a question; those that are silent until its deadline are unreached, or missing."""
+        number, actions = self.broadcaster.ask(nodes, question, self.driver.now_us())
+        answered: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answered
+        try:
+            self.driver.perform(actions)
+            async with asyncio.timeout(DEADLINE_US["measure"] / SECOND_US + ASK_MARGIN_S):
+                return await answered
+        except TimeoutError:
+            return EMPTY
+        finally:
+            self._asked.pop(number, None)
 
     # ---- after a commit ----
 
@@ -152,6 +170,11 @@ class BroadcastDriver:
         return self._site.seal_together(Purpose.COMMAND, [encode_command(command) for command in commands])
 
     def _deliver(self, news: Deliver) -> None:
+        if isinstance(news.message, Gathered):
+            answered = self._asked.pop(news.message.question, None)
+            if answered is not None and not answered.done():
+                answered.set_result(news.message.results)
+            return
         self._dispatcher.post(news.message)
 
     def _send_all(self, sends: Sequence[Send]) -> None:

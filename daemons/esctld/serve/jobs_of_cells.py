@@ -34,7 +34,17 @@ READS: Final = {"Jobs": "jobs", "WaitJobs": "jobs", "Accounting": "attempts", "S
 STEPS: Final = frozenset({"CreateStep", "WaitStep", "FinishStep"})
 """Calls about a step on nodes that another cell holds for a job of this one."""
 ABOUT_ONE: Final = frozenset(
-    {"UpdateJob", "Why", "FinishPart", "MovePack", "ExtendJob", "ResizeJob", "JobScript", "TopJob"}
+    {
+        "UpdateJob",
+        "Why",
+        "FinishPart",
+        "MovePack",
+        "ExtendJob",
+        "ResizeJob",
+        "JobScript",
+        "TopJob",
+        "StepUsage",
+    }
 )
 PROBLEMS_MAX: Final = 1_000
 COUNT_MAX: Final = 2**32 - 1

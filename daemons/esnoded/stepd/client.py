@@ -17,6 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from eslurm.core.model.step_key import NodeAttempt, StepKey
+from eslurm.core.model.step_usage import StepUse
 from eslurm.core.model.values import signal_problem
 from eslurm.ports.step_checks import duration_problem
 from eslurm.ports.step_runner import (
@@ -156,6 +157,18 @@ class SupervisorClient:
         if self._link is not None:
             self._link.send(wire.encode_frame(wire.Contact(tuple(nodes), at_us)))
 
+    async def measure(
+        self, attempt: NodeAttempt, steps: Collection[int], *, with_pids: bool = False
+    ) -> Sequence[StepUse]:
+        """See `StepRunner.measure`."""
+        if self.welcome is not None and self.welcome.version < wire.MEASURE_SINCE:
+            raise StepRunnerError("the step supervisor is of a release that does not measure steps")
+        numbers = tuple(steps)
+        uses: Sequence[StepUse] = await self._ask(
+            lambda number: wire.Measure(number, attempt, numbers, with_pids)
+        )
+        return uses
+
     async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
         """See `StepRunner.vacate`. The next connection repeats it; an older supervisor is not told."""
         self._vacated.extend(attempts)
@@ -245,6 +258,8 @@ class SupervisorClient:
                     pending.parts.extend(steps)
                     if last:
                         self._resolve(number, pending.parts)
+            case wire.Measured(number, uses):
+                self._resolve(number, uses)
             case wire.Refused(number, text, user):
                 pending = self._pending.get(number)
                 if pending is not None and not pending.future.done():

@@ -175,6 +175,14 @@ class Groups:
             killed = _numbers(f"{path}/memory.events").get("oom_kill", 0)
         return GroupUse(used.get("user_usec", 0), used.get("system_usec", 0), peak, killed)
 
+    def pids(self, key: StepKey) -> list[int] | None:
+        """The processes in the step's group, as many as one read shows; None without a group. Raises OSError, ValueError."""
+        path = self._open.get(key)
+        if path is None:
+            return None
+        # What is behind the last end of a line may be a part of a number.
+        return [int(line) for line in _read(f"{path}/cgroup.procs").rpartition("\n")[0].splitlines()]
+
     def close(self, key: StepKey) -> None:
         """Remove the group of a step, and its job's with the last one."""
         path = self._open.pop(key, None)

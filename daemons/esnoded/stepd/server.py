@@ -162,6 +162,9 @@ class Server:
             case wire.ListSteps(number):
                 for steps, last in _chunks(table.list_steps()):
                     connection.send(wire.Listing(number, steps, last))
+            case wire.Measure(number, attempt, steps, with_pids):
+                uses = table.measure(attempt, steps, with_pids=with_pids)
+                connection.send(wire.Measured(number, tuple(uses)))
             case wire.Acknowledge(number, keys):
                 table.acknowledge(keys)
                 connection.send(wire.Done(number, True))

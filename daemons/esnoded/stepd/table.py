@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Literal
 
-from eslurm.core.model.step_key import StepKey
+from eslurm.core.model.step_key import BATCH_STEP, NodeAttempt, StepKey
+from eslurm.core.model.step_usage import StepUse
 from eslurm.ports.step_runner import StepEndCause, StepOutcome, StepState
 from eslurm.telemetry.clocks import boot_us, wall_us
 from esnoded.procd.log import complain, survive
@@ -29,6 +30,7 @@ from esnoded.stepd.guard import Guard
 from esnoded.stepd.journal import Intent, Journal
 from esnoded.stepd.ledger import Ledger
 from esnoded.stepd.limits import StepClock
+from esnoded.stepd.meter import Meter
 from esnoded.stepd.output import OutputLink
 from esnoded.stepd.phase_output import PhaseOutput
 from esnoded.stepd.processes import Processes, read_report
@@ -83,6 +85,7 @@ class StepTable:
         self._node_contact_us: dict[int, int] = {}
         self._draining: dict[int, Step] = {}
         self._epilogs = TaskEpilogs(processes)
+        self._meter = Meter(groups)
         self._guard = Guard(self._on_bug)
         self._clock = StepClock(
             timers, self._guard, lambda one: self._deliveries.append(one), self._on_limit, self._on_warning
@@ -204,6 +207,13 @@ class StepTable:
         live = {key: step.state() for key, step in (self._queued | self._steps).items()}
         known: dict[StepKey, StepState] = live | {one.key: one for one in self._ledger.all()}
         return [known[key] for key in sorted(known)]
+
+    def measure(self, attempt: NodeAttempt, numbers: Collection[int], *, with_pids: bool) -> list[StepUse]:
+        """See `StepRunner.measure`."""
+        node, job_id, number = attempt
+        keys = (StepKey(job_id, number, one, node) for one in sorted(set(numbers)) if one >= BATCH_STEP)
+        steps = [step for key in keys if (step := self._steps.get(key)) is not None]
+        return self._meter.measure(steps, with_pids=with_pids)
 
     def outcomes(self) -> list[StepOutcome]:
         """The unacknowledged outcomes."""

@@ -12,14 +12,17 @@ import struct
 import msgspec
 
 from eslurm.core.model.step_key import NodeAttempt, StepKey
+from eslurm.core.model.step_usage import StepUse
 from eslurm.ports.step_runner import StepEndCause, StepOrder, StepOutcome, StepStarted
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """Since 2 the output of steps is sealed; since 3 a launch is what a controller has sealed, not a spec that any agent could
-write (tag 11); since 4 launches of several parts and phases are understood (`AGENT_PROTOCOL`); since 5 attempts leave.
+write (tag 11); since 4 launches of several parts and phases are understood (`AGENT_PROTOCOL`); since 5 attempts leave;
+since 6 steps are measured.
 """
 PARTS_SINCE = 4
 VACATE_SINCE = 5
+MEASURE_SINCE = 6
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct(">I")
 
@@ -92,6 +95,15 @@ class Trust(msgspec.Struct, frozen=True, array_like=True, tag=30):
     ring: bytes
 
 
+class Measure(msgspec.Struct, frozen=True, array_like=True, tag=32):
+    """See `StepRunner.measure`."""
+
+    request: int
+    attempt: NodeAttempt
+    steps: tuple[int, ...]
+    with_pids: bool
+
+
 Request = (
     Hello
     | Launch
@@ -104,6 +116,7 @@ Request = (
     | SetLimit
     | Vacate
     | Trust
+    | Measure
 )
 
 
@@ -151,7 +164,14 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag=25):
     outcomes: tuple[StepOutcome, ...]
 
 
-Answer = Welcome | Launched | Done | Listing | Refused | Ended
+class Measured(msgspec.Struct, frozen=True, array_like=True, tag=26):
+    """Answers `Measure`."""
+
+    request: int
+    uses: tuple[StepUse, ...]
+
+
+Answer = Welcome | Launched | Done | Listing | Refused | Ended | Measured
 
 
 class WireError(Exception):

@@ -25,6 +25,12 @@ def columns(text: str, known: Mapping[str, int]) -> list[tuple[str, int]]:
     return found
 
 
+def listed_names(names: Sequence[str]) -> str:
+    """The names of columns, four in a line, as `--helpformat` lists them."""
+    rows = [names[at : at + 4] for at in range(0, len(names), 4)]
+    return "\n".join(" ".join(name.ljust(19) for name in row).rstrip() + " " for row in rows) + "\n"
+
+
 def lines(
     heads: Sequence[tuple[str, int]],
     rows: Sequence[Sequence[str]],

@@ -69,6 +69,24 @@ usage . - yes show this text
 version V - yes show the version
 yaml . ? yes print YAML (not in 22.05)
 """)
+SSTAT = table("""
+allsteps a - yes all steps of jobs that are named without one, not only the first
+autocomplete . = no shells complete without it
+delimiter . = yes what separates columns with -p and -P
+fields . = as:format
+format o = yes columns by their names
+help h - yes show this text
+helpformat e - yes list the columns
+jobs j = yes these jobs or steps: 17, 17.0, 17.batch
+noconvert . - yes amounts in bytes
+noheader n - yes no header
+parsable p - yes columns end with |
+parsable2 P - yes columns are separated by |
+pidformat i - yes the processes of each node
+usage . - yes show this text
+verbose v - none
+version V - yes show the version
+""")
 SEFF = table("""
 d . - none
 h . - yes show this text

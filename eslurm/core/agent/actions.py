@@ -178,6 +178,15 @@ class Overtaken(msgspec.Struct, frozen=True):
     name: str
 
 
+class MeasureSteps(msgspec.Struct, frozen=True):
+    """Answer broadcast `ref` for this node with what these live steps of the attempt use (`step_usage.Measured`)."""
+
+    ref: Ref
+    attempt: NodeAttempt
+    steps: tuple[int, ...]
+    with_pids: bool = False
+
+
 class ExclusionChanged(msgspec.Struct, frozen=True):
     """The controller has excluded cores of the job on this node, or given some back: who waits for that may look."""
 
@@ -205,5 +214,6 @@ Action: TypeAlias = (
     | Numbered
     | Refusal
     | Overtaken
+    | MeasureSteps
     | ExclusionChanged
 )

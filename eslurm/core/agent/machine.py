@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from eslurm.core.agent.action_buffer import ActionBuffer
-from eslurm.core.agent.actions import Action, Contact, Overtaken, Ref
+from eslurm.core.agent.actions import Action, Contact, MeasureSteps, Overtaken, Ref
 from eslurm.core.agent.adjustments import adjusted
 from eslurm.core.agent.attempt import Attempt, Stage, Waiter
 from eslurm.core.agent.blob_waiters import BlobWaiters
@@ -39,6 +39,7 @@ from eslurm.core.model.protocol import (
     Exclude,
     Heartbeat,
     LaunchStep,
+    Measure,
     Prepare,
     Registration,
     RegistrationReply,
@@ -129,6 +130,8 @@ class Agent:
             self.registry.see_epoch(command.owner, command.epoch)
             if type(command.body) is Heartbeat:
                 self._on_heartbeat(nodes, command, command.body, ref, now_us, dated_us)
+            elif type(command.body) is Measure:
+                self._on_measure(nodes, command, command.body, ref, expired=has_expired(command, dated_us))
             else:
                 expired = has_expired(command, dated_us) and is_dated(command)
                 self._on_effect(nodes, command, ref, answer_by_us, sealed, expired=expired)
@@ -336,6 +339,21 @@ class Agent:
             self.registry.offer(given_up)
         if overtaken:
             self._claim_again(overtaken)
+
+    def _on_measure(
+        self, nodes: Sequence[int], command: Command, body: Measure, ref: Ref, *, expired: bool
+    ) -> None:
+        """Have the nodes measured that the question is for. It is no effect: nothing of it is kept."""
+        for number, incarnation in zip(nodes, self._incarnations(command, nodes), strict=True):
+            node = self.registry.by_number.get(number)
+            is_meant = node is not None and node.registered and node.owner == command.owner
+            if expired:
+                self.buffer.answer_alone(ref, (number,), failed("the question has expired"))
+            elif node is None or not is_meant or incarnation != node.incarnation:
+                self.buffer.answer_alone(ref, (number,), failed("the question is not for this node"))
+            else:
+                attempt = (number, body.job_id, body.attempt)
+                self.buffer.emit(MeasureSteps(ref, attempt, body.steps, body.with_pids))
 
     def _on_effect(
         self,

@@ -25,6 +25,7 @@ from eslurm.core.agent.actions import (
     Action,
     Answer,
     Contact,
+    MeasureSteps,
     RunBatch,
     RunPhase,
     SendReport,
@@ -365,7 +366,9 @@ def _is_new_work(action: Action) -> TypeGuard[RunBatch | RunPhase]:
 
 def _stands_alone(action: Action) -> bool:
     """True for an action that relies on no record and on no action before it."""
-    return type(action) is Contact or (type(action) is Answer and action.stands_alone)
+    if type(action) is Answer:
+        return action.stands_alone
+    return type(action) in (Contact, MeasureSteps)
 
 
 def _comes_again(actions: Iterable[Action]) -> bool:

@@ -1,7 +1,8 @@
 """The controller's side of all broadcasts: commands to its nodes, and their answers as messages to the core.
 
-Owns the controller's relay, the effect delivery's sends and the heartbeats: each becomes one signed command and one
-broadcast over the satellites (or by the controller itself, E-16), each answer a message for the core's inbox. Invariants:
+Owns the controller's relay, the effect delivery's sends, the heartbeats and questions: each becomes one signed command and
+one broadcast over the satellites (or by the controller itself, E-16), each answer a message for the core's inbox, or for
+the one that has asked. Invariants:
 nothing is announced before the batch it follows from is committed; the floor sent with heartbeats is never above that of
 the last committed state; broadcast ids are unique for a controller's epoch; broadcasts that wait for a satellite go out in
 order of arrival, and none waits for longer than a part of its deadline.
@@ -24,7 +25,7 @@ from eslurm.core.model import facts
 from eslurm.core.model.contact import HeardRounds
 from eslurm.core.model.messages import EffectDone, HeartbeatDone, Message, NodeOutcome, SatelliteSilent
 from eslurm.core.model.node_states import NodeState
-from eslurm.core.model.protocol import Body, Command, Heartbeat
+from eslurm.core.model.protocol import Body, Command, Heartbeat, Measure
 from eslurm.core.model.request_limits import COMMAND_BYTES_MAX
 from eslurm.core.model.timekeeping import proof_lasts_us
 from eslurm.core.model.units import SECOND_US
@@ -46,8 +47,11 @@ DEADLINE_US = {
     "launch_step": 30 * SECOND_US,
     "exclude": 5 * SECOND_US,
     "ask_cores": 5 * SECOND_US,
+    "measure": 5 * SECOND_US,
 }
-"""Deadlines of effects' answers. Short where one slow node would delay the release of the others' resources."""
+"""Deadlines of the answers to effects and questions. Short where one slow node would delay the release of the others'
+resources.
+"""
 HEARTBEAT_DATE_US = min(DEADLINE_US.values())
 """Validity of a heartbeat, at most: a node that would refuse any command says so in its answer."""
 FLOOR_EVERY_US = SECOND_US
@@ -90,10 +94,17 @@ class _NoAttachments:
         pass
 
 
-class Deliver(msgspec.Struct, frozen=True):
-    """Put this message into the core's inbox, in the lane that is never refused."""
+class Gathered(msgspec.Struct, frozen=True):
+    """The answers to a question (`Broadcaster.ask`): nodes that are not in the results, or unreached, are silent."""
 
-    message: EffectDone | HeartbeatDone | SatelliteSilent
+    question: int
+    results: Results
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """Put this message into the core's inbox, in the lane that is never refused; answers go to the one that has asked."""
+
+    message: EffectDone | HeartbeatDone | SatelliteSilent | Gathered
 
 
 Action: TypeAlias = tree.SendBroadcast | tree.SendAck | tree.SendReply | tree.Notice | Deliver
@@ -233,6 +244,16 @@ class Broadcaster:
                 actions += self._not_sent(send, bug)
         return actions
 
+    def ask(self, nodes: tuple[int, ...], question: Measure, now_us: int) -> tuple[int, list[Action]]:
+        """Ask nodes something that changes nothing: the number of the question, which its `Gathered` names.
+
+        It goes out once; nodes that do not hear it, or of an earlier epoch, are silent.
+        """
+        deadline_us = _deadline_us(question)
+        (sealed,) = self._seal([self._addressed(nodes, question, deadline_us, now_us)])
+        actions = self._broadcast(nodes, question, deadline_us, now_us, sealed)
+        return self._last_id, actions
+
     def on_ack(self, peer: tree.Peer, ack: tree.Ack, now_us: int) -> list[Action]:
         """See `Relay.on_ack`."""
         return self._relayed(self.relay.on_ack(peer, ack, now_us), now_us)
@@ -290,6 +311,11 @@ class Broadcaster:
 
     # ---- out ----
 
+    @property
+    def _last_id(self) -> int:
+        """The number of the latest broadcast."""
+        return self._state.epoch << EPOCH_SHIFT | self._broadcasts
+
     def _command(self, send: Send, now_us: int) -> Command:
         return self._addressed(send.nodes, send.body, _deadline_us(send.body), now_us, send.revision)
 
@@ -339,7 +365,7 @@ class Broadcaster:
         config = state.config
         kind = _kind(body)
         self._broadcasts += 1
-        broadcast_id = state.epoch << EPOCH_SHIFT | self._broadcasts
+        broadcast_id = self._last_id
         predicted = self._predicted.intersection(nodes) if self._predicted else self._predicted
         message = tree.Broadcast(
             broadcast_id,
@@ -482,7 +508,8 @@ class Broadcaster:
             observer.on_answered(answered)
         if flight.send is not None:
             return [Deliver(effect_done(flight.send, results))]
-        assert flight.call is not None
+        if flight.call is None:
+            return [Deliver(Gathered(broadcast_id, results))]
         self.dating.on_answers(results, lambda: sum(map(self._is_up, self._state.nodes)), now_us)
         self._rounds.on_answers(flight.round, results.nodes(Status.OK), now_us + self._asleep_us())
         # What refused a heartbeat that was dated otherwise may take the next one.

@@ -90,8 +90,9 @@ class Counters:
 
 
 class Flight:
-    """One broadcast under way. `send` or `call` says what its answer means; `round` is a heartbeat's (else 0), which was
-    dated by so much ahead.
+    """One broadcast under way. `send` or `call` says what its answer means; that of a question has neither.
+
+    `round` is a heartbeat's (else 0), which was dated by so much ahead.
     """
 
     __slots__ = (

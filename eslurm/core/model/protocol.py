@@ -25,7 +25,9 @@ KNOWS_PARTS: Final = 1
 """From this protocol on an agent knows launches of several parts, and phases."""
 TELLS_OF_TASKS: Final = 2
 """From this protocol on an agent sends `TasksOver`."""
-AGENT_PROTOCOL: Final = TELLS_OF_TASKS
+MEASURES: Final = 3
+"""From this protocol on an agent knows `Measure`."""
+AGENT_PROTOCOL: Final = MEASURES
 """The protocol of an agent of this release. The earliest ones say 0."""
 
 
@@ -209,13 +211,26 @@ class AskCores(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True,
     cores: int
 
 
+class Measure(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="measure", gc=False):
+    """Measure what these live steps of the attempt use on each node, the script among them. It changes nothing.
+
+    Answers ok with payload `step_usage.Measured`, or failed. No outcome is kept: a copy is measured again.
+    """
+
+    job_id: int
+    attempt: int
+    steps: tuple[int, ...]
+    with_pids: bool = False
+
+
 Body: TypeAlias = (
-    Prepare | Start | End | Signal | Suspend | SetTime | LaunchStep | Heartbeat | Exclude | AskCores
+    Prepare | Start | End | Signal | Suspend | SetTime | LaunchStep | Heartbeat | Exclude | AskCores | Measure
 )
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """The signed content. `(owner, revision, index)` is the effect's identity; heartbeats have revision 0.
+    """The signed content. `(owner, revision, index)` is the effect's identity; heartbeats and questions have
+    revision 0.
 
     `nodes` and `incarnations` (parallel to the runs) name the addressees: a relay cannot add any. `expires_us` is in the
     controller's time; nodes refuse a command that is older than their tolerance, if its date matters (`is_dated`).

@@ -30,7 +30,7 @@ from eslurm.core.control.planning import LIMITS, plan_slices
 from eslurm.core.control.reactor import BatchAnswer, Reactor
 from eslurm.core.control.timers import next_tick_in_us
 from eslurm.core.dispatch.attendance import LOOK_US, Attendance
-from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver
+from eslurm.core.dispatch.broadcaster import Broadcaster, Deliver, Gathered
 from eslurm.core.dispatch.leader_lease import LeaderLease
 from eslurm.core.dispatch.local_programs import LocalPrograms, StartProgram
 from eslurm.core.dispatch.satellite_pool import SatellitePool
@@ -239,6 +239,8 @@ class Controller(Process):
             self.world.note(f"{type(action).__name__} {action.from_node} {action.nodes}")
             return
         assert isinstance(action, Deliver)
+        # None asks questions here.
+        assert not isinstance(action.message, Gathered)
         self._post(action.message)
 
     def _ping(self, number: int, seq: int) -> None:

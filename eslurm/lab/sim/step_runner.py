@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from eslurm.core.model.step_key import NodeAttempt, StepKey
+from eslurm.core.model.step_usage import Amount, StepUse
 from eslurm.ports.step_runner import (
     StepEndCause,
     StepOutcome,
@@ -143,6 +144,22 @@ class MemoryStepRunner:
     async def contact(self, nodes: Collection[int] = (), at_us: int | None = None) -> None:
         """See `StepRunner.contact`."""
         self.do_contact(nodes, at_us)
+
+    async def measure(
+        self, attempt: NodeAttempt, steps: Collection[int], *, with_pids: bool = False
+    ) -> Sequence[StepUse]:
+        """See `StepRunner.measure`: each task computes all of the time, and has no memory."""
+        node, job_id, number = attempt
+        uses = []
+        for one in sorted(set(steps)):
+            running = self._running.get(StepKey(job_id, number, one, node))
+            if running is None or not running.spec.tasks:
+                continue
+            tasks, first = running.spec.tasks, running.spec.first_task
+            used_us = running.used_us(self._clock.now_us())
+            cpu_us = Amount(tasks * used_us, used_us, first, used_us, first)
+            uses.append(StepUse(one, tasks, cpu_us, pids=(running.pid,) if with_pids else ()))
+        return uses
 
     async def vacate(self, attempts: Collection[NodeAttempt]) -> None:
         """See `StepRunner.vacate`: steps share nothing here."""

@@ -55,6 +55,7 @@ TABLE = {
     "UpdatePartitions": "",
     "Steps": READ,
     "TopJob": CHANGE,
+    "StepUsage": CHANGE,
     "Crontab": "submit",
     "SetCrontab": "submit",
     "Federation": READ,

@@ -62,6 +62,8 @@ SHOWN: dict[str, Callable[[int, int], Message] | None] = {
     "Steps": lambda _ada, _ben: pb.StepsRequest(),
     "Crontab": lambda _ada, _ben: pb.CrontabRequest(),
     "JobScript": lambda _ada, ben: pb.JobScriptRequest(job=pb.JobRef(job_id=ben)),
+    # Its owner's alone, whatever is private.
+    "StepUsage": None,
     "Plan": lambda _ada, _ben: pb.PlanRequest(),
     "Shares": lambda _ada, _ben: pb.SharesRequest(),
     "Statistics": lambda _ada, _ben: pb.StatisticsRequest(),
@@ -201,6 +203,7 @@ def test_a_private_job_is_not_found_by_others_whatever_they_call(tmp_path: Path)
                 lambda ref: (methods.RESIZE_JOB, pb.ResizeJobRequest(job=ref, by_nodes=-1)),
                 lambda ref: (methods.JOB_SCRIPT, pb.JobScriptRequest(job=ref)),
                 lambda ref: (methods.TOP_JOB, pb.TopJobRequest(job=ref)),
+                lambda ref: (methods.STEP_USAGE, pb.StepUsageRequest(job=ref, steps=[-1])),
             ):
                 (status, text), (status_of_none, text_of_none) = [
                     await term.refusal(BEN, *make(ref)) for ref in (there, nowhere)

@@ -107,6 +107,7 @@ RIGHTS: Final[dict[str, str]] = {
     "UpdatePartitions": "operator",
     "Steps": "anyone",
     "TopJob": "managed",
+    "StepUsage": "owned",
     "Crontab": "owned",
     # A crontab without a text is removed, which operators may, too.
     "SetCrontab": "owned",
@@ -179,6 +180,7 @@ def request_of(method: str, site: Site) -> Message:
         "Why": pb.WhyRequest(job=waiting),
         "JobScript": pb.JobScriptRequest(job=waiting),
         "TopJob": pb.TopJobRequest(job=waiting),
+        "StepUsage": pb.StepUsageRequest(job=waiting, steps=[-1]),
         "UpdatePartitions": pb.UpdatePartitionsRequest(names=["main"], state="UP"),
         "Crontab": pb.CrontabRequest(user="adam"),
         "SetCrontab": pb.SetCrontabRequest(user="adam"),

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from escli.slurm.launch import COMMANDS, main
-from escli.slurm.refused import WHY
+from escli.slurm.launch import main
 from eslurm.v1 import controller_pb2 as pb
 from tests.kits.fake_api import FakeApi
 
@@ -165,17 +164,6 @@ def test_scontrol_updates(api: FakeApi) -> None:
     assert (list(nodes.names), nodes.action, nodes.reason) == (["cn1", "cn2"], "drain", "disk")
     assert run(api, "scontrol update jobid=1 hold") == 0
     assert not api.asked("Hold")[0].release
-
-
-@pytest.mark.parametrize("command", sorted(WHY))
-def test_commands_that_are_missing_say_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command in COMMANDS
-    assert main(command, ["-j", "17", "--nosuch"]) == 1
-    assert capsys.readouterr() == ("", f"{command}: error: not supported: {WHY[command]}\n")
-    assert main(command, ["--version"], release="22.05") == 0
-    assert main(command, ["--help"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(f"slurm 22.05.11\nUsage: {command} ")
 
 
 def test_srun_is_for_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
