@@ -87,7 +87,8 @@ def test_a_killed_leader_leaves_its_messages_to_the_next_one() -> None:
         del sink.answers["MAIL"]
         cluster.kill(daemon_of(cluster.leader()))
         assert f"Job_id={job} " in arrive(cluster, sink, 1)[0]
-        ran = cluster.run("essubmit", "--mail-type", "END", "--wrap", "true", socket=cluster.sockets[1])
+        words = ("-D", str(cluster.work), "--mail-type", "END", "--wrap", "true")
+        ran = cluster.run("essubmit", *words, socket=cluster.sockets[1])
         assert ran.code == 0, ran
         arrive(cluster, sink, 2)
         assert len(sink.taken) == len({mail["Message-ID"] for mail in sink.mails()}) == 2
@@ -122,7 +123,8 @@ def test_a_program_gets_messages_and_does_not_run_as_root() -> None:
 
 def test_a_cluster_without_mail_says_so() -> None:
     with made(partial(_with, section="")) as cluster:
-        ran = cluster.run("essubmit", "--mail-type", "END", "--wrap", "true")
+        words = ("-D", str(cluster.work), "--wrap", "true")
+        ran = cluster.run("essubmit", "--mail-type", "END", *words)
         assert ran.code == 0 and ran.err.count("\n") == 1 and NO_MAIL in ran.err, ran
-        assert not cluster.run("essubmit", "--mail-user", "ada", "--wrap", "true").err
-        assert not cluster.run("essubmit", "--mail-type", "NONE", "--wrap", "true").err
+        assert not cluster.run("essubmit", "--mail-user", "ada", *words).err
+        assert not cluster.run("essubmit", "--mail-type", "NONE", *words).err
