@@ -2785,14 +2785,16 @@ class TopJobRequest(_message.Message):
     def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ...) -> None: ...
 
 class StepUsageRequest(_message.Message):
-    __slots__ = ("job", "steps", "processes")
+    __slots__ = ("job", "steps", "processes", "node")
     JOB_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     job: JobRef
     steps: _containers.RepeatedScalarFieldContainer[int]
     processes: bool
-    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., steps: _Optional[_Iterable[int]] = ..., processes: _Optional[bool] = ...) -> None: ...
+    node: str
+    def __init__(self, job: _Optional[_Union[JobRef, _Mapping]] = ..., steps: _Optional[_Iterable[int]] = ..., processes: _Optional[bool] = ..., node: _Optional[str] = ...) -> None: ...
 
 class StepUsageReply(_message.Message):
     __slots__ = ("steps", "silent")
@@ -2843,12 +2845,16 @@ class UsageAmount(_message.Message):
     def __init__(self, total: _Optional[int] = ..., most: _Optional[int] = ..., most_task: _Optional[int] = ..., most_node: _Optional[str] = ..., least: _Optional[int] = ..., least_task: _Optional[int] = ..., least_node: _Optional[str] = ...) -> None: ...
 
 class NodeProcesses(_message.Message):
-    __slots__ = ("node", "pids")
+    __slots__ = ("node", "pids", "local_ranks", "first_task")
     NODE_FIELD_NUMBER: _ClassVar[int]
     PIDS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANKS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TASK_FIELD_NUMBER: _ClassVar[int]
     node: str
     pids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, node: _Optional[str] = ..., pids: _Optional[_Iterable[int]] = ...) -> None: ...
+    local_ranks: _containers.RepeatedScalarFieldContainer[int]
+    first_task: int
+    def __init__(self, node: _Optional[str] = ..., pids: _Optional[_Iterable[int]] = ..., local_ranks: _Optional[_Iterable[int]] = ..., first_task: _Optional[int] = ...) -> None: ...
 
 class NodeSilence(_message.Message):
     __slots__ = ("node_names", "why")

@@ -275,6 +275,9 @@ def test_sstat_measures_a_step_on_two_nodes(slurm: Slurm) -> None:
     assert [line.split("|")[:2] for line in pids] == [[f"{job_id}.0", f"{stem}0{at}"] for at in (1, 2)]
     for rank, line in enumerate(pids):
         assert (slurm.work / f"pid-{rank}").read_text().strip() in line.split("|")[2].split(",")
+    second = (slurm.work / "pid-1").read_text().strip()
+    listed = slurm("scontrol", "listpids", f"{job_id}.0", f"{stem}02").out.splitlines()[1:]
+    assert [second, job_id, "0", "0", "1"] in [line.split() for line in listed]
     all_steps = slurm("sstat", "-a", "-n", "-P", "-o", "jobid,ntasks", "-j", job_id)
     assert all_steps == Answer(0, f"{job_id}.batch|1\n{job_id}.0|2\n", "")
 

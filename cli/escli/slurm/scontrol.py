@@ -563,6 +563,12 @@ def _list_steps(call: _Call, rest: Sequence[str]) -> int:
     return list_steps(call.api, rest)
 
 
+def _list_pids(call: _Call, rest: Sequence[str]) -> int:
+    from escli.slurm.scontrol_steps import list_pids
+
+    return list_pids(call.api, rest)
+
+
 def _write(call: _Call, rest: Sequence[str]) -> int:
     from escli.admin.scripts import fetched, print_bytes, write
 
@@ -640,6 +646,7 @@ _ACTIONS: Mapping[str, Action] = {
     "listjobs": _list_jobs,
     "top": _top,
     "liststeps": _list_steps,
+    "listpids": _list_pids,
     "write": _write,
     "wait_job": _wait_job,
     "reconfigure": _reconfigure,

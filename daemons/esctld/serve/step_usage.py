@@ -68,6 +68,8 @@ class StepUsages:
         silence: dict[str, list[int]] = {}
         nodes: list[int] = []
         for node in sorted({node for several in placed.values() for node in several}):
+            if request.node and self._name(node) != request.node:
+                continue
             if (why := self._why_not(node, len(nodes))) is None:
                 nodes.append(node)
             else:
@@ -135,7 +137,13 @@ class StepUsages:
             virtual_kib=self._amount(usage.virtual_kib),
             faults=self._amount(usage.faults),
             processes=[
-                pb.NodeProcesses(node=self._name(node), pids=map(_u32, pids)) for node, pids in usage.pids
+                pb.NodeProcesses(
+                    node=self._name(node),
+                    pids=map(_u32, use.pids),
+                    local_ranks=[min(max(rank, -1), 2**31 - 1) for rank in use.local_ranks],
+                    first_task=_u32(use.first_task),
+                )
+                for node, use in usage.named
             ],
             is_partial=usage.is_partial,
         )

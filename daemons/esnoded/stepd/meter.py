@@ -69,7 +69,10 @@ class Meter:
             is_partial = len(chosen) < len(seen) or (with_pids and len(pids) < len(chosen))
             names -= len(pids)
             use = self._use(step, tasks, chosen)
-            found.append(StepUse(step.key.step, len(tasks), *use, pids, is_partial))
+            ranks = tuple(tasks.get(pid, -1) for pid in pids)
+            found.append(
+                StepUse(step.key.step, len(tasks), *use, pids, is_partial, ranks, step.spec.first_task)
+            )
         return found
 
     def _group(self, step: Step) -> list[int] | None:

@@ -36,6 +36,9 @@ class StepUse(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `memory_kib` and `virtual_kib` are a task's present use, or the largest that one of its processes has had if that is
     more. `faults` are page faults that took the disk. `is_partial`: it has more processes than are looked at.
+
+    `local_ranks` are parallel to `pids`: the rank on this node of a task's own process, -1 of any other. `first_task` is the
+    rank of the node's first task.
     """
 
     step: int
@@ -46,6 +49,8 @@ class StepUse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     faults: Amount = Amount()
     pids: tuple[int, ...] = ()
     is_partial: bool = False
+    local_ranks: tuple[int, ...] = ()
+    first_task: int = 0
 
 
 class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -76,8 +81,8 @@ class StepUsage(msgspec.Struct, frozen=True):
     memory_kib: PlacedAmount
     virtual_kib: PlacedAmount
     faults: PlacedAmount
-    pids: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """(node, its processes), of nodes that have named some."""
+    named: tuple[tuple[int, StepUse], ...] = ()
+    """(node, its measurement) of nodes that have named processes."""
     is_partial: bool = False
 
 
@@ -113,7 +118,7 @@ def merged(uses: Sequence[tuple[int, StepUse]]) -> StepUsage:
         memory_kib=_placed(uses, lambda use: use.memory_kib),
         virtual_kib=_placed(uses, lambda use: use.virtual_kib),
         faults=_placed(uses, lambda use: use.faults),
-        pids=tuple((node, use.pids) for node, use in uses if use.pids),
+        named=tuple((node, use) for node, use in uses if use.pids),
         is_partial=any(use.is_partial for _, use in uses),
     )
 

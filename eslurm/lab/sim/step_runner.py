@@ -158,7 +158,8 @@ class MemoryStepRunner:
             tasks, first = running.spec.tasks, running.spec.first_task
             used_us = running.used_us(self._clock.now_us())
             cpu_us = Amount(tasks * used_us, used_us, first, used_us, first)
-            uses.append(StepUse(one, tasks, cpu_us, pids=(running.pid,) if with_pids else ()))
+            pids, ranks = ((running.pid,), (0,)) if with_pids else ((), ())
+            uses.append(StepUse(one, tasks, cpu_us, pids=pids, local_ranks=ranks, first_task=first))
         return uses
 
     async def vacate(self, attempts: Collection[NodeAttempt]) -> None:

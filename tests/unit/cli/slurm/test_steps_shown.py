@@ -43,7 +43,16 @@ def answers() -> Answers:
         found = [one for one in STEPS if not wanted or {one.job_id, one.array_job_id} & wanted]
         return pb.StepsReply(steps=found, now_us=NOW_US)
 
-    return {"Steps": steps, "Ping": lambda _: pb.PingReply(cluster="alpha")}
+    def usage(request: pb.StepUsageRequest) -> pb.StepUsageReply:
+        if request.job.job_id == 19:
+            return pb.StepUsageReply(
+                silent=[pb.NodeSilence(node_names=request.node, why="no answer in time")]
+            )
+        own = pb.NodeProcesses(node=request.node, pids=[11, 12, 13], local_ranks=[0, -1, 1], first_task=2)
+        assert request.processes and len(request.steps) == 1
+        return pb.StepUsageReply(steps=[pb.StepUsageInfo(step=request.steps[0], processes=[own])])
+
+    return {"Steps": steps, "StepUsage": usage, "Ping": lambda _: pb.PingReply(cluster="alpha")}
 
 
 def test_records(say: Say) -> None:
@@ -79,3 +88,29 @@ def test_columns(say: Say) -> None:
     assert say("squeue -h -s -u bob").endswith(f"\n{task}")
     assert say("squeue -s -h -j 17").endswith(f"\n{batch}{first}")
     assert say("squeue -s -o %i").endswith("squeue: error: -o is not supported with --steps\n[1]\n")
+
+
+def test_processes_are_those_of_this_node(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "cn2")
+    rows = (
+        "PID      JOBID    STEPID   LOCALID GLOBALID\n"
+        "11       17       0        0       2       \n"
+        "12       17       0        -       -       \n"
+        "13       17       0        1       3       \n"
+    )
+    assert say("scontrol listpids 17.0") == f"$ scontrol listpids 17.0\n{rows}"
+    # The script of the job is on the other one.
+    assert say("scontrol listpids 17") == f"$ scontrol listpids 17\n{rows}"
+    assert say("scontrol listpids 17 cn1").splitlines()[2] == "11       17       batch    0       2       "
+    monkeypatch.setattr("os.getuid", lambda: 1001)
+    silent = "scontrol: error: step 18_3.1 on cn3: no answer in time\n"
+    none = "not exist on node cn3.\n[1]\n"
+    assert (
+        say("scontrol listpids * cn3")
+        == f"$ scontrol listpids * cn3\n{silent}scontrol: error: Job steps do {none}"
+    )
+    # Of all jobs the own ones alone are looked at.
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    assert say("scontrol listpids").splitlines()[1:] == rows.splitlines()
+    assert say("scontrol listpids * cn3").endswith(f"cn3\nscontrol: error: Job steps do {none}")
+    assert say("scontrol listpids 17.9 cn3").endswith(f"scontrol: error: Job step 17.9 does {none}")

@@ -33,16 +33,16 @@ def test_nodes_add_up_and_the_extremes_have_their_places() -> None:
     assert (cpu.total, cpu.most, cpu.most_task, cpu.most_node) == (17, 9, 1, 7)
     assert (cpu.least, cpu.least_task, cpu.least_node) == (3, 2, 8)
     assert (memory.most, memory.most_task, memory.most_node) == (100, 0, 7)
-    assert usage.pids == ((7, (11, 12)),)
+    assert usage.named == ((7, first),)
     assert merged([(9, ended)]).cpu_us.most_node == -1
 
 
 def test_the_longest_answer_is_read_and_nonsense_is_not() -> None:
     large = Amount(2**63 - 1, 2**63 - 1, 2**31, 2**63 - 1, 2**31)
     uses = [StepUse(2**31 - 1, 2**31, large, large, large, large) for _ in range(STEPS_MEASURED_MAX - 1)]
-    uses.append(
-        StepUse(2**31 - 1, 2**31, large, large, large, large, tuple(range(2**22 - PIDS_TOLD_MAX, 2**22)))
-    )
+    pids = tuple(range(2**22 - PIDS_TOLD_MAX, 2**22))
+    ranks = (2**31 - 1,) * PIDS_TOLD_MAX
+    uses.append(StepUse(2**31 - 1, 2**31, large, large, large, large, pids, True, ranks, 2**31))
     longest = msgspec.msgpack.encode(Measured(tuple(uses)))
     assert len(longest) <= MEASURED_BYTES_MAX
     assert read_measured(longest) == Measured(tuple(uses))

@@ -102,8 +102,12 @@ def test_the_answer_is_put_together_by_steps_and_nodes() -> None:
     nodes = Nodes()
     usages = StepUsages(world.view, nodes.ask)
     # A node speaks only for steps that it was asked about.
-    nodes.outcomes[0] = measured(use(-1, 0, 5), use(step, 0, 7, pids=(11, 12)), use(9, 0, 1))
-    nodes.outcomes[1] = measured(use(-1, 0, 1_000), use(step, 1, 4, pids=(13,)))
+    nodes.outcomes[0] = measured(
+        use(-1, 0, 5), use(step, 0, 7, pids=(11, 12), local_ranks=(0, -5)), use(9, 0, 1)
+    )
+    nodes.outcomes[1] = measured(
+        use(-1, 0, 1_000), use(step, 1, 4, pids=(13,), local_ranks=(2**40,), first_task=1)
+    )
     reply = ask(usages, job, step, -1, 9, processes=True)
     assert nodes.questions == [((0, 1), Measure(job, 1, (-1, step), True))]
     assert [one.step for one in reply.steps] == [-1, step]
@@ -113,7 +117,18 @@ def test_the_answer_is_put_together_by_steps_and_nodes() -> None:
     assert (tasks.tasks, tasks.cpu_us.total, tasks.memory_kib.total) == (2, 11, 2048)
     assert (tasks.cpu_us.most_node, tasks.cpu_us.least_node, tasks.cpu_us.least_task) == (*names, 1)
     assert [(one.node, list(one.pids)) for one in tasks.processes] == [(names[0], [11, 12]), (names[1], [13])]
+    assert [(list(one.local_ranks), one.first_task) for one in tasks.processes] == [
+        ([0, -1], 0),
+        ([2**31 - 1], 1),
+    ]
     assert not reply.silent
+    # One node alone is asked, if it is one of theirs.
+    nodes.questions.clear()
+    for name in (names[1], "else"):
+        request = pb.StepUsageRequest(job=pb.JobRef(job_id=job), steps=[-1, step], node=name)
+        reply = run(usages.call(request, Caller(ALICE, b"r" * 16, False, 1_000_000, "socket")))
+        assert [one.node_names for one in reply.steps] == ([name] if name == names[1] else [])
+    assert [asked for asked, _ in nodes.questions] == [(1,)]
 
 
 def test_silent_nodes_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ def test_a_task_is_its_session_and_its_descendants(host: Host) -> None:
     host.run(30, ticks=555, pages=555)  # Another's.
     use = host.measure(Groups(""), 10, 20, with_pids=True)
     assert (use.step, use.tasks, use.pids, use.is_partial) == (2, 2, (10, 11, 12, 20), False)
+    assert (use.local_ranks, use.first_task) == ((0, -1, -1, 1), 4)
     assert use.cpu_us == Amount(5_570_000, 3_000_000, 5, 2_570_000, 4)
     # The one has had 900 KiB, and has 8 now.
     assert use.memory_kib == Amount(204 + 900, 900, 5, 204, 4)
@@ -120,4 +121,4 @@ def test_a_step_whose_tasks_have_ended_is_not_measured(host: Host) -> None:
     ended = Step(TERMS, 0, 0, [Task(0, 10, alive=False), Task(-1, 11, is_aside=True)])
     assert Meter(Groups(""), str(host.proc)).measure([ended, Step(TERMS, 0, 0)], with_pids=True) == []
     # One whose process is gone, though that is not told of yet, uses nothing.
-    assert host.measure(Groups(""), 10) == StepUse(2, 1, *[Amount(0, 0, 4, 0, 4)] * 4)
+    assert host.measure(Groups(""), 10) == StepUse(2, 1, *[Amount(0, 0, 4, 0, 4)] * 4, first_task=4)
