@@ -328,6 +328,13 @@ class TimeChanged(FactBase, frozen=True, tag=True):
     until_us: int
 
 
+class JobNoted(FactBase, frozen=True, tag=True):
+    """The started job has another comment. Its nodes and its scripts keep the one that it was launched with."""
+
+    job_id: int
+    comment: str
+
+
 class MoveAsked(FactBase, frozen=True, tag=True):
     """A pack that has begun wishes its other jobs to start earlier; the planner is to answer."""
 
@@ -977,6 +984,7 @@ Fact: TypeAlias = (
     | CoresExcluded
     | CoresConfirmed
     | CoresAsked
+    | JobNoted
 )
 
 UPCASTS: dict[tuple[str, int], Callable[[list[Any]], list[Any]]] = {}

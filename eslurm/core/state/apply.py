@@ -76,6 +76,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.JobSignalled: _nothing,
     facts.AttemptSuspended: job.apply_suspended,
     facts.TimeChanged: job.apply_time,
+    facts.JobNoted: job.apply_noted,
     facts.MoveAsked: moves.apply_asked,
     facts.PackMoved: moves.apply_moved,
     facts.ExtensionAsked: moves.apply_extension_asked,

@@ -302,6 +302,11 @@ def apply_time(state: State, fact: facts.TimeChanged) -> None:
         apply_elastic.follow_time(state, attempt)
 
 
+def apply_noted(state: State, fact: facts.JobNoted) -> None:
+    job = state.get_job(fact.job_id)
+    state.put_job(replace(job, spec=replace(job.spec, comment=fact.comment)))
+
+
 def apply_informed(state: State, fact: facts.AttemptInformed) -> None:
     job = state.get_job(fact.job_id)
     attempt = job.attempt

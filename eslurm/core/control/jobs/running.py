@@ -1,4 +1,4 @@
-"""Changes of a running job: suspension, resumption, and its time limit.
+"""Changes of a running job: suspension, resumption, its time limit and its comment.
 
 Each function is pure: it examines one started job and returns the facts that follow. Effects inform the nodes, and are
 owed until acknowledged.
@@ -14,6 +14,7 @@ from eslurm.core.model.dates import format_moment
 from eslurm.core.model.job import NO_LIMIT, Attempt, Job
 from eslurm.core.model.messages import RefusalCode, Refused, UpdateJob
 from eslurm.core.model.option_text import differing
+from eslurm.core.model.request_limits import COMMENT_CHARS_MAX
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.resources.timeline import INFINITY_US
 from eslurm.core.resources.vector import CORES
@@ -29,7 +30,7 @@ from eslurm.core.state.allocation_amounts import (
 from eslurm.core.state.cluster import State
 
 _NOT_PARAMETERS = ("by", "job", "request", "was", "dependency_any", "dry_run")
-_LIMIT = "time_limit_s"
+_CHANGEABLE = ("time_limit_s", "comment")
 
 
 def suspend(
@@ -78,31 +79,48 @@ def cores_are_back(state: State, attempt: Attempt) -> bool:
     return all(state.ledger.free(number)[CORES] >= amounts[CORES] for number, amounts in lent_on(attempt))
 
 
-def change_limit(
+def change_started(
     state: State, job: Job, message: UpdateJob, part: int, now_us: int, *, operator: bool
 ) -> list[facts.Fact]:
-    """Give the started job another time limit (C-40). Raises `Refused` with the remaining allowance.
+    """Give the started job another time limit or comment. Raises `Refused` for all else.
 
     `part` is the one that the message names, or the first.
-    Its owner may shorten it, and extend it by `extension_percent` of the job's first limit in all, but not into a closure
-    of its nodes; operators without bounds.
     """
     attempt = _started(job)
     others = [
         name
         for name in UpdateJob.__struct_fields__
-        if name not in (*_NOT_PARAMETERS, _LIMIT) and getattr(message, name) is not None
+        if name not in (*_NOT_PARAMETERS, *_CHANGEABLE) and getattr(message, name) is not None
     ]
     if message.request is not None:
         others += differing(job.spec.components[part], message.request)
-    if others or message.time_limit_s is None:
+    if others or (message.time_limit_s is None and message.comment is None):
         named = ", ".join(others) or "nothing"
         raise Refused(
             RefusalCode.CONFLICT,
-            f"job {job.job_id} is {job.state.value}: only its time limit can be changed, not {named}: "
+            f"job {job.job_id} is {job.state.value}: only its time limit and its comment can be changed, not {named}: "
             "it has started with what it asked for",
         )
-    wanted_s, has_s = message.time_limit_s, limit_s(job, attempt)
+    found: list[facts.Fact] = []
+    if message.time_limit_s is not None:
+        found += _change_limit(state, job, attempt, message.time_limit_s, now_us, operator=operator)
+    if message.comment is not None and message.comment != job.spec.comment:
+        if len(message.comment) > COMMENT_CHARS_MAX:
+            text = f"comment: {len(message.comment)} characters are too many: use at most {COMMENT_CHARS_MAX}"
+            raise Refused(RefusalCode.INVALID, text)
+        found.append(facts.JobNoted(job.job_id, message.comment))
+    return found
+
+
+def _change_limit(
+    state: State, job: Job, attempt: Attempt, wanted_s: int, now_us: int, *, operator: bool
+) -> list[facts.Fact]:
+    """Another time limit (C-40). Raises `Refused` with the remaining allowance.
+
+    The owner may shorten it, and extend it by `extension_percent` of the job's first limit in all, but not into a closure
+    of its nodes; operators without bounds.
+    """
+    has_s = limit_s(job, attempt)
     if wanted_s == has_s:
         return []
     _check_passed(job, attempt, wanted_s, now_us)

@@ -1,4 +1,4 @@
-"""Updates of existing jobs: of a waiting one its whole request, of a running one its time limit.
+"""Updates of existing jobs: of a waiting one its whole request, of a running one its time limit and comment.
 
 A changed job is checked like a submission, and keeps its id, its age and its turn. Invariant: a refusal changes nothing,
 and no other job's start is delayed by a change.
@@ -28,7 +28,7 @@ from eslurm.core.control.jobs.dependency import open_dependencies
 from eslurm.core.control.jobs.dependency_cycles import check_cycles
 from eslurm.core.control.jobs.movable import check_alone, check_here
 from eslurm.core.control.jobs.requests import for_each
-from eslurm.core.control.jobs.running import change_limit
+from eslurm.core.control.jobs.running import change_started
 from eslurm.core.control.rights import coordinates, is_operator
 from eslurm.core.model import facts
 from eslurm.core.model.job import Job, JobSpec, Principal
@@ -68,7 +68,7 @@ _REFERENCES = ("by", "job", "was", "dry_run")
 
 
 def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts.Fact], Changed]:
-    """Change a waiting job's parameters; the new job is checked like a new one. Of a running job only the time limit."""
+    """Change a waiting job, which is checked like a new one; of a running one the time limit and the comment."""
     operator = is_operator(state, message.by)
     notes: list[str] = []
 
@@ -82,7 +82,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
         part = _part(state, job, message)
         check_alone(job, "a change")
         if job.state in STARTED:
-            return change_limit(state, job, message, part, now_us, operator=operator)
+            return change_started(state, job, message, part, now_us, operator=operator)
         check_here(job)
         if job.grows is not None:
             raise Refused(
@@ -94,7 +94,7 @@ def on_update(state: State, message: UpdateJob, now_us: int) -> tuple[list[facts
             raise Refused(
                 RefusalCode.CONFLICT,
                 f"job {job.job_id} is {job.state.value}: only waiting jobs can be changed, "
-                "and the time limit of running ones",
+                "and the time limit and comment of running ones",
             )
         if job.pack is not None:
             pack_requests.check_update(job, message)

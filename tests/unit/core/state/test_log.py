@@ -132,6 +132,7 @@ def history() -> World:
     world.deliver()
     world.send(SuspendJobs(ROOT, (JobRef(long),), resume=True))
     world.send(UpdateJob(ALICE, JobRef(long), time_limit_s=110))
+    world.send(UpdateJob(ALICE, JobRef(long), comment="phase 2"))
     world.deliver()
     world.send(SetForecasts(ROOT, ((long, Forecast(20, 40, 90, 50)),), "history-3"))
     start = PromisedStart(world.now_us + 100_000_000, (Run(0, 2, 1, (4, 0)), Run(3, 1, 1)))

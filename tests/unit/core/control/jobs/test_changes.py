@@ -89,7 +89,9 @@ def test_what_was_asked_can_be_changed_while_it_waits() -> None:
     world.pass_time(1)
     world.start()
     assert world.attempt(job).first == 2
-    assert "only its time limit can be changed, not name" in problem(update(world, job, name="newer"))
+    assert "only its time limit and its comment can be changed, not name" in problem(
+        update(world, job, name="newer")
+    )
 
 
 def test_a_changed_job_is_checked_like_a_new_one() -> None:

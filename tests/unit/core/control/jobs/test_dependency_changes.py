@@ -109,7 +109,9 @@ def test_a_running_job_waits_for_nothing_any_more() -> None:
     job, other = world.submit(), world.submit(held=True)
     world.start()
     text = problem(change(world, job, *depends("afterok", other)))  # type: ignore[arg-type]
-    assert text.startswith(f"job {job} is RUNNING: only its time limit can be changed, not dependencies")
+    assert text.startswith(
+        f"job {job} is RUNNING: only its time limit and its comment can be changed, not dependencies"
+    )
 
 
 def test_a_promise_ends_with_a_new_dependency() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eslurm.core.control.reactor import BatchAnswer
-from eslurm.core.model.facts import AttemptSuspended, TimeChanged
+from eslurm.core.model.facts import AttemptSuspended, JobNoted, TimeChanged
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import Changed, CreateStep, JobRef, Refused, SuspendJobs, UpdateJob
 from eslurm.core.model.protocol import End, SetTime, Suspend
@@ -201,9 +201,32 @@ def test_a_job_without_a_limit_may_be_given_one_and_lose_it() -> None:
 def test_nothing_else_of_a_running_job_can_be_changed() -> None:
     world = World()
     job = run(world)
-    assert "only its time limit can be changed, not name" in problem(extend(world, job, 50, name="x"))
+    assert "only its time limit and its comment can be changed, not name" in problem(
+        extend(world, job, 50, name="x")
+    )
     assert extend(world, job, 100) == Changed(1)
     assert not [fact for fact in world.log if isinstance(fact, TimeChanged)], "it has that limit"
+
+
+def test_a_running_job_gets_another_comment_and_its_nodes_are_told_nothing() -> None:
+    world = World()
+    job = run(world)
+    note = UpdateJob(ALICE, JobRef(job), comment="phase 2 of 3")
+    assert world.send(note) == world.send(note) == Changed(1)
+    assert world.job(job).spec.comment == "phase 2 of 3"
+    assert [type(fact) for fact in world.log][-1] is JobNoted and not world.sends()
+    both = UpdateJob(ALICE, JobRef(job), comment="", time_limit_s=110)
+    assert world.send(both) == Changed(1)
+    assert (world.job(job).spec.comment, world.attempt(job).time_limit_s) == ("", 110)
+    world.restart()
+    assert world.job(job).spec.comment == ""
+    assert "1025 characters" in problem(world.send(UpdateJob(ALICE, JobRef(job), comment="x" * 1025)))
+    stranger = Principal("mallory", 4711, 4711)
+    assert "belongs to alice" in problem(world.send(UpdateJob(stranger, JobRef(job), comment="mine")))
+    end(world, job)
+    assert "only waiting jobs can be changed" in problem(
+        world.send(UpdateJob(ALICE, JobRef(job), comment="late"))
+    )
 
 
 def test_a_suspended_job_is_extended_for_when_it_goes_on() -> None:

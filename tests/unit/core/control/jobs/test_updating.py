@@ -231,7 +231,7 @@ def test_a_running_job_names_what_cannot_be_changed_and_why() -> None:
     world.start()
     told = problem(update(world, job, "nodes=2 mem=300M name=x"))
     assert told == (
-        f"job {job} is RUNNING: only its time limit can be changed, not name, nodes, mem: "
+        f"job {job} is RUNNING: only its time limit and its comment can be changed, not name, nodes, mem: "
         "it has started with what it asked for"
     )
     assert update(world, job, "time=5 cpus-per-task=1") == Changed(1), "what stays as it is is no change"
