@@ -203,6 +203,7 @@ class Broadcaster:
                 self.delivery.on_registered(fact.number, now_us)
             elif isinstance(fact, facts.NodeStateChanged) and fact.state is NodeState.UP:
                 self._calls.on_registered(fact.number)
+                self.delivery.on_answering(fact.number, now_us)
             elif isinstance(fact, facts.SatelliteChanged):
                 self.satellites.on_changed(fact, now_us)
         if now_us - self._floor_at_us >= FLOOR_EVERY_US:

@@ -8,7 +8,7 @@ of its next retry, or is forgotten.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import msgspec
 
@@ -26,6 +26,7 @@ SIGNAL_TRIES = 3
 """Number of tries of a signal, which no state remembers. An orphan's `End` is sent until its node answers or is given up:
 the node reports the orphan only once, and keeps it while its contact is good.
 """
+_REACHABLE = (NodeState.UP, NodeState.UNREACHABLE)
 END_AGAIN_US = 30 * SECOND_US
 """After which nodes that accepted an `End` are asked again, if their report of the end has not come by then."""
 
@@ -127,6 +128,15 @@ class EffectDelivery:
             flight.tries = 0
             self._schedule(revision, now_us)
 
+    def on_answering(self, number: int, now_us: int) -> None:
+        """A node that did not answer does so again: launches have waited for that."""
+        for revision in self._owed_to(number):
+            if number not in owed_nodes(self._state, revision):
+                continue
+            flight = self._flights.setdefault(revision, _Flight(None))
+            if number not in flight.accepted and number not in flight.in_flight:
+                self._schedule(revision, now_us)
+
     def _left(self, revision: int, flight: _Flight) -> frozenset[int]:
         """The nodes on which the effect is not settled."""
         if flight.unowed is not None:
@@ -176,7 +186,9 @@ class EffectDelivery:
         if flight.asks_again and not flight.in_flight:
             flight.accepted.clear()
         flight.asks_again = False
-        return tuple(node for node in effect.nodes if self._may_send(node, flight))
+        # What still is on its way to a node that has long been silent could start a job that is accounted as lost.
+        states = (NodeState.UP,) if isinstance(effect.body, Prepare | Start) else _REACHABLE
+        return tuple(node for node in effect.nodes if self._may_send(node, flight, states))
 
     def _is_stopped(self, body: Body) -> bool:
         """Check whether an `End` follows the launch and settles it alone."""
@@ -208,15 +220,11 @@ class EffectDelivery:
         if flight.unowed is not None and isinstance(flight.unowed.body, End):
             self._orphans.pop((flight.unowed.nodes, flight.unowed.body), None)
 
-    def _may_send(self, number: int, flight: _Flight) -> bool:
+    def _may_send(self, number: int, flight: _Flight, states: Container[NodeState]) -> bool:
         if number in flight.in_flight or number in flight.accepted:
             return False
         node = self._state.nodes.get(number)
-        return (
-            node is not None
-            and node.epoch == self._state.epoch
-            and node.state in (NodeState.UP, NodeState.UNREACHABLE)
-        )
+        return node is not None and node.epoch == self._state.epoch and node.state in states
 
     def _schedule(self, revision: int, at_us: int) -> None:
         flight = self._flights[revision]

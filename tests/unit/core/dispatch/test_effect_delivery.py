@@ -56,6 +56,27 @@ def test_an_unreachable_node_is_tried_a_lost_one_is_not() -> None:
     assert world.sends() == [] and not len(world.delivery)
 
 
+def test_a_launch_waits_for_a_node_that_does_not_answer() -> None:
+    """It could start the job when the node has been given up, and the job runs elsewhere."""
+    world = World(nodes=2)
+    job = world.submit(request=Request(tasks=8, nodes_min=2, nodes_max=2))
+    world.plan()
+    world.send(HeartbeatDone(missing=(1,)))
+    (send,) = world.sends()
+    assert isinstance(send.body, Prepare) and send.nodes == (0,)
+    world.done(send)
+    world.pass_time(30)
+    assert world.sends() == []
+    world.send(HeartbeatDone(back=(1,)))
+    world.delivery.on_answering(1, world.now_us)
+    (late,) = world.sends()
+    assert (late.revision, late.nodes) == (send.revision, (1,))
+    world.delivery.on_answering(1, world.now_us)
+    assert world.sends() == [], "it is under way"
+    world.done(late)
+    assert world.sends() == [] and world.state_of(job) == "LAUNCHING"
+
+
 def test_the_end_of_an_orphan_is_sent_until_its_node_answers() -> None:
     world = World(nodes=1)
     world.register(0, HeldAttempt(7, 1, "running"), session="s2")
