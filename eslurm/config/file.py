@@ -85,10 +85,15 @@ def read_config(path: Path, *, is_obeyed: bool = False) -> Config:
 def read_bounded(path: Path) -> bytes:
     """The content of a regular file of a bounded size. Raises `ConfigError`."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise ConfigError(f"{path}: is not a regular file")
-            raw = file.read(FILE_BYTES_MAX + 1)
+            # Not earlier: of a directory no file can be made, and its descriptor would stay open.
+            with open(fd, "rb", closefd=False) as file:
+                raw = file.read(FILE_BYTES_MAX + 1)
+        finally:
+            os.close(fd)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
     if len(raw) > FILE_BYTES_MAX:
