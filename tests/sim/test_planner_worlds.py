@@ -166,7 +166,7 @@ def first_failure(first: int, seeds_max: int) -> Failure | None:
         (no_limits, 1, 10, "exceeds limit|lets"),
         (nothing_is_closed, 1, 10, "runs into reservation|nodes of pool"),
         (pools_keep_nothing, 1, 20, "leaves less than pool"),
-        (old_rules, 21, 20, "limit|reservation|pool"),
+        (old_rules, 21, 20, "limit|reservation|pool|its pack owes it"),
         (one_device_for_all, 17, 10, "is given to"),
         (newcomers_first, 36, 20, "was promised"),
         (placed_twice, 1, 2, "times in one plan"),
