@@ -74,7 +74,8 @@ TIMER_AGAIN_US = 1_000_000
 INTERNAL_ERROR_CHARS_MAX = 500
 MEASURING_MAX = 16
 """Questions about steps that are under way: the answer to further ones is that there are too many."""
-MEASURE_TIMEOUT_S = 5.0
+MEASURE_TIMEOUT_S = 2.5
+"""Half the time of a question in the relay: an agent whose supervisor hangs still answers, and is not taken for silent."""
 P = ParamSpec("P")
 
 

@@ -1,14 +1,17 @@
 """The call `StepUsage`: what live steps of a job use now, as their nodes measure it when they are asked.
 
 Invariants: a job's user and operators alone are answered, because the use tells what programs do; a call is about a bounded
-number of steps and nodes, and so is what a user, and all of them together, may have asked at a time.
+number of steps and nodes, and so is what a user, and all of them together, may have asked at a time. A user's calls are
+bounded in their rate, too: each costs the step supervisor of a node up to some tens of milliseconds.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from eslurm.api.limits import USERS_MAX, Budget
 from eslurm.core.control.jobs.access import get_seen
 from eslurm.core.control.rights import is_operator
 from eslurm.core.model.hostlist import fold
@@ -36,6 +39,8 @@ from eslurm.v1 import controller_pb2 as pb
 ASKED_MAX = 32
 """Calls that wait for nodes; those beyond are to come again."""
 ASKED_OF_USER_MAX = 2
+CALLS_OF_USER_PER_S = 4.0
+"""Calls of one user that nodes are asked for; a user saves up those of `BURST_S`, operators have no bound."""
 BUSY_RETRY_S = 0.5
 WHY_CHARS_MAX = 200
 TOO_OLD = "its agent is of a release that does not measure steps"
@@ -49,10 +54,13 @@ Ask = Callable[[tuple[int, ...], Measure], Awaitable[Results]]
 class StepUsages:
     """Answers for the running jobs of the committed view."""
 
-    def __init__(self, view: View, ask: Ask) -> None:
+    def __init__(self, view: View, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
         self._view = view
         self._ask = ask
+        self._clock = clock
         self._asked: Counter[int] = Counter()
+        # The user who has not asked for longest comes first.
+        self._budgets: OrderedDict[int, Budget] = OrderedDict()
 
     async def call(self, request: pb.StepUsageRequest, caller: Caller) -> pb.StepUsageReply:
         """The use of the steps that live, and the nodes that have not measured. Raises `Refused`, `ApiError`."""
@@ -119,6 +127,8 @@ class StepUsages:
                 "too many questions about the use of steps are open: try again in a moment",
                 BUSY_RETRY_S,
             )
+        if not is_operator(self._view, who):
+            self._charge(who.uid)
         self._asked[who.uid] += 1
         try:
             return await self._ask(nodes, question)
@@ -126,6 +136,21 @@ class StepUsages:
             self._asked[who.uid] -= 1
             if not self._asked[who.uid]:
                 del self._asked[who.uid]
+
+    def _charge(self, uid: int) -> None:
+        """Count one call of a user. Raises `ApiError` with the time to come again, when there were too many."""
+        now_s = self._clock()
+        budget = self._budgets.pop(uid, None) or Budget(CALLS_OF_USER_PER_S, 1.0, now_s)
+        self._budgets[uid] = budget
+        if len(self._budgets) > USERS_MAX:
+            self._budgets.popitem(last=False)
+        if budget.left_share(now_s) <= 0:
+            raise ApiError(
+                ApiStatus.RESOURCE_EXHAUSTED,
+                f"more than {CALLS_OF_USER_PER_S:g} questions a second about the use of steps: try again in a moment",
+                budget.retry_after_s(now_s),
+            )
+        budget.take(1.0)
 
     def _info(self, usage: StepUsage) -> pb.StepUsageInfo:
         return pb.StepUsageInfo(

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from esctld.serve import step_usage
-from esctld.serve.step_usage import ASKED_MAX, ASKED_OF_USER_MAX, StepUsages
+from esctld.serve.step_usage import ASKED_MAX, ASKED_OF_USER_MAX, CALLS_OF_USER_PER_S, StepUsages
+from eslurm.api.limits import BURST_S
 from eslurm.core.model.job import Principal
 from eslurm.core.model.messages import RefusalCode, Refused
 from eslurm.core.model.protocol import Measure
@@ -188,3 +189,34 @@ def test_a_user_has_few_questions_open_and_all_together_not_many() -> None:
         await call(ALICE)
 
     run(main())
+
+
+def test_a_user_s_questions_have_a_rate_and_an_operator_s_have_none() -> None:
+    world, job = running()
+    nodes = Nodes()
+    now_s = [0.0]
+    usages = StepUsages(world.view, nodes.ask, lambda: now_s[0])
+    saved = round(CALLS_OF_USER_PER_S * BURST_S)
+    for _ in range(saved):
+        ask(usages, job, -1)
+    with pytest.raises(ApiError, match="questions a second about the use of steps") as caught:
+        ask(usages, job, -1)
+    assert caught.value.retry_after_s > 0, "clients come again by themselves"
+    assert len(nodes.questions) == saved, "the nodes were not asked"
+    for _ in range(saved + 1):
+        ask(usages, job, -1, by=ROOT)
+    now_s[0] += 1.0
+    for _ in range(round(CALLS_OF_USER_PER_S)):
+        ask(usages, job, -1)
+    with pytest.raises(ApiError):
+        ask(usages, job, -1)
+
+
+def test_as_many_users_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, job = running()
+    monkeypatch.setattr(step_usage, "USERS_MAX", 3)
+    usages = StepUsages(world.view, Nodes().ask)
+    for uid in range(10):
+        usages._charge(uid)
+    ask(usages, job, -1)
+    assert len(usages._budgets) == 3
