@@ -24,6 +24,7 @@ from eslurm.core.model.job import PASSED, Attempt, Job, JobSpec, Span
 from eslurm.core.model.job_states import AttemptPhase, JobState
 from eslurm.core.model.messages import Amounts, PartGivenBack, Resized
 from eslurm.core.model.node import Node
+from eslurm.core.model.node_health import KIND as HEALTH
 from eslurm.core.model.partition import DOWN, STARTING, UP
 from eslurm.core.model.parts import gateway_nodes, partition_of, spans_by_part, user_parts
 from eslurm.core.model.ranges import Ranges
@@ -494,6 +495,8 @@ def node_info(view: View, node: Node, partitions: list[str], jobs: list[int]) ->
         flags=flags,
         reason="; ".join(filter(None, (node.reason, standing(node)))),
         faults=[fault.text for fault in node.faults],
+        reason_since_us=0 if node.reason else min((fault.since_us for fault in node.faults), default=0),
+        reason_by=HEALTH if not node.reason and node.faults and all(one.check for one in node.faults) else "",
         cores=node.total[0],
         cores_used=used[0],
         memory_mib=node.total[1],

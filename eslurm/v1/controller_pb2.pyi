@@ -826,7 +826,7 @@ class NodesRequest(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., partition: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("number", "name", "state", "flags", "reason", "cores", "cores_used", "memory_mib", "memory_used_mib", "partitions", "endpoint", "incarnation", "since_us", "jobs", "boot_id", "features", "resources", "weight", "reservations", "faults", "module", "contained")
+    __slots__ = ("number", "name", "state", "flags", "reason", "cores", "cores_used", "memory_mib", "memory_used_mib", "partitions", "endpoint", "incarnation", "since_us", "jobs", "boot_id", "features", "resources", "weight", "reservations", "faults", "module", "contained", "reason_since_us", "reason_by")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -849,6 +849,8 @@ class NodeInfo(_message.Message):
     FAULTS_FIELD_NUMBER: _ClassVar[int]
     MODULE_FIELD_NUMBER: _ClassVar[int]
     CONTAINED_FIELD_NUMBER: _ClassVar[int]
+    REASON_SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    REASON_BY_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     state: str
@@ -871,7 +873,9 @@ class NodeInfo(_message.Message):
     faults: _containers.RepeatedScalarFieldContainer[str]
     module: str
     contained: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., cores: _Optional[int] = ..., cores_used: _Optional[int] = ..., memory_mib: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ..., since_us: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., resources: _Optional[_Iterable[_Union[ResourceUse, _Mapping]]] = ..., weight: _Optional[int] = ..., reservations: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ..., module: _Optional[str] = ..., contained: _Optional[_Iterable[str]] = ...) -> None: ...
+    reason_since_us: int
+    reason_by: str
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., cores: _Optional[int] = ..., cores_used: _Optional[int] = ..., memory_mib: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., endpoint: _Optional[str] = ..., incarnation: _Optional[int] = ..., since_us: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., boot_id: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., resources: _Optional[_Iterable[_Union[ResourceUse, _Mapping]]] = ..., weight: _Optional[int] = ..., reservations: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ..., module: _Optional[str] = ..., contained: _Optional[_Iterable[str]] = ..., reason_since_us: _Optional[int] = ..., reason_by: _Optional[str] = ...) -> None: ...
 
 class ResourceUse(_message.Message):
     __slots__ = ("name", "total", "used", "device_type")

@@ -17,6 +17,7 @@ from eslurm.core.agent.node import NodeOffer
 from eslurm.core.agent.records import Booted, Record, fold
 from eslurm.core.agent.restore import restore
 from eslurm.core.model.job import Principal, StepEnd
+from eslurm.core.model.node_health import CheckTerms
 from eslurm.core.model.protocol import (
     Body,
     Command,
@@ -75,13 +76,21 @@ class World:
     """One agent process with nodes cn0, cn1, ... whose numbers are 0, 1, ..."""
 
     def __init__(
-        self, nodes: int = 1, *, register: bool = True, blobs: bool = True, phases: tuple[str, ...] = ()
+        self,
+        nodes: int = 1,
+        *,
+        register: bool = True,
+        blobs: bool = True,
+        phases: tuple[str, ...] = (),
+        health: tuple[CheckTerms, ...] = (),
     ) -> None:
         self.now_us = 1_000 * SECOND
         self.epoch = 1
         self.revision = 0
         self.names = [f"cn{number}" for number in range(nodes)]
         self.phases = phases
+        self.health = health
+        self.failing: tuple[str, ...] | None = ()
         self.boot_id = "boot-1"
         self.spool: list[bytes] = []
         self.runner = FakeRunner()
@@ -120,7 +129,10 @@ class World:
             session=f"s{self._runs}",
             boot_id=self.boot_id,
             endpoint="127.0.0.1:1",
-            offers=[NodeOffer(name, f"uid-{name}", (4, 1024), phases=self.phases) for name in self.names],
+            offers=[
+                NodeOffer(name, f"uid-{name}", (4, 1024), phases=self.phases, health=self.health)
+                for name in self.names
+            ],
             has_blob=lambda digest: digest in self.blobs,
         )
         live = list(self.runner.live.items())
@@ -208,7 +220,7 @@ class World:
             values: dict[str, object] = {"incarnation": 0, "refused": "stale epoch"}
         else:
             self.incarnations[number] = self.incarnations.get(number, 0) + 1
-            values = {"incarnation": self.incarnations[number]}
+            values = {"incarnation": self.incarnations[number], "failing": self.failing}
         values |= {"number": number, "epoch": self.epoch, "owner": OWNER} | fields
         self.ack(report.seq, RegistrationReply(body.name, **values))
 

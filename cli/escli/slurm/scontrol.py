@@ -499,6 +499,8 @@ def _update_node(call: _Call, rest: Sequence[str]) -> int:
     reply = call.api.call("UpdateNodes", request, request_id=os.urandom(16))
     for problem in reply.problems:
         frame.print_error(f"slurm_update error: {problem.text}")
+    for note in reply.notes:
+        frame.print_error(f"slurm_update: {note}")
     return exits.FAILED if reply.problems else exits.OK
 
 

@@ -241,7 +241,7 @@ def _reasons(nodes: Sequence[Any]) -> Table:
     for node in nodes:
         state = state_of(node)
         if node.reason or state not in ("idle", "mixed", "allocated", "login"):
-            since = format_moment(node.since_us, clock.local_offset_s)
+            since = format_moment(node.reason_since_us or node.since_us, clock.local_offset_s)
             groups.setdefault((escaped(node.reason) or "none", since, state), []).append(node.name)
     rows = [[*key, fold(names)] for key, names in groups.items()]
     return columns_of("REASON SINCE STATE NODELIST"), rows

@@ -257,7 +257,17 @@ def _reason(node: Any) -> str:
 
 def _since(group: Group, around: Surroundings) -> str:
     node = group.first
-    return around.moment(node.since_us) if node is not None and node.reason and node.since_us else "Unknown"
+    since_us = reason_since_us(node) if node is not None else 0
+    return around.moment(since_us) if since_us else "Unknown"
+
+
+def reason_since_us(node: Any) -> int:
+    """Time since which the node has its reason; 0: it has none."""
+    return (node.reason_since_us or node.since_us) if node.reason else 0
+
+
+def _reason_by(node: Any) -> str:
+    return node.reason_by or "Unknown"
 
 
 FIELDS: Mapping[str, tuple[str, str, Value]] = {
@@ -306,8 +316,8 @@ FIELDS: Mapping[str, tuple[str, str, Value]] = {
     "Threads": ("Z", "THREADS", _fixed("1")),
     "Time": ("l", "TIMELIMIT", _of_partition(lambda p: partition_limit(p.time_limit_max_s))),
     "TimeStamp": ("H", "TIMESTAMP", _since),
-    "User": ("u", "USER", _fixed("Unknown")),
-    "UserLong": ("U", "USER", _fixed("Unknown")),
+    "User": ("u", "USER", _of_first(_reason_by, "Unknown")),
+    "UserLong": ("U", "USER", _of_first(_reason_by, "Unknown")),
     "Version": ("v", "VERSION", _fixed("N/A")),
     "Weight": ("w", "WEIGHT", lambda g, _: _range(node.weight for node in g.nodes)),
 }  # fmt: skip
@@ -329,7 +339,9 @@ ALIKE: Mapping[str, Callable[[Any], object]] = {
     "NodeAddr": lambda node: node.name,
     "NodeHost": lambda node: node.name,
     "Reason": _reason,
-    "TimeStamp": lambda node: node.since_us if node.reason else 0,
+    "TimeStamp": reason_since_us,
+    "User": _reason_by,
+    "UserLong": _reason_by,
 }
 """In which nodes on one line have to be alike, where such a column is shown."""
 EXACTLY_ALIKE: Mapping[str, Callable[[Any], object]] = {

@@ -82,7 +82,7 @@ def _node(node: Any, shape: Shape) -> dict[str, Any]:
         "alloc_cpus": node.cores_used,
         "alloc_idle_cpus": node.cores - node.cores_used,
         "reason": node.reason,
-        "reason_changed_at": shape.moment(node.since_us if node.reason else 0),
+        "reason_changed_at": shape.moment(node_fields.reason_since_us(node)),
         "sockets": node.cores,
         "threads": 1,
         "temporary_disk": 0,

@@ -24,7 +24,7 @@ from eslurm.compat.slurm.job_fields import (
 from eslurm.compat.slurm.job_fields import task_id as task_id_text
 from eslurm.compat.slurm.layout import memory_text, padded_clock
 from eslurm.compat.slurm.mail_text import mail_type_text
-from eslurm.compat.slurm.node_fields import base_state, features_text, gres_text, is_silent
+from eslurm.compat.slurm.node_fields import base_state, features_text, gres_text, is_silent, reason_since_us
 from eslurm.compat.states import partition_state
 from eslurm.core.model.wording import escaped
 
@@ -180,7 +180,8 @@ def node_record(node: Any, around: Around, *, is_oneliner: bool) -> str:
         *(["ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s"] if is_old else []),
     ]
     if node.reason:
-        since = f" [Unknown@{around.moment(node.since_us)}]" if node.since_us else ""
+        since_us = reason_since_us(node)
+        since = f" [{node.reason_by or 'Unknown'}@{around.moment(since_us)}]" if since_us else ""
         lines.append(f"Reason={escaped(node.reason)}{since}")
     return " ".join(lines) + "\n" if is_oneliner else "\n   ".join(lines) + "\n\n"
 

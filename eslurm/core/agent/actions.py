@@ -93,6 +93,13 @@ class RunCheck(msgspec.Struct, frozen=True):
     node: int
 
 
+class RunHealthCheck(msgspec.Struct, frozen=True):
+    """Run this health check of the node of this name. Answered with `Agent.on_health_checked`."""
+
+    name: str
+    check: str
+
+
 class SignalStep(msgspec.Struct, frozen=True):
     """Send a signal to all processes of a live step."""
 
@@ -202,6 +209,7 @@ Action: TypeAlias = (
     | AwaitStep
     | RunPhase
     | RunCheck
+    | RunHealthCheck
     | SignalStep
     | TerminateStep
     | SuspendStep

@@ -20,6 +20,7 @@ from eslurm.core.agent.blob_waiters import BlobWaiters
 from eslurm.core.agent.cooperation import Cooperation, CoresView, noted
 from eslurm.core.agent.faults import Faults
 from eslurm.core.agent.fence import Addressed
+from eslurm.core.agent.health import HealthChecks
 from eslurm.core.agent.lifecycle import Lifecycle
 from eslurm.core.agent.node import LocalNode, NodeOffer, Parked
 from eslurm.core.agent.outcomes import alive_outcome
@@ -37,6 +38,7 @@ from eslurm.core.model.protocol import (
     CoresReported,
     End,
     Exclude,
+    HealthReported,
     Heartbeat,
     LaunchStep,
     Measure,
@@ -86,10 +88,12 @@ class Agent:
             by_number,
         )
         self.faults = Faults(self.buffer, reports, by_number)
+        self.health = HealthChecks(self.buffer, reports, self.registry.by_name)
         self.cooperation = Cooperation(self.buffer, reports, by_number)
         self.registry.on_accepted = self._on_accepted
         for offer in offers:
             self.registry.by_name[offer.name] = LocalNode(offer)
+            self.health.watch(self.registry.by_name[offer.name])
         self._reports = reports
         self._addressed: tuple[Command, Addressed] | None = None
         self._problems: tuple[str, ...] = ()
@@ -169,6 +173,11 @@ class Agent:
         self.faults.on_checked(node, passed=passed)
         return self._done(now_us)
 
+    def on_health_checked(self, name: str, check: str, now_us: int, text: str | None) -> list[Action]:
+        """A health check of the node of this name ended; `text` says how it failed, None: it passed."""
+        self.health.on_ended(name, check, text)
+        return self._done(now_us)
+
     def on_cores(
         self,
         attempt: Attempt,
@@ -196,7 +205,9 @@ class Agent:
             elif body is not None:
                 node = self.registry.by_number[body.node]
                 self._reports.settle(node, body)
-                if isinstance(body, CoresReported):
+                if isinstance(body, HealthReported):
+                    self.health.on_committed(node, body)
+                if isinstance(body, CoresReported | HealthReported):
                     continue
                 self.faults.on_committed(node, body)
                 if not isinstance(body, CheckPassed):
@@ -229,6 +240,7 @@ class Agent:
         self.report_queue.on_timer(now_us)
         self.registry.on_timer(now_us)
         self.faults.on_timer(now_us)
+        self.health.on_timer(now_us)
         self.cooperation.on_timer(now_us)
         return self._done(now_us)
 
@@ -239,6 +251,7 @@ class Agent:
             self.report_queue.next_timer_us(),
             self.registry.next_timer_us(),
             self.faults.next_timer_us(),
+            self.health.next_timer_us(),
             self.cooperation.next_timer_us(),
         )
         for at_us in others:
@@ -402,6 +415,7 @@ class Agent:
     def _on_accepted(self, node: LocalNode, reply: RegistrationReply) -> None:
         """Commands may overtake the registration's reply, which says whether they are for this incarnation."""
         self.faults.on_registered(node, reply.faults)
+        self.health.on_registered(node, reply.failing)
         self.cooperation.on_registered(node)
         parked, node.parked = node.parked, []
         for command, incarnation, waiter in ((p.command, p.incarnation, p.waiter) for p in parked):

@@ -14,11 +14,13 @@ import msgspec
 from eslurm.core.agent.actions import AttemptKey
 from eslurm.core.agent.attempt import Attempt, Waiter
 from eslurm.core.model.amounts import Vector
+from eslurm.core.model.node_health import CheckTerms
 from eslurm.core.model.protocol import (
     CheckPassed,
     Command,
     CoresReported,
     GatewayReported,
+    HealthReported,
     NodeGone,
     PhaseReported,
     StepEnded,
@@ -26,7 +28,14 @@ from eslurm.core.model.protocol import (
 )
 
 OwedBody: TypeAlias = (
-    StepEnded | NodeGone | PhaseReported | CheckPassed | GatewayReported | CoresReported | TasksOver
+    StepEnded
+    | NodeGone
+    | PhaseReported
+    | CheckPassed
+    | GatewayReported
+    | CoresReported
+    | TasksOver
+    | HealthReported
 )
 OwedKey: TypeAlias = tuple[type[OwedBody], int, int, str]
 """(kind of report, job, attempt, phase or number of the step)."""
@@ -57,6 +66,8 @@ class NodeOffer(msgspec.Struct, frozen=True):
     """The longest run of one of them."""
     contained: tuple[str, ...] = ()
     """Effects of control groups on jobs there (`core.model.node.CONTAINMENT`)."""
+    health: tuple[CheckTerms, ...] = ()
+    """Its health checks."""
 
 
 @dataclass(slots=True, eq=False)

@@ -155,6 +155,7 @@ class NodeRegistry:
 
     def _forget_number(self, node: LocalNode) -> None:
         """Forget the number of a node of which nothing is here: it has left the configuration and come back as a new one."""
+        self._reports.withdraw_health(node)
         if not node.attempts and not node.owed:
             self.by_number.pop(node.number, None)
             node.number = -1

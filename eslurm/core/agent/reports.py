@@ -12,10 +12,12 @@ from eslurm.core.agent.attempt import Attempt
 from eslurm.core.agent.node import LocalNode, OwedBody, OwedKey
 from eslurm.core.agent.report_queue import ReportQueue
 from eslurm.core.model.job import StepEnd
+from eslurm.core.model.node_health import FailingCheck
 from eslurm.core.model.protocol import (
     CheckPassed,
     CoresReported,
     GatewayReported,
+    HealthReported,
     NodeGone,
     PhaseReported,
     StepEnded,
@@ -78,11 +80,7 @@ class Reports:
         """Owe the latest word of an attempt's application for its cores here: it replaces the one before."""
         key = (node.number, node.incarnation, attempt.job_id, attempt.number)
         body = CoresReported(*key, idle, excluded, remaining_s, rejects)
-        owed = _key(body)
-        node.owed.pop(owed, None)
-        seq = node.sent.pop(owed, None)
-        if seq is not None:
-            self._report_queue.withdraw(seq)
+        self._withdraw(node, _key(body))
         self._owe(node, body)
 
     def owe_check(self, node: LocalNode) -> None:
@@ -91,10 +89,21 @@ class Reports:
 
     def withdraw_check(self, node: LocalNode) -> None:
         """Take it back: another fault began since."""
-        node.owed.pop(_CHECK, None)
-        seq = node.sent.pop(_CHECK, None)
-        if seq is not None:
-            self._report_queue.withdraw(seq)
+        self._withdraw(node, _CHECK)
+
+    def owe_health(self, node: LocalNode, serial: int, failing: tuple[FailingCheck, ...]) -> None:
+        """Owe the report of the health checks that fail now: it replaces the one before."""
+        self.withdraw_health(node)
+        self._owe(node, HealthReported(node.number, node.incarnation, serial, failing))
+
+    def owed_health(self, node: LocalNode) -> HealthReported | None:
+        """The report of the health checks that the controller has not committed."""
+        body = node.owed.get(_HEALTH)
+        return body if isinstance(body, HealthReported) else None
+
+    def withdraw_health(self, node: LocalNode) -> None:
+        """Take it back."""
+        self._withdraw(node, _HEALTH)
 
     def on_registered(self, node: LocalNode) -> None:
         """The node has a new incarnation: everything owed goes out under it."""
@@ -127,6 +136,12 @@ class Reports:
             key in node.owed for key in ((NodeGone, *attempt.key, ""), (PhaseReported, *attempt.key, PROLOG))
         )
 
+    def _withdraw(self, node: LocalNode, key: OwedKey) -> None:
+        node.owed.pop(key, None)
+        seq = node.sent.pop(key, None)
+        if seq is not None:
+            self._report_queue.withdraw(seq)
+
     def _owe(self, node: LocalNode, body: OwedBody) -> None:
         key = _key(body)
         if key in node.owed:
@@ -137,11 +152,14 @@ class Reports:
 
 
 _CHECK: OwedKey = (CheckPassed, 0, 0, "")
+_HEALTH: OwedKey = (HealthReported, 0, 0, "")
 
 
 def _key(body: OwedBody) -> OwedKey:
     if isinstance(body, CheckPassed):
         return _CHECK
+    if isinstance(body, HealthReported):
+        return _HEALTH
     what = ""
     if isinstance(body, PhaseReported):
         what = body.phase

@@ -94,6 +94,7 @@ from eslurm.core.model.messages import (
 from eslurm.core.model.protocol import (
     CheckPassed,
     GatewayReported,
+    HealthReported,
     NodeGone,
     PhaseReported,
     Registration,
@@ -133,6 +134,8 @@ def decide(state: State, message: Message | ReportBody, now_us: int) -> Decision
             return gateways.on_addresses(state, message, now_us), None
         case CheckPassed():
             return phases.on_check_passed(state, message), None
+        case HealthReported():
+            return nodes.on_health_reported(state, message), None
         case PlanMade():
             return on_plan_made(state, message, now_us), None
         case Registration():

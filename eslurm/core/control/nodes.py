@@ -19,15 +19,17 @@ from eslurm.core.model.messages import (
     UpdatePartitions,
 )
 from eslurm.core.model.node import CONTAINMENT, Node
+from eslurm.core.model.node_health import SERIAL_MAX, bounded
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.partition import STATES
-from eslurm.core.model.protocol import HeldAttempt, Registration, RegistrationReply
+from eslurm.core.model.protocol import HealthReported, HeldAttempt, Registration, RegistrationReply
 from eslurm.core.model.step_key import EPILOG, PROGRAMS
 from eslurm.core.model.wording import quoted
 from eslurm.core.resources.vector import RESOURCES, fits
 from eslurm.core.state import faults
 from eslurm.core.state.cluster import State, attempts_of
 
+NOTES_MAX = 16
 STALE_EPOCH = "stale epoch"
 SUPERSEDED = "a later registration of this node has been accepted"
 
@@ -112,8 +114,12 @@ def _reply(
     state: State, node: Node, incarnation: int, standing: tuple[tuple[str, int], ...] = ()
 ) -> RegistrationReply:
     login = node.number in state.login
+    failing = tuple(fault.check for fault in faults.of_checks(node))
     return RegistrationReply(
-        node.name, node.number, incarnation, state.epoch, state.owner, login=login, faults=standing
+        *(node.name, node.number, incarnation, state.epoch, state.owner),
+        login=login,
+        faults=standing,
+        failing=failing,
     )
 
 
@@ -262,6 +268,16 @@ def on_heartbeat(state: State, message: HeartbeatDone) -> list[facts.Fact]:
     return found
 
 
+def on_health_reported(state: State, report: HealthReported) -> list[facts.Fact]:
+    """The health checks of a node that fail now. A late copy, or a report of an earlier incarnation, changes nothing."""
+    node = state.nodes.get(report.node)
+    if node is None or node.number in state.login or report.incarnation != node.incarnation:
+        return []
+    if not node.health_serial < report.serial <= SERIAL_MAX:
+        return []
+    return [facts.NodeHealthReported(node.number, report.serial, bounded(report.failing))]
+
+
 def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[list[facts.Fact], Changed]:
     """Drain, resume, or declare nodes lost. For operators only."""
     if not is_operator(state, message.by):
@@ -272,6 +288,7 @@ def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[li
         raise Refused(RefusalCode.INVALID, "a drained node needs a reason: add reason=TEXT")
     found: list[facts.Fact] = []
     problems: list[JobProblem] = []
+    notes: list[str] = []
     count = 0
     for name in dict.fromkeys(message.names):
         number = state.numbers.get(name)
@@ -288,7 +305,14 @@ def on_update_nodes(state: State, message: UpdateNodes, now_us: int) -> tuple[li
         else:
             draining = message.action == "drain"
             found.append(facts.NodeDrainChanged(number, draining, message.reason if draining else ""))
-    return found, Changed(count, tuple(problems))
+            notes += [] if draining else _stays_drained(state.nodes[number])
+    return found, Changed(count, tuple(problems), tuple(notes[:NOTES_MAX]))
+
+
+def _stays_drained(node: Node) -> list[str]:
+    """A remark for the operator who resumes a node whose health checks fail."""
+    words = "; ".join(fault.text for fault in faults.of_checks(node))
+    return [f"node {node.name} stays drained until its check passes: {words}"] if words else []
 
 
 def lost(state: State, number: int, why: str, now_us: int, *, is_silent: bool = False) -> list[facts.Fact]:

@@ -41,6 +41,7 @@ def check_nodes(state: State, now_us: int) -> Sliced:
     """Check for nodes out of service, grouped by state and reason, and for other epochs."""
     groups: dict[tuple[NodeState, bool, str], list[Node]] = {}
     faulted: dict[tuple[str, ...], list[str]] = {}
+    failing: dict[tuple[str, ...], list[str]] = {}
     clocks: list[str] = []
     behind: list[str] = []
     for node in list(state.nodes.values()):
@@ -50,7 +51,11 @@ def check_nodes(state: State, now_us: int) -> Sliced:
         elif node.faults:
             if has_wrong_clock(node):
                 clocks.append(node.name)
-            if kinds := tuple(sorted(fault.kind for fault in node.faults if fault.kind != CLOCK)):
+            if checks := tuple(sorted(fault.check for fault in node.faults if fault.check)):
+                failing.setdefault(checks, []).append(node.name)
+            if kinds := tuple(
+                sorted(fault.kind for fault in node.faults if fault.kind != CLOCK and not fault.check)
+            ):
                 faulted.setdefault(kinds, []).append(node.name)
         elif node.epoch != state.epoch:
             behind.append(node.name)
@@ -61,6 +66,9 @@ def check_nodes(state: State, now_us: int) -> Sliced:
     for kinds, names in faulted.items():
         text = f"no new work: {' and '.join(kinds)} failed there"
         yield Finding(NODES, WARNING, _named("node", names), text, _FAULT_ADVICE)
+    for checks, names in failing.items():
+        text = f"no new work: the health {'check' if len(checks) == 1 else 'checks'} {' and '.join(checks)} failed there"
+        yield Finding(NODES, WARNING, _named("node", names), text, _CHECK_ADVICE)
     if clocks:
         text = "no new work: clocks there are too far ahead of the controller's"
         yield Finding(CLOCKS, WARNING, _named("node", clocks), text, _CLOCK_ADVICE)
@@ -70,6 +78,7 @@ def check_nodes(state: State, now_us: int) -> Sliced:
 
 
 _CLOCK_ADVICE = "set the clocks of these hosts and of the controller's by one source of time (NTP)"
+_CHECK_ADVICE = "see `esinfo -R` for why; they take work again when the check passes"
 _FAULT_ADVICE = "see `esinfo -R` for how it ended; the node's check, a boot or `esctl resume NODE` clears it"
 
 

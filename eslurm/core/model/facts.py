@@ -25,6 +25,7 @@ from eslurm.core.model.job_states import JobState
 from eslurm.core.model.lending import Loan
 from eslurm.core.model.member import JoinToken, Member, Revocation
 from eslurm.core.model.moves import ExtendWish
+from eslurm.core.model.node_health import FailingCheck
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.pack import MoveWish, PackPlace
 from eslurm.core.model.promise import Promise
@@ -142,6 +143,14 @@ class NodeCleared(FactBase, frozen=True, tag=True):
 
     number: int
     kinds: tuple[str, ...]
+
+
+class NodeHealthReported(FactBase, frozen=True, tag=True):
+    """These health checks of the node fail and no others: it gets no new work until all pass. `serial` is the report's."""
+
+    number: int
+    serial: int
+    failing: tuple[FailingCheck, ...] = ()
 
 
 class OrphanFound(FactBase, frozen=True, tag=True):
@@ -948,6 +957,7 @@ Fact: TypeAlias = (
     | NodesPreparing
     | NodeFaulted
     | NodeCleared
+    | NodeHealthReported
     | NodesLost
     | PartFinished
     | GatewaysStaged

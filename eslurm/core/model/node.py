@@ -11,8 +11,8 @@ from eslurm.core.model.protocol import KNOWS_PARTS
 
 
 class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A reason why no new work is placed on a node: its prolog or epilog failed (a passed check or a boot clears it), or its
-    clock is too far ahead (a right clock does).
+    """A reason why no new work is placed on a node: its prolog or epilog failed (a passed check or a boot clears it), its
+    clock is too far ahead (a right clock does), or one of its health checks fails (when it passes, that fault is over).
     """
 
     kind: str
@@ -21,6 +21,8 @@ class NodeFault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     job_id: int = 0
     until_us: int = 0
     """Time at which the node is tried again; 0: when the fault is cleared."""
+    check: str = ""
+    """Name of the health check that fails; empty: another fault."""
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -69,6 +71,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=
     """Cores and memory that its agent offered at its last registration; empty: before the controller kept it."""
     boot_incarnation: int = 0
     """The first incarnation since the host's last boot."""
+    health_serial: int = 0
+    """The serial of the last report of its health checks in this incarnation."""
 
 
 CONTAINMENT = ("kill", "memory", "pids", "cpu", "cpuset")

@@ -17,6 +17,7 @@ from eslurm.core.model.amounts import Vector
 from eslurm.core.model.gateways import GatewayStep
 from eslurm.core.model.guests import Guest, JointStep
 from eslurm.core.model.job import JobSpec, StepEnd
+from eslurm.core.model.node_health import FailingCheck
 from eslurm.core.model.step_claim import StepFiles
 from eslurm.core.model.step_input import StepInput
 from eslurm.core.model.step_key import BATCH_STEP
@@ -27,7 +28,9 @@ TELLS_OF_TASKS: Final = 2
 """From this protocol on an agent sends `TasksOver`."""
 MEASURES: Final = 3
 """From this protocol on an agent knows `Measure`."""
-AGENT_PROTOCOL: Final = MEASURES
+CHECKS_HEALTH: Final = 4
+"""From this protocol on an agent sends `HealthReported`, and keeps true what the controller holds of its checks."""
+AGENT_PROTOCOL: Final = CHECKS_HEALTH
 """The protocol of an agent of this release. The earliest ones say 0."""
 
 
@@ -350,6 +353,20 @@ class CheckPassed(
     faults: tuple[tuple[str, int], ...]
 
 
+class HealthReported(
+    msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, tag="health_reported", gc=False
+):
+    """All of the node's health checks that fail now: others of which the controller knows have passed.
+
+    It is sent when that has changed. `serial` rises with each report of an agent: a late copy is none.
+    """
+
+    node: int
+    incarnation: int
+    serial: int
+    failing: tuple[FailingCheck, ...] = ()
+
+
 class HeldAttempt(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One line of a node's inventory: an attempt it knows, with the highest stage it reached here.
 
@@ -421,6 +438,7 @@ ReportBody: TypeAlias = (
     | GatewayReported
     | CoresReported
     | TasksOver
+    | HealthReported
 )
 
 
@@ -447,6 +465,8 @@ class RegistrationReply(msgspec.Struct, frozen=True, array_like=True, omit_defau
     """True when it was accepted as a login host."""
     faults: tuple[tuple[str, int], ...] = ()
     """The node's standing faults, each (kind, job)."""
+    failing: tuple[str, ...] | None = None
+    """Names of health checks that fail as far as the controller knows; None: it is of an earlier release, and knows none."""
 
 
 class ReportAck(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -57,6 +57,7 @@ _APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     facts.NodeTriedAgain: node.apply_tried_again,
     facts.NodeFaulted: faults.apply_faulted,
     facts.NodeCleared: faults.apply_cleared,
+    facts.NodeHealthReported: faults.apply_health,
     facts.OrphanFound: _nothing,
     facts.SatelliteChanged: satellite.apply_changed,
     facts.JobSubmitted: job.apply_submitted,

@@ -10,7 +10,7 @@ from eslurm.core.model.job_states import IllegalTransition
 from eslurm.core.model.node import Node
 from eslurm.core.model.node_states import TRANSITIONS, NodeState
 from eslurm.core.resources.vector import WIDTH
-from eslurm.core.state import apply_phases, launch_failures
+from eslurm.core.state import apply_phases, faults, launch_failures
 from eslurm.core.state.cluster import State
 
 SESSIONS_KEPT = 8
@@ -102,8 +102,10 @@ def apply_registered(state: State, fact: facts.NodeRegistered) -> None:
             phases=fact.phases,
             contained=fact.contained,
             offered=fact.total,
-            # A host that was booted has nothing left of what failed.
-            faults=node.faults if node.boot_id == fact.boot_id else (),
+            # A host that was booted has nothing left of what failed. Its checks are run anew: until then they count.
+            faults=tuple(fault for fault in node.faults if not fault.check and node.boot_id == fact.boot_id)
+            + faults.of_checks(node, fact.protocol),
+            health_serial=0,
             boot_incarnation=node.boot_incarnation if node.boot_id == fact.boot_id else fact.incarnation,
             # Another individual counts its own sessions, and one that was lost counts on from what it remembers.
             starts=max(node.starts, fact.starts) if is_the_same else fact.starts,
@@ -139,7 +141,8 @@ def apply_drain(state: State, fact: facts.NodeDrainChanged) -> None:
             failed_launches=(),
             aside_until_us=0,
             aside_times=0,
-            faults=node.faults if fact.drain else (),
+            # A check that fails would drain it again with its next run.
+            faults=node.faults if fact.drain else faults.of_checks(node),
         )
     )
 

@@ -3,7 +3,8 @@
 A fault begins with a failed prolog or epilog. It ends when the node's check has passed, when an operator resumes the node,
 or with the next boot. A node without a check is tried again after a pause that doubles until a launch succeeds there, as
 one that is set aside. A clock that is too far ahead is a fault from a heartbeat that has expired there until one has not;
-no check concerns it. Invariant: one fault of each kind stands; one failure is a fault once.
+no check concerns it. A health check that fails is a fault until it passes, whatever an operator or a boot says: the agent
+runs it on (F-03, ADR 54). Invariant: one fault of each kind, and of each health check, stands; one failure is a fault once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from msgspec.structs import replace
 from eslurm.core.model import facts
 from eslurm.core.model.job import StepEnd
 from eslurm.core.model.node import Node, NodeFault
+from eslurm.core.model.node_health import KIND as HEALTH
+from eslurm.core.model.node_health import FailingCheck
+from eslurm.core.model.protocol import CHECKS_HEALTH
 from eslurm.core.model.step_key import CHECK
 from eslurm.core.model.units import SECOND_US
 from eslurm.core.state.cluster import State
@@ -65,6 +69,11 @@ def due(node: Node, now_us: int) -> list[facts.Fact]:
     return [facts.NodeCleared(node.number, kinds)] if kinds else []
 
 
+def of_checks(node: Node, protocol: int = CHECKS_HEALTH) -> tuple[NodeFault, ...]:
+    """The faults that only a passed health check ends; none for an agent of an earlier release, which would end none."""
+    return tuple(fault for fault in node.faults if fault.check) if protocol >= CHECKS_HEALTH else ()
+
+
 def standing(node: Node) -> str:
     """The node's faults for users; empty when none stands."""
     return "; ".join(fault.text for fault in node.faults)
@@ -91,3 +100,16 @@ def apply_cleared(state: State, fact: facts.NodeCleared) -> None:
     state.put_node(
         replace(node, faults=tuple(fault for fault in node.faults if fault.kind not in fact.kinds))
     )
+
+
+def apply_health(state: State, fact: facts.NodeHealthReported) -> None:
+    node = state.nodes[fact.number]
+    before = {fault.check: fault for fault in node.faults if fault.check}
+    others = tuple(fault for fault in node.faults if not fault.check)
+    failing = (before.get(one.name) or _of_check(one, state.now_us) for one in fact.failing)
+    state.put_node(replace(node, faults=(*others, *failing), health_serial=fact.serial))
+
+
+def _of_check(failing: FailingCheck, now_us: int) -> NodeFault:
+    text = f"health: {failing.name}: {failing.text or 'it fails'}"
+    return NodeFault(HEALTH, text, now_us, check=failing.name)

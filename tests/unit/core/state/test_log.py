@@ -73,8 +73,16 @@ from eslurm.core.model.messages import (
     UpdateSatellites,
 )
 from eslurm.core.model.moves import ExtendGrant, MoveGrant
+from eslurm.core.model.node_health import FailingCheck
 from eslurm.core.model.promise import Promise, PromisedStart, Run
-from eslurm.core.model.protocol import HeldAttempt, PhaseReported, Prepare, Preparing, StepEnded
+from eslurm.core.model.protocol import (
+    HealthReported,
+    HeldAttempt,
+    PhaseReported,
+    Prepare,
+    Preparing,
+    StepEnded,
+)
 from eslurm.core.model.request import Request
 from eslurm.core.state.apply import apply
 from eslurm.core.state.cluster import State
@@ -174,6 +182,8 @@ def history() -> World:
     (number,) = send.nodes
     incarnation = world.state.nodes[number].incarnation
     world.report(PhaseReported(number, incarnation, prepares, 1, "prolog", StepEnd(1)))
+    world.report(HealthReported(number, incarnation, 1, (FailingCheck("disk", "no space left"),)))
+    world.report(HealthReported(number, incarnation, 2))
     world.pass_time(60)
     run_on_the_controller(world)
     send_mail(world)
