@@ -28,6 +28,7 @@ from eslurm.telemetry.process import (
     stop_on_signals,
 )
 from eslurm.transport.tls_options import add_tls_options, tls_files
+from esnoded.health_options import health_checks
 from esnoded.keeper import prepare, split
 from esnoded.procd.options import JOB_PROCESSES, Options
 from esnoded.stepd.groups import given_controllers
@@ -75,6 +76,7 @@ def main(argv: list[str] | None = None) -> None:
         # Emulated nodes are of the user that starts them, all in all.
         account = None if arguments.each else find_account(arguments.user)
         _check_programs(arguments)
+        health = health_checks(arguments.health_check)
         supervisor = Options(
             arguments.nodes,
             str(arguments.site_keys.absolute()),
@@ -136,6 +138,7 @@ def main(argv: list[str] | None = None) -> None:
         is_login=arguments.login,
         socket=arguments.socket,
         check=arguments.check,
+        health=health,
         contained=prepared.contained,
     )
 
@@ -220,6 +223,7 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace, nodes
         )
     else:
         given = [option for option, size in sizes.items() if size is not None]
+        given += ["--health-check"] if arguments.health_check else []
         given += [f"--{name}" for name in _PROGRAMS if getattr(arguments, name.replace("-", "_"))]
         if given or arguments.each:
             give_up("esnoded", f"--login: no job runs on a login host: leave out {(given or ['--each'])[0]}")
@@ -330,6 +334,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--allow-root-jobs", action="store_true", help="as root: jobs of root may run here")
     for name, when in _PROGRAMS.items():
         parser.add_argument(f"--{name}", default="", metavar="PATH", help=when)
+    parser.add_argument(
+        "--health-check",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="program that runs as the agent's user by 'name=NAME [interval=SECONDS] [limit=SECONDS] "
+        "[when=any|idle|allocated] PATH [ARGUMENT...]'; while it fails, this host takes no new work (may be repeated)",
+    )
     parser.add_argument(
         "--phase-user",
         choices=("root", "job"),

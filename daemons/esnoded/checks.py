@@ -1,7 +1,7 @@
-"""The check of a node with a fault: a program of the site that says, by its exit code, whether the fault is over.
+"""Checks of a node: programs of the site that say, by their exit code, whether a fault is over or the node is well.
 
-It runs as the agent's user, in a session of its own. Invariant: a check that does not end in time has failed, and nothing of
-its session is left.
+Each runs as the agent's user, in a session of its own. Invariant: a check that does not end in time has failed, and nothing
+of its session is left.
 """
 
 from __future__ import annotations
@@ -10,40 +10,64 @@ import asyncio
 import os
 import signal
 import subprocess  # nosec B404 # a checked path, no shell
+from collections.abc import Sequence
 from contextlib import suppress
 
 from eslurm.compat.environment import PHASE_PATH
+from eslurm.core.model.node_health import bounded_text
 from eslurm.security.ownership import UnsafeFile, check_program
+from esnoded.health_options import HealthCheck
+from esnoded.procd.procfs import all_processes, kill_exactly
 
 _READ_BYTES = 4096
 _READS_MAX = 16
 """Reads of what is left in the pipe when the check has ended: what has left the session may fill it for ever."""
 _KEPT_BYTES = 400
+_FIRST_BYTES = 4096
+_BY_CODE = "exit code"
+_SWEEPS_MAX = 8
 
 
 async def run_check(program: str, node_name: str, limit_s: float) -> str:
     """Run it once; returns the reason why it has not passed, empty when it has."""
-    output = _Output()
-    try:
-        process = _start(program, node_name, output.write_fd)
-    except (UnsafeFile, OSError) as error:
-        return f"it cannot be run: {error}"
-    else:
-        output.follow()
-        why = await _wait(process, limit_s)
-    finally:
-        output.close()
+    output = _Output(kept_last=_KEPT_BYTES)
+    why = await _run((program,), node_name, limit_s, output)
     words = output.words()
     return f"{why}: {words}" if why and words else why
 
 
-def _start(program: str, node_name: str, output_fd: int) -> subprocess.Popen[bytes]:
-    """Start the check. Raises `UnsafeFile`, OSError.
+async def run_health_check(check: HealthCheck, node_name: str) -> str | None:
+    """Run a health check once; returns the first line that it has written if it has failed, or how it failed."""
+    output = _Output(kept_first=_FIRST_BYTES)
+    why = await _run(check.argv, node_name, check.limit_s, output)
+    if not why:
+        return None
+    line = output.first_line()
+    if line and not why.startswith(_BY_CODE):
+        line = f"{why}: {line}"
+    return bounded_text(line or why)
+
+
+async def _run(argv: Sequence[str], node_name: str, limit_s: float, output: _Output) -> str:
+    """Run a check once; returns the reason why it has not passed, empty when it has."""
+    try:
+        process = _start(argv, node_name, output.write_fd)
+    except (UnsafeFile, OSError, ValueError) as error:
+        return f"it cannot be run: {error}"
+    else:
+        output.follow()
+        return await _wait(process, limit_s)
+    finally:
+        output.close()
+
+
+def _start(argv: Sequence[str], node_name: str, output_fd: int) -> subprocess.Popen[bytes]:
+    """Start the check. Raises `UnsafeFile`, OSError, ValueError.
 
     Not by the loop: uvloop forks, and gRPC's handlers then end the child by SIGSEGV now and then.
     """
     return subprocess.Popen(  # nosec B603 # the site's own program, by its checked path
-        [check_program(program)],
+        [check_program(argv[0]), *argv[1:]],
         stdin=subprocess.DEVNULL,
         stdout=output_fd,
         stderr=output_fd,
@@ -69,17 +93,30 @@ async def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await ended.wait()
+        # Groups of its own that it has made in its session.
+        await asyncio.shield(asyncio.to_thread(_end_session, process.pid))
         loop.remove_reader(pidfd)
         os.close(pidfd)
         code = process.wait()
-    return late or (f"exit code {code}" if code > 0 else f"ended by signal {-code}" if code else "")
+    return late or (f"{_BY_CODE} {code}" if code > 0 else f"ended by signal {-code}" if code else "")
+
+
+def _end_session(session: int) -> None:
+    """End what is left of a session whose leader has not been waited for. Processes may fork meanwhile."""
+    for _ in range(_SWEEPS_MAX):
+        left = [one for one in all_processes() if one.session == session and one.state != "Z"]
+        if not left:
+            return
+        for process in left:
+            kill_exactly(process, signal.SIGKILL)
 
 
 class _Output:
-    """The last bytes that come through a pipe."""
+    """The last bytes that come through a pipe, or the first ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept_last: int = 0, kept_first: int = 0) -> None:
         self._kept = bytearray()
+        self._kept_last, self._kept_first = kept_last, kept_first
         self._read_fd, self.write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
 
@@ -103,6 +140,11 @@ class _Output:
         """The text on one line."""
         return " ".join(self._kept.decode(errors="replace").split())
 
+    def first_line(self) -> str:
+        """The first line that is not blank."""
+        lines = (line.strip() for line in self._kept.decode(errors="replace").splitlines())
+        return next((line for line in lines if line), "")
+
     def _read(self) -> bool:
         """Take what is there; False when that is nothing."""
         try:
@@ -113,5 +155,8 @@ class _Output:
             asyncio.get_running_loop().remove_reader(self._read_fd)
             return False
         self._kept += data
-        del self._kept[:-_KEPT_BYTES]
+        if self._kept_first:
+            del self._kept[self._kept_first :]
+        else:
+            del self._kept[: -self._kept_last]
         return True

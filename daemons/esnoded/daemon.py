@@ -63,10 +63,11 @@ from eslurm.transport.tls import Tls
 from eslurm.v1 import link_pb2
 from esnoded.api_sockets import AgentSocket, LoginSocket
 from esnoded.chaos import Chaos, HeldReports
-from esnoded.checks import run_check
+from esnoded.checks import run_check, run_health_check
 from esnoded.clock import AgentClock
 from esnoded.devices import detect_gpus
 from esnoded.health import watch
+from esnoded.health_options import HealthCheck
 from esnoded.job_cores import JobCores
 from esnoded.job_socket import NAME as JOB_SOCKET
 from esnoded.job_socket import JobSocket
@@ -107,8 +108,9 @@ class AgentOptions(msgspec.Struct, frozen=True):
     failures; with `is_one_of_many` there are many such processes on this host, and the step supervisor is started with the
     first step. Without `tls` its links are plain. `supervisor` are the step supervisor's options. `connect` gives
     connections to it; None: this process starts it itself. `predecessor` gives connections to one of an earlier version
-    that still has steps; None: there is none. `check` is the program that clears the nodes' faults. `contained` says
-    what control groups do for jobs on this host (`core.model.node.CONTAINMENT`).
+    that still has steps; None: there is none. `check` is the program that clears the nodes' faults, `health` are the checks
+    that say whether nodes may take new work. `contained` says what control groups do for jobs on this host
+    (`core.model.node.CONTAINMENT`).
     """
 
     cluster: str
@@ -130,6 +132,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     connect: Connect | None = None
     predecessor: Connect | None = None
     check: str = ""
+    health: tuple[HealthCheck, ...] = ()
     contained: tuple[str, ...] = ()
 
 
@@ -343,7 +346,9 @@ class NodeDaemon:
         )
         job_socket = str(options.state_dir / JOB_SOCKET)
         shell = Shell(
-            *(agent, spool, runner, str(socket), self._blobs, self, self._clock, check), job_socket=job_socket
+            *(agent, spool, runner, str(socket), self._blobs, self, self._clock, check),
+            job_socket=job_socket,
+            health={one.terms.name: partial(run_health_check, one) for one in options.health},
         )
         steps = await runner.list_steps()
         if runner.is_older:
@@ -372,6 +377,7 @@ class NodeDaemon:
         }
         phases = tuple(name for name, program in programs.items() if program)
         limit_s = math.ceil(options.supervisor.phase_limit_s)
+        health = tuple(check.terms for check in options.health)
         if gpus is None:
             return [
                 NodeOffer(
@@ -379,6 +385,7 @@ class NodeDaemon:
                     phases=phases,
                     phase_limit_s=limit_s,
                     contained=options.contained,
+                    health=health,
                 )
                 for name in options.nodes
             ]
@@ -386,7 +393,7 @@ class NodeDaemon:
         (name,) = options.nodes
         counted = (("gpu", gpus.count),)
         sized = (name, uids[name], options.total, counted, gpus.model, False, phases, limit_s)
-        return [NodeOffer(*sized, options.contained)]
+        return [NodeOffer(*sized, options.contained, health)]
 
     def _on_step_ended(self, ended: StepOutcome, early: list[StepOutcome]) -> None:
         if self._shell is None:

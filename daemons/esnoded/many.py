@@ -65,6 +65,7 @@ def one_each(options: AgentOptions) -> list[AgentOptions]:
             metrics_listen=watched[at],
             tls=options.tls,
             check=options.check,
+            health=options.health,
         )
         for at, name in enumerate(options.nodes)
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, ParamSpec, Protocol
 
 import msgspec
@@ -30,6 +30,7 @@ from eslurm.core.agent.actions import (
     Refusal,
     RunBatch,
     RunCheck,
+    RunHealthCheck,
     RunPhase,
     RunTasks,
     SendReport,
@@ -82,6 +83,9 @@ P = ParamSpec("P")
 Check = Callable[[str], Awaitable[str]]
 """Runs the check of the node of this name; returns the reason why it has not passed, empty when it has."""
 
+HealthCheck = Callable[[str], Awaitable[str | None]]
+"""Runs a health check of the node of this name; returns how it failed, None when it has passed."""
+
 
 class AgentLinks(Protocol):
     """The process around the shell: its relay and its link up."""
@@ -113,13 +117,15 @@ class Shell:
         clock: AgentClock,
         check: Check | None = None,
         job_socket: str = "",
+        health: Mapping[str, HealthCheck] | None = None,
     ) -> None:
-        """`check` runs the check of a node with a fault; None: there is none.
+        """`check` runs the check of a node with a fault; None: there is none. `health` are health checks by their names.
 
         `socket` and `job_socket` are the sockets for commands and for programs of jobs.
         """
         self.agent = agent
         self._check = check
+        self._health = health or {}
         self.pipeline = AgentPipeline(agent, lambda: spool.wants_compaction)
         self._now_us = self.now_us = clock.now_us
         self._to_boot_us = clock.to_boot_us
@@ -152,6 +158,7 @@ class Shell:
             AwaitStep: self._await_step,
             RunPhase: self._run_phase,
             RunCheck: lambda action: self._spawn(self._run_check(action.node)),
+            RunHealthCheck: lambda action: self._spawn(self._run_health_check(action)),
             TerminateStep: self._terminate,
             SignalStep: self._signal,
             SuspendStep: self._suspend,
@@ -271,6 +278,16 @@ class Shell:
         else:
             log.info("the check of node %s has passed", name)
         self.perform(self.agent.on_checked(number, self._now_us(), passed=not why))
+
+    async def _run_health_check(self, action: RunHealthCheck) -> None:
+        try:
+            text = await self._health[action.check](action.name)
+        except Exception as error:
+            log.exception("health check %s of node %s could not be run", action.check, action.name)
+            text = internal_error(error)
+        if text is not None:
+            log.warning("health check %s of node %s has failed: %s", action.check, action.name, text)
+        self.perform(self.agent.on_health_checked(action.name, action.check, self._now_us(), text))
 
     async def _launch(self, order: StepOrder) -> None:
         step = order.key

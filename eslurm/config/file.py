@@ -23,6 +23,7 @@ from eslurm.compat.hostlist import expand
 from eslurm.config import positions
 from eslurm.config.conversion import converted
 from eslurm.config.federation import federation_problems
+from eslurm.config.health import health_problems
 from eslurm.config.mail import mail_problems, sends_mail
 from eslurm.config.modules import gateways_of, modules_of, with_gateways, with_modules
 from eslurm.config.nodes import (
@@ -164,6 +165,7 @@ def cluster_of(config: Config, problems: Problems) -> ClusterConfig:
     rules = rules_of(config.node_rule, known, resources, problems)
     problems.take("tokens", token_problems(config.tokens))
     problems.take("phases", phase_problems(config.phases))
+    problems.take("agent", health_problems(config.agent.health_check))
     problems.take("mail", mail_problems(config.mail))
     problems.take("federation", federation_problems(config.federation, config.cluster.name))
     partitions = _partitions(config, names, known, gateways, login_nodes, problems)

@@ -18,6 +18,10 @@ def named_files(config: Config) -> Iterator[tuple[Path, str]]:
     named: tuple[tuple[Path, object], ...] = (
         *((("tls", key), getattr(config.tls, key)) for key in TLS_FILES),
         *((("agent", key), getattr(config.agent, key)) for key in PROGRAMS),
+        *(
+            (("agent", "health_check", at, "program"), one.program)
+            for at, one in enumerate(config.agent.health_check)
+        ),
         (("phases", "controller_prolog"), config.phases.controller_prolog),
         (("phases", "controller_epilog"), config.phases.controller_epilog),
         (("mail", "program"), config.mail.program),

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from eslurm.config.compat import CompatSection
 from eslurm.config.federation import FederationSection
+from eslurm.config.health import HealthCheckSection
 from eslurm.config.mail import MailSection
 from eslurm.config.modules import ModuleSection
 from eslurm.config.nodes import (
@@ -159,6 +160,8 @@ class AgentSection(msgspec.Struct, forbid_unknown_fields=True):
     """Program that runs on each node when nothing of the job is left there; if it fails, the node takes no more jobs."""
     check: str = ""
     """Program that runs, as the agents' user, while a fault of a node stands; if it passes, the fault is over."""
+    health_check: list[HealthCheckSection] = []
+    """Health checks of nodes."""
     task_prolog: str = ""
     """Program that runs in each task of a step, as the job's user, before the task."""
     task_epilog: str = ""

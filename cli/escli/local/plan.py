@@ -20,6 +20,7 @@ from escli.local import ports
 from escli.local.layout import MAIN, Layout, controller_daemon
 from escli.local.record import AgentRecord, ClusterRecord, StandbyRecord
 from eslurm.compat.hostlist import expand, fold
+from eslurm.config.health import option_of
 from eslurm.config.sections import AgentSection, Config
 
 KINDS = ("esctld", "essatd", "esnoded", "esestd")
@@ -163,6 +164,8 @@ def _phase_words(section: AgentSection) -> Iterator[str]:
     for name in ("prolog", "epilog", "check", "task_prolog", "task_epilog", "gateway_daemon"):
         if path := getattr(section, name):
             yield from (f"--{name.replace('_', '-')}", path)
+    for one in section.health_check:
+        yield from ("--health-check", option_of(one))
     if section.prolog or section.epilog or section.check:
         yield from ("--phase-user", section.phase_user, "--phase-limit", str(section.phase_limit_s))
 

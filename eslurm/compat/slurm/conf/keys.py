@@ -127,9 +127,9 @@ GresTypes yes each is a [[resource]]
 GroupUpdateForce none groups are asked of the system
 GroupUpdateTime none groups are asked of the system
 HashPlugin none {_OWN}
-HealthCheckInterval no run the check from cron, and drain the node: esctl drain
-HealthCheckNodeState no run the check from cron, and drain the node: esctl drain
-HealthCheckProgram no run it from cron, and drain the node: esctl drain; agent.check ends faults
+HealthCheckInterval no interval= of esnoded --health-check
+HealthCheckNodeState no when= of esnoded --health-check
+HealthCheckProgram no esnoded --health-check: its exit code and first line keep jobs away until it passes
 HttpParserType none daemons have /metrics and /health: docs/guide/monitoring.md
 InactiveLimit policy.inactive_limit_s:number:0-1000000000
 InteractiveStepOptions none esalloc runs the shell where it is called
