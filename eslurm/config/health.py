@@ -19,7 +19,7 @@ class HealthCheckSection(msgspec.Struct, forbid_unknown_fields=True):
     """
 
     name: Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
-    """Its name in reasons: letters, digits, `_`, `.` and `-`."""
+    """Its name in reasons and metrics: letters, digits, `_`, `.` and `-`."""
     program: str
     """Absolute path of the program."""
     arguments: list[str] = []

@@ -18,6 +18,7 @@ from eslurm.core.model import ranges
 from eslurm.core.model.job import Job
 from eslurm.core.model.job_states import JobState
 from eslurm.core.model.node import Node, is_usable
+from eslurm.core.model.node_health import KIND as HEALTH
 from eslurm.core.model.node_states import NodeState
 from eslurm.core.model.parts import partitions_of
 from eslurm.core.model.step_key import PHASES
@@ -37,6 +38,8 @@ STALE_S = 30.0
 """Seconds after which usage is counted again though nothing happened: it decays."""
 STORE_EVERY_S = 30.0
 RECORDS_PER_SLICE = 500
+CHECKS_MAX = 64
+"""Names of health checks that are told apart: nodes choose them."""
 ACCOUNTS_MAX = 64
 PARTITIONS_MAX = 64
 NO_ACCOUNT = "none"
@@ -53,8 +56,14 @@ DRAINING = Described(
 FAULTED = Described(
     "eslurm_nodes_faulted",
     "gauge",
-    "Nodes that take no new jobs because this failed there, prolog or epilog, or the clock is too far ahead.",
+    "Nodes that take no new jobs because this failed there, prolog, epilog or health check, or the clock is too far ahead.",
     ("kind",),
+)
+FAILING = Described(
+    "eslurm_nodes_failing_check",
+    "gauge",
+    "Nodes that take no new jobs because this health check fails there; beyond 64 names: other.",
+    ("check",),
 )
 LOGIN = Described("eslurm_login_hosts", "gauge", "Login hosts, by state; they are no nodes.", ("state",))
 IDLE = Described("eslurm_nodes_idle", "gauge", "Nodes in service on which nothing runs.")
@@ -98,7 +107,21 @@ CORE_REPORTS = Described(
 STORE_BYTES = Described("eslurm_store_size_bytes", "gauge", "Size of the job store.")
 AGE = Described("eslurm_census_age_seconds", "gauge", "Time since the queue and the nodes were counted.")
 CENSUS = (
-    *(JOBS, WAITING, TASKS, NODES, LOGIN, DRAINING, FAULTED, IDLE, CORES, CORES_USED, USABLE, PARTITION_IDLE),
+    *(
+        JOBS,
+        WAITING,
+        TASKS,
+        NODES,
+        LOGIN,
+        DRAINING,
+        FAULTED,
+        FAILING,
+        IDLE,
+        CORES,
+        CORES_USED,
+        USABLE,
+        PARTITION_IDLE,
+    ),
     *(PARTITION_WAITING, ACCOUNT_CORES, USAGE, STORE_BYTES, AGE),
     *(CORES_IDLE, CORES_EXCLUDED, CORES_LENT, CORE_REPORTS),
 )
@@ -114,6 +137,7 @@ class StateMetrics:
         self._now_us = now_us
         self._accounts = CappedLabel(ACCOUNTS_MAX)
         self._partitions = CappedLabel(PARTITIONS_MAX)
+        self._checks = CappedLabel(CHECKS_MAX)
         self._found: list[MetricFamily] = []
         self._counted_s = time.monotonic()
         self._usage: dict[str, float] = {}
@@ -198,7 +222,8 @@ class StateMetrics:
     def _nodes(self, nodes: list[Node]) -> Generator[None, None, list[MetricFamily]]:
         states: Counter[str] = Counter({state.value: 0 for state in NodeState})
         login: Counter[str] = Counter({state.value: 0 for state in NodeState})
-        faulted: Counter[str] = Counter(dict.fromkeys((*PHASES, CLOCK), 0))
+        faulted: Counter[str] = Counter(dict.fromkeys((*PHASES, CLOCK, HEALTH), 0))
+        failing: Counter[str] = Counter()
         drained = idle = 0
         jobs_on = self._view.jobs_on
         for part in parts(nodes, RECORDS_PER_SLICE):
@@ -209,10 +234,16 @@ class StateMetrics:
                 states[node.state.value] += 1
                 drained += node.drain
                 if node.faults:
-                    faulted.update(fault.kind for fault in node.faults)
+                    faulted.update({fault.kind for fault in node.faults})
+                    failing.update(fault.check for fault in node.faults if fault.check)
                 idle += is_usable(node) and not jobs_on.get(node.number)
             yield
-        in_service = [DRAINING.is_(drained), FAULTED.by(faulted), IDLE.is_(idle)]
+        in_service = [
+            DRAINING.is_(drained),
+            FAULTED.by(faulted),
+            FAILING.by(self._checks.folded(failing)),
+            IDLE.is_(idle),
+        ]
         return [NODES.by(states), LOGIN.by(login), *in_service]
 
     def _of_partitions(self) -> Generator[None, None, list[MetricFamily]]:

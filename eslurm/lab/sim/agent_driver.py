@@ -32,6 +32,7 @@ from eslurm.core.relay import messages as tree
 from eslurm.core.relay.relay import Relay
 from eslurm.lab.sim import agent_invariants, wire
 from eslurm.lab.sim.gateway_draws import gateway_argv
+from eslurm.lab.sim.health_checks import CHECKS, run_of
 from eslurm.lab.sim.phase_checks import LIMIT_S
 from eslurm.lab.sim.process import Process
 from eslurm.lab.sim.spool import Spool
@@ -98,6 +99,7 @@ class AgentDriver(Process):
                 world.node_offer,
                 phases=world.phases.get(number, ()),
                 phase_limit_s=LIMIT_S,
+                health=CHECKS if world.unhealthy else (),
             )
             for number, name in zip(host.numbers, host.names, strict=True)
         ]
@@ -135,6 +137,7 @@ class AgentDriver(Process):
             act.AwaitStep: self._await_step,
             act.RunPhase: self._run_phase,
             act.RunCheck: self._run_check,
+            act.RunHealthCheck: self._run_health_check,
             act.SignalStep: self._signal_step,
             act.TerminateStep: self._terminate_step,
             act.SuspendStep: self._suspend_step,
@@ -392,6 +395,15 @@ class AgentDriver(Process):
 
     def _on_checked(self, node: int, passed: bool) -> None:
         self._do(self.agent.on_checked(node, self.now_us, passed=passed))
+
+    def _run_health_check(self, action: act.RunHealthCheck) -> None:
+        world = self.world
+        share = 0.0 if world.faults.is_calm else world.unhealthy
+        length_us, text = run_of(world.seed, action.name, action.check, share, world.scheduler.at_us)
+        self.later(length_us, self._on_health_checked, action, text)
+
+    def _on_health_checked(self, action: act.RunHealthCheck, text: str | None) -> None:
+        self._do(self.agent.on_health_checked(action.name, action.check, self.now_us, text))
 
     def report_cores(self, key: StepKey, idle: int, *, rejects: bool = False) -> tuple[int, int] | None:
         """An application says how many cores it does not use: (excluded, asked), None when its node cannot say."""

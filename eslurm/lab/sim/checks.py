@@ -32,6 +32,7 @@ from eslurm.lab.sim.elastic_checks import WATCHED as OF_ELASTIC
 from eslurm.lab.sim.elastic_checks import ElasticChecks
 from eslurm.lab.sim.gateway_checks import WATCHED as OF_GATEWAYS
 from eslurm.lab.sim.gateway_checks import GatewayChecks
+from eslurm.lab.sim.health_checks import HealthFollower
 from eslurm.lab.sim.host import Host
 from eslurm.lab.sim.lending_apps import Applications
 from eslurm.lab.sim.log_keeper import stored_bases
@@ -82,6 +83,7 @@ class Checks:
         self.dependencies = DependencyChecks()
         self.retries = RetryChecks(world.coverage)
         self.phases = PhaseChecks(world.phases)
+        self.health = HealthFollower()
         self.gateways = GatewayChecks(
             world.config,
             world.coverage,
@@ -133,6 +135,7 @@ class Checks:
         job = state.find_job(job_id) if job_id is not None else None
         if job is not None:
             invariants.check_job(state, job)
+        self.health.on_fact(state, fact)
         self.plans.on_fact(state, fact)
         self._until_full -= 1
         if self._until_full < 0:
@@ -639,7 +642,7 @@ class Checks:
                 continue
             if known := host.runner.do_list():
                 return f"{host.address} still knows {known[0]}"
-        return ""
+        return self.health.unsettled(state)
 
     def at_end(self, state: State) -> None:
         """All jobs are final, nothing is held anywhere, and everything was accounted once."""

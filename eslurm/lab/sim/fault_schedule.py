@@ -16,6 +16,7 @@ import msgspec
 from eslurm.core.model.protocol import Registration, Report
 from eslurm.core.model.units import SECOND_US
 from eslurm.lab.sim.fault_actions import STROKES, FaultActions
+from eslurm.lab.sim.health_checks import draw_share
 from eslurm.lab.sim.host_faults import HostFault, HostFaults, draw_ordeals
 from eslurm.lab.sim.network import CALM, Weather
 from eslurm.lab.sim.site_view import SiteView
@@ -57,6 +58,8 @@ class FaultPlan(msgspec.Struct, frozen=True):
     gateway_faults: float = 0.0
     reconfigures: bool = False
     """An administrator changes the configuration of the running cluster, too."""
+    unhealthy: float = 0.0
+    """Share of time for which each health check of a node fails; 0: nodes have none."""
 
 
 def draw_plan(seed: int, nodes: int) -> FaultPlan:
@@ -87,6 +90,7 @@ def draw_plan(seed: int, nodes: int) -> FaultPlan:
         reconfigures=seed >= RECONFIGURED_FROM
         and nodes <= RECONFIGURED_MAX
         and random.Random(f"{seed}/reconfigures").random() < RECONFIGURED_SHARE,
+        unhealthy=draw_share(seed, nodes),
     )
 
 

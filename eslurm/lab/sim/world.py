@@ -121,6 +121,7 @@ class World:
         self.checks = Checks(self)
         self.disk = DiskStore(seed, on_commit=self.checks.on_durable, on_prune=self.checks.on_prune)
         self.faults = Faults(self, draw_plan(seed, nodes) if plan is None else plan)
+        self.unhealthy = self.faults.plan.unhealthy
         gateway_faults = GatewayFaults(self, self.faults.plan.gateway_faults)
         self.checks.gateways.on_stage = gateway_faults.on_stage
         self.trace = trace

@@ -213,6 +213,7 @@ class WorldView(Protocol):
     inbox_max: int
     movable_bursts: int
     spanning_bursts: int
+    unhealthy: float
     parts: LeaderParts
 
     @property

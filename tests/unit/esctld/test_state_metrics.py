@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from esctld.lead.planner import Planner
-from esctld.lead.state_metrics import ACCOUNTS_MAX, CENSUS, StateMetrics
+from esctld.lead.state_metrics import ACCOUNTS_MAX, CENSUS, CHECKS_MAX, StateMetrics
 from eslurm.core.model.config import ClusterConfig, NodeConfig, Partition
 from eslurm.core.model.job import ArraySpec, JobSpec, Principal
 from eslurm.core.model.messages import PlanMade, Reports, SubmitJobs
-from eslurm.core.model.protocol import Registration, Report
+from eslurm.core.model.node_health import FailingCheck
+from eslurm.core.model.protocol import HealthReported, Registration, Report
 from eslurm.core.model.request import Request
 from eslurm.lab.sim.store_image import StoreImage
 from eslurm.telemetry.collected import Collected, page_of
@@ -107,6 +108,29 @@ def test_counts_agree_with_what_was_done() -> None:
             assert found["eslurm_partition_cores_used"]["main",] == 8
             assert found["eslurm_account_cores_used"] == {("physics",): 8}
             assert found.keys() == {one.name for one in CENSUS}
+
+    run(main())
+
+
+def test_nodes_are_counted_by_the_checks_that_fail_there_and_names_are_capped() -> None:
+    async def main() -> None:
+        async with LeadingController(StoreImage(CLUSTER), config=config(CHECKS_MAX)) as leading:
+            desk = Desk(leading)
+            await desk.register()
+            for number, node in enumerate(list(leading.state.nodes.values())):
+                failing = (
+                    FailingCheck("disk", "full"),
+                    FailingCheck(f"own{number}"),
+                    FailingCheck(f"two{number}"),
+                )
+                body = HealthReported(node.number, node.incarnation, 1, failing)
+                await leading.dispatcher.decided(Reports((Report("a", 1_000 + number, body),)))
+            found = await desk.values()
+            assert found["eslurm_nodes_faulted"] == {("health",): CHECKS_MAX}
+            assert found["eslurm_nodes_failing_check"]["disk",] == CHECKS_MAX
+            assert len(found["eslurm_nodes_failing_check"]) == CHECKS_MAX + 1
+            assert found["eslurm_nodes_failing_check"][OTHER,] == CHECKS_MAX + 1
+            assert found["eslurm_nodes_idle"] == {}
 
     run(main())
 
