@@ -165,7 +165,8 @@ def cluster_of(config: Config, problems: Problems) -> ClusterConfig:
     rules = rules_of(config.node_rule, known, resources, problems)
     problems.take("tokens", token_problems(config.tokens))
     problems.take("phases", phase_problems(config.phases))
-    problems.take("agent", health_problems(config.agent.health_check))
+    for path, error in health_problems(config.agent.health_check):
+        problems.add(path, error)
     problems.take("mail", mail_problems(config.mail))
     problems.take("federation", federation_problems(config.federation, config.cluster.name))
     partitions = _partitions(config, names, known, gateways, login_nodes, problems)

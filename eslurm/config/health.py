@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from eslurm.compat.errors import OptionError
+from eslurm.config.positions import Path
 from eslurm.core.model.node_health import CHECKS_MAX, NAME_CHARS_MAX, is_check_name
 
 
@@ -32,26 +33,30 @@ class HealthCheckSection(msgspec.Struct, forbid_unknown_fields=True):
     """Runs always, while no job is on the node, or while one is. One that fails runs in any case until it passes."""
 
 
-def health_problems(sections: Sequence[HealthCheckSection]) -> Iterator[OptionError]:
-    """Checks that no agent would take."""
-    key, seen = "agent.health_check", set[str]()
+def health_problems(sections: Sequence[HealthCheckSection]) -> Iterator[tuple[Path, OptionError]]:
+    """Checks that no agent would take, each with its place."""
+    table, key, seen = ("agent", "health_check"), "agent.health_check", set[str]()
     if len(sections) > CHECKS_MAX:
-        yield OptionError(key, str(len(sections)), "are too many", f"a node has at most {CHECKS_MAX}")
-    for one in sections:
+        yield (
+            table,
+            OptionError(key, str(len(sections)), "are too many checks", f"a node has at most {CHECKS_MAX}"),
+        )
+    for at, one in enumerate(sections):
+        found: list[tuple[str, str, str, str]] = []
         if not is_check_name(one.name):
-            yield OptionError(
-                f"{key}.name", one.name, "is not a name of a check", "use letters, digits, '_', '.' and '-'"
+            found.append(
+                ("name", one.name, "is not a name of a check", "use letters, digits, '_', '.' and '-'")
             )
         elif one.name in seen:
-            yield OptionError(f"{key}.name", one.name, "is there twice", "give each a name of its own")
+            found.append(("name", one.name, "is there twice", "give each a name of its own"))
         seen.add(one.name)
         if not one.program.startswith("/") or "\0" in one.program:
-            yield OptionError(
-                f"{key}.program", one.program, "is not an absolute path", "name the program from / on"
-            )
-        for argument in one.arguments:
-            if "\0" in argument:
-                yield OptionError(f"{key}.arguments", argument, "holds a zero byte", "leave it out")
+            found.append(("program", one.program, "is not an absolute path", "name the program from / on"))
+        found += [
+            ("arguments", text, "holds a zero byte", "leave it out") for text in one.arguments if "\0" in text
+        ]
+        for field, value, problem, way_out in found:
+            yield (*table, at, field), OptionError(f"{key}.{field}", value, problem, way_out)
 
 
 def option_of(section: HealthCheckSection) -> str:

@@ -29,5 +29,12 @@ def test_an_agent_reads_what_the_configuration_says() -> None:
     ],
 )
 def test_checks_that_no_agent_would_take(sections: list[HealthCheckSection], says: str) -> None:
-    (problem,) = health_problems(sections)
+    ((path, problem),) = health_problems(sections)
     assert says in str(problem)
+    assert path[:2] == ("agent", "health_check")
+
+
+def test_a_problem_has_the_place_of_its_own_check() -> None:
+    sections = [HealthCheckSection("a", "/bin/true"), HealthCheckSection("b", "true")]
+    ((path, _),) = health_problems(sections)
+    assert path == ("agent", "health_check", 1, "program")
